@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from assay.storage.traffic import Traffic
 
 
+CLOCK_AGE_S = 0.2
+"""How long the chain's time is not asked for again."""
+
+
 @dataclass
 class Connection:
     """One account's view of one chain."""
@@ -109,7 +113,7 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     events = home / "events.db"
     market = ChainMarket(rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations)
-    return Connection(rpc, market, ChainClock(rpc), journal, _chain(deployment), interrupted)
+    return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), journal, _chain(deployment), interrupted)
 
 
 def _sender(
@@ -139,7 +143,7 @@ def connect_readonly(settings: Settings) -> Connection:
     deployment = Deployment.load(settings.deployment, rpc)
     cursor, behind = settings.home / "view" / "events.db", policy_of(settings).confirmations
     market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor, confirmations=behind)
-    return Connection(rpc, market, ChainClock(rpc), None, _chain(deployment))
+    return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), None, _chain(deployment))
 
 
 def _chain(deployment: Deployment) -> Chain:

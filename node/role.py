@@ -7,6 +7,8 @@ that deadlines are looked at again. Actions that are one call of Tasks each, due
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypedDict, Unpack
@@ -17,6 +19,7 @@ from assay.dispute.replay import Replay
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
+from assay.node.beside import Beside
 from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.kept_replays import KeptReplays
@@ -79,6 +82,7 @@ class Node(Service):
         self._disputant = Disputant(market.me, self._replay_for)
         self.retention: Callable[[], object] | None = None
         """Deletes what is over, at each look."""
+        self._beside: Beside | None = None
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -100,11 +104,28 @@ class Node(Service):
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
         raise NotImplementedError
 
+    def read(self) -> None:
+        """Ask the market for what decisions depend on; of use to a role that has a thread for it."""
+
+    def look_beside(self, executor: Executor) -> None:
+        """Have looks and housekeeping done by this thread while the role is at long work."""
+        self._beside = Beside(executor, self.read, lambda: self.housekeeping())
+
+    def as_seen(self) -> AbstractContextManager[None]:
+        """Hold the market's answers; where looks are made beside, as of the last one."""
+        return self.market.snapshot(0.0 if self._beside is None else self._beside.old_s)
+
+    def keep_house(self) -> None:
+        if self._beside is None or not self._beside.house():
+            super().keep_house()
+
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
         self.at_once = False
         self.collect()
-        with self.market.snapshot():
+        if self._beside is not None:
+            self._beside.take()
+        with self.as_seen():
             actions = self._in_turn(self.decide())
             reason = "" if actions else self.why_idle()
             if self.retention is not None:

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
 
+CALLS_EVERY_S = 0.05
+"""How often it is seen, where there is nothing else to do, whether a call that was sent is over."""
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 16.0
 
@@ -102,6 +105,15 @@ class PendingWrite:
     done: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call that is sent by itself beside long work, and what to do with its outcome."""
+
+    job_id: JobId
+    future: Future[Any]
+    done: Callable[[Any], None]
+
+
 class Backoff:
     """Waits that double with each failure of one thing, and end with its success."""
 
@@ -140,6 +152,7 @@ class Service:
         self.sender: Executor | None = None
         """Where calls are sent that no later action waits for, beside long work; None: each is waited for."""
         self._under_way: tuple[Sequence[PendingWrite], Future[Sequence[TxResult | AssayError]]] | None = None
+        self._alone: dict[object, _Call] = {}
         self.unsaid = 0
         """Errors of which nothing could be said."""
         self._emit = emit
@@ -215,9 +228,27 @@ class Service:
             return
         self._were_sent(ready, market.send_all(writes))
 
+    def send_beside(
+        self, what: object, job_id: JobId, work: Callable[[], Any], done: Callable[[Any], None]
+    ) -> None:
+        """Have one call sent by the sender and `done` with what it gives, or, where there is none, wait for
+        it. Until it is collected, `is_sent`."""
+        if self.sender is None:
+            done(work())
+        else:
+            self._alone[what] = _Call(job_id, self.sender.submit(work), done)
+
+    def is_sent(self, what: object) -> bool:
+        """Whether such a call is under way."""
+        return what in self._alone
+
     def collect(self) -> None:
         """Take in what became of the calls that were sent beside, once it is known. Raises what sending
-        raised."""
+        a batch raised."""
+        over = {what: call for what, call in self._alone.items() if call.future.done()}
+        for what, call in over.items():
+            del self._alone[what]
+            self.attempt(what, call.job_id, partial(_finished, call))
         if self._under_way is not None and self._under_way[1].done():
             ready, sent = self._under_way
             self._under_way = None
@@ -268,6 +299,10 @@ class Service:
             self.note(error=shown)
             self.emit("retry", what=what, code=error.code, error=_text(error), after_s=self.poll_s)
 
+    def keep_house(self) -> None:
+        """Done after each tick."""
+        self.housekeeping()
+
     def tick(self) -> None:
         """Read, decide and act once."""
         raise NotImplementedError
@@ -277,7 +312,7 @@ class Service:
         while True:
             with self.spent.on(REST):
                 self._guarded("tick", self.tick)
-                self._guarded("housekeeping", self.housekeeping)
+                self._guarded("housekeeping", self.keep_house)
             with self.spent.on(WAITING):
                 going_on = self._pause()
             if not going_on:
@@ -286,9 +321,19 @@ class Service:
     def _pause(self) -> bool:
         """Whether to go on. A wait that fails is no reason to end."""
         told: list[bool] = []
-        seconds = 0.0 if self.at_once else self.poll_s
-        self._guarded("wait", lambda: told.append(self.clock.wait(seconds)))
+        self._guarded("wait", lambda: told.append(self._wait_for_calls()))
         return told != [False]
+
+    def _wait_for_calls(self) -> bool:
+        """Wait as long as is usual, or until a call that is under way is over; whether to go on."""
+        left = 0.0 if self.at_once else self.poll_s
+        while left > 0 and self._alone:
+            if any(call.future.done() for call in self._alone.values()):
+                return self.clock.wait(0.0)
+            if not self.clock.wait(min(left, CALLS_EVERY_S)):
+                return False
+            left -= CALLS_EVERY_S
+        return self.clock.wait(max(left, 0.0))
 
     def _guarded(self, what: str, work: Callable[[], object]) -> None:
         """Do one part of the loop. Nothing that it raises ends the loop."""
@@ -319,6 +364,10 @@ class Service:
         self.emit("bug", error=f"{type(error).__name__}: {error}")
 
 
+def _finished(call: _Call) -> None:
+    call.done(call.future.result())
+
+
 def _text(error: AssayError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
@@ -328,7 +377,7 @@ def intent(*parts: object) -> str:
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in parts)
 
 
-_SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "round", "shard")
+_SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "round", "shard", "number")
 
 
 def subject(action: object) -> str:

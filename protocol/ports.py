@@ -116,8 +116,9 @@ class MarketView(Protocol):
 
     @property
     def me(self) -> Address: ...
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Hold all answers at one block for the length of a `with` block, unless something is sent in it."""
+    def snapshot(self, old_s: float = 0.0) -> AbstractContextManager[None]:
+        """Hold all answers at one block for the length of a `with` block, unless something is sent in it; the
+        block may be one that was read up to `old_s` seconds ago."""
         ...
 
     def jobs(self) -> Sequence[JobView]:

@@ -10,7 +10,7 @@ provider has for tensors, and are worked out again where that has let them go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -29,27 +29,28 @@ from assay.protocol.types import (
     Kind,
     Phase,
     Seconds,
-    Terms,
     Wei,
 )
 
 _UNDECIDED = (Phase.COMMITTED, Phase.SEEDED)
 
 
-def committed_tasks(terms: Terms, claims: Sequence[ClaimView], round_: int) -> tuple[ClaimId, ...]:
-    """The tasks of a round, if every shard has one that stands; else nothing."""
-    found = (standing(claims, Kind.TASK, round_, shard) for shard in range(terms.shards))
-    there = tuple(view.claim_id for view in found if view is not None)
-    return there if len(there) == terms.shards else ()
+def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
+    """A claim that nobody has made yet, as if it were accepted."""
+    place = f"expected/{claim.kind.name}/{claim.round}/{claim.shard}/".encode()
+    claim_id = ClaimId(sha256(place + claim.job_id + b"".join(roots)).digest())
+    status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
+    return ClaimView(claim_id, claim, status, (), False, False, tuple(roots), {})
 
 
 class ExpectedStates(StateProvider):
-    """The states of a job as they will be once `round_` is closed with the tasks that stand now."""
+    """The states of a job as they will be once `round_` is closed with the tasks that stand now, and with
+    those of `ours`, by shard, that are being committed."""
 
-    def __init__(self, true: StateProvider, round_: int) -> None:
+    def __init__(self, true: StateProvider, round_: int, ours: Mapping[int, ClaimView]) -> None:
         super().__init__(true.market, true.blocks, true.job_id, true.work)
         self.share(true)
-        self.round = round_
+        self.round, self._ours = round_, ours
         self._outer: dict[int, ClaimView] = {}
         self._inputs: dict[int, bytes] = {}
 
@@ -58,8 +59,10 @@ class ExpectedStates(StateProvider):
         if kind == Kind.OUTER and round_ == self.round:
             return self._outer.get(shard)
         view = super().current(kind, round_, shard)
-        if view is None or (kind, round_) != (Kind.TASK, self.round):
+        if (kind, round_) != (Kind.TASK, self.round):
             return view
+        if view is None:
+            return self._ours.get(shard)
         passed = view.status.phase in _UNDECIDED
         return replace(view, status=replace(view.status, phase=Phase.ACCEPTED)) if passed else view
 
@@ -111,7 +114,7 @@ class ExpectedStates(StateProvider):
         return tree.root
 
     def _claim(self, number: int, roots: tuple[bytes, ...]) -> ClaimView:
-        """A claim that nobody has made."""
+        """The claim of a slice's outer step."""
         ends = roots[0], roots[-1]
         claim = Claim(
             self.job_id,
@@ -127,10 +130,7 @@ class ExpectedStates(StateProvider):
             Seconds(0),
             0,
         )
-        place = f"expected/{self.round}/{number}/".encode()
-        claim_id = ClaimId(sha256(place + self.job_id + b"".join(roots)).digest())
-        status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
-        return ClaimView(claim_id, claim, status, (), False, False, roots, {})
+        return unmade(claim, roots)
 
 
 class Ahead:
@@ -138,12 +138,26 @@ class Ahead:
 
     def __init__(self, true: StateProvider, spent: TimeSpent) -> None:
         self._true, self._spent = true, spent
-        self._tasks: tuple[ClaimId, ...] = ()
+        self._tasks: tuple[bytes, ...] = ()
+        """Output roots of those that the guess is made from."""
         self._expected: ExpectedStates | None = None
+        self._ours: dict[tuple[int, int], ClaimView] = {}
 
-    def _committed(self, round_: int) -> tuple[ClaimId, ...]:
+    def made(self, claim: Claim, roots: Sequence[bytes]) -> None:
+        """A task of ours is about to be committed: it counts until its place has a claim that stands."""
+        self._ours = {place: view for place, view in self._ours.items() if place[0] == claim.round}
+        self._ours[claim.round, claim.shard] = unmade(claim, roots)
+
+    def _of_ours(self, round_: int) -> dict[int, ClaimView]:
+        return {shard: view for (made, shard), view in self._ours.items() if made == round_}
+
+    def _committed(self, round_: int) -> tuple[bytes, ...]:
+        """Output roots of a round's tasks, if every shard has one; else nothing."""
         claims = Claims(self._true.market.claims(self._true.job_id))
-        return committed_tasks(self._true.work.terms, claims, round_)
+        shards, ours = range(self._true.work.terms.shards), self._of_ours(round_)
+        found = [standing(claims, Kind.TASK, round_, shard) or ours.get(shard) for shard in shards]
+        there = tuple(view.roots[-1] for view in found if view is not None)
+        return there if len(there) == len(shards) else ()
 
     def known(self, round_: int) -> ExpectedStates | None:
         """What a round will leave, if that was worked out, from the tasks that stand now."""
@@ -156,7 +170,8 @@ class Ahead:
         """What a round will leave. Raises SourceMissing."""
         if (known := self.known(round_)) is not None:
             return known
-        found, expected = self._committed(round_), ExpectedStates(self._true, round_)
+        found = self._committed(round_)
+        expected = ExpectedStates(self._true, round_, self._of_ours(round_))
         if not found:
             raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
         expected.work_out(self._spent)

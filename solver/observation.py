@@ -72,12 +72,18 @@ class JobObservation:
     demands: tuple[DemandView, ...] = ()
     room: Wei | None = None
     """What may still be locked for the job's client: unlocked stake, within the owner's caps; None: all."""
+    pending: frozenset[tuple[Kind, int, int]] = frozenset()
+    """Places (kind, round, shard or slice) of claims of ours that are being committed."""
     outer_share: Fraction = Fraction(0)
     """Operations of an outer claim over those of a task, of a job that is examined."""
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
         """The claim that stands at a place of the job."""
         return standing(self.claims, kind, round_, shard)
+
+    def claimed(self, kind: Kind, round_: int, shard: int) -> bool:
+        """Whether a claim stands at a place of the job, or one of ours is on its way there."""
+        return (kind, round_, shard) in self.pending or self.standing(kind, round_, shard) is not None
 
 
 @dataclass(frozen=True)

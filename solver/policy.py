@@ -18,7 +18,6 @@ from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_fo
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable
-from assay.solver.ahead import committed_tasks
 from assay.solver.observation import JobObservation, Observation, Takes, holds, round_open
 from assay.solver.reasons import why, why_no_outer
 
@@ -219,7 +218,7 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     since = closable_since(job.view, job.claims)
     for number in range(terms.slices):
-        if job.standing(Kind.OUTER, progress.round, number):
+        if job.claimed(Kind.OUTER, progress.round, number):
             continue
         first = (progress.round + number) % terms.shards
         place = min(((k - first) % terms.shards for k in mine), default=1)
@@ -256,7 +255,7 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
             continue
-        if done or not round_open(job, observation.now):
+        if job.claimed(Kind.TASK, progress.round, shard) or not round_open(job, observation.now):
             continue
         if job.refusal:
             yield Wait(job_id, f"shard {shard} cannot be trained: {job.refusal}")
@@ -290,7 +289,7 @@ def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     if job.refusal or not job.examined or job.outer_share > MOST_GUESSED:
         return
-    if not committed_tasks(terms, job.claims, progress.round):
+    if not all(job.claimed(Kind.TASK, progress.round, shard) for shard in range(terms.shards)):
         return
     if any(not view.decided for view in job.games) or any(not demand.outcome for demand in job.demands):
         return

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 from assay.node import upkeep
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
@@ -24,15 +25,17 @@ from assay.node.idle import no_stake
 from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
-from assay.node.service import intent
+from assay.node.service import intent, subject
 from assay.node.states import SourceMissing, StateProvider
 from assay.node.time_spent import REST
 from assay.node.work import Work
+from assay.protocol.demands import DemandView
+from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Claim, JobId, JobView, Kind, Role, Seconds, Terms, Wei
+from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
-from assay.solver.looks import stretch_s
+from assay.solver.looks import longest_s, stretch_s
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -47,6 +50,17 @@ UNSEEN = "what is trained of it cannot be read; this is tried again"
 def _with_loss(loss: float | None) -> dict[str, float]:
     """The loss of an event, which has none where the job has none."""
     return {} if loss is None else {"loss": loss}
+
+
+class _Read(TypedDict):
+    """What the market says of a job (``observation.JobObservation``)."""
+
+    holders: tuple[Holder, ...]
+    prices: tuple[Wei, ...]
+    claims: Claims
+    games: tuple[GameView, ...]
+    demands: tuple[DemandView, ...]
+    room: Wei
 
 
 class SolverService(Node):
@@ -74,8 +88,29 @@ class SolverService(Node):
         self._released = Released(folder / RELEASED_FILE)
         self._shops: dict[JobId, TaskTrainer] = {}
         self._seen: Observation | None = None
+        self._commits: dict[str, tuple[JobId, tuple[Kind, int, int]]] = {}
+        """Of claims that are being committed, by the action's subject: whose job, and which place."""
 
     # -- reading
+
+    def read(self) -> None:
+        with self.market.snapshot():
+            self.market.stake(self.market.me, Role.SOLVER)
+            for job in upkeep.watched(self.market):
+                self._read(job)
+            self.clock.block()
+
+    def _read(self, job: JobView) -> _Read:
+        """All that the market says of a job, but for its claims the same to everybody."""
+        market, job_id, shards = self.market, job.job_id, range(job.terms.shards)
+        return _Read(
+            holders=tuple(market.holder(job_id, k) for k in shards),
+            prices=tuple(market.price(job_id, k) for k in shards),
+            claims=Claims(market.claims(job_id)),
+            games=tuple(market.games(job_id)),
+            demands=tuple(market.demands(job_id)),
+            room=market.room(market.me, Role.SOLVER, job.terms.client),
+        )
 
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
@@ -92,21 +127,18 @@ class SolverService(Node):
         return Observation(me, now, block, unlocked, jobs, limits, staked)
 
     def _job_observation(self, job: JobView) -> JobObservation:
-        shards, shop = range(job.terms.shards), self._shops.get(job.job_id)
-        holders = tuple(self.market.holder(job.job_id, k) for k in shards)
-        trained = self._trained(job, [k for k in shards if holders[k].solver == self.market.me])
+        read, shop = self._read(job), self._shops.get(job.job_id)
+        trained = self._trained(
+            job, [k for k, holder in enumerate(read["holders"]) if holder.solver == self.market.me]
+        )
         return JobObservation(
+            **read,
             view=job,
             examined=shop is not None,
             outer_share=Fraction(0) if shop is None else shop.work.outer_share,
             refusal=self.refusal(job.job_id) or ("" if trained is not None else UNSEEN),
-            holders=holders,
-            prices=tuple(self.market.price(job.job_id, k) for k in shards),
-            claims=Claims(self.market.claims(job.job_id)),
-            games=tuple(self.market.games(job.job_id)),
-            demands=tuple(self.market.demands(job.job_id)),
-            room=self.market.room(self.market.me, Role.SOLVER, job.terms.client),
             trained=trained or {},
+            pending=self._pending(job.job_id),
         )
 
     def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int] | None:
@@ -225,22 +257,30 @@ class SolverService(Node):
         self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
 
     def _train(self, action: policy.TrainSegment) -> None:
-        rewinds = self.market.job(action.job_id).progress.rewinds
         shop = self._shop(action.job_id)
-        self._trained_one(action, shop.train_segment(action.round, action.shard, rewinds))
+        with self.as_seen():
+            rewinds = self.market.job(action.job_id).progress.rewinds
+            shop.open_task(action.round, action.shard, rewinds)
         self._train_on(action, shop)
 
     def _train_ahead(self, action: policy.TrainAhead) -> None:
         shop = self._shop(action.job_id)
-        if (done := shop.train_ahead(action.round, action.shard)) is not None:
-            self._trained_one(action, done)
-            self._train_on(action, shop)
+        with self.as_seen():
+            shop.open_ahead(action.round, action.shard)
+        self._train_on(action, shop)
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Train further segments of the same task where looks take long (``solver.looks``)."""
-        until = self.spent.now() + stretch_s(self.spent.since_mark(REST), shop.work.terms)
-        while self.spent.now() < until and self.clock.wait(0.0) and (done := shop.train_on()) is not None:
+        """Train the task's next segment, and further ones until it is time for a look (``solver.looks``)."""
+        terms, look_s = shop.work.terms, self.spent.since_mark(REST)
+        beside = self._beside
+        until = self.spent.now() + (stretch_s(look_s, terms) if beside is None else longest_s(terms))
+        if beside is not None:
+            beside.begin()
+        while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
+            looked = beside is not None and beside.ready
+            if looked or self.spent.now() >= until or not self.clock.wait(0.0):
+                return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:
         """Show a segment that is trained."""
@@ -259,29 +299,38 @@ class SolverService(Node):
             log.warning("job %s %s; its work stays exact, provable and paid", action.job_id.hex()[:16], found)
             self.emit("diverged", **place, step=found.step, what=found.what)
 
-    def _commit(self, draft: Draft, rewinds: int, since: Seconds, loss: float | None) -> None:
+    def _commit(self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, **shown: float) -> None:
+        """Commit a claim, beside long work where there is a sender."""
         claim: Claim = draft.claim
-        observed = self._job_observation(self.market.job(claim.job_id))
+        with self.as_seen():
+            observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)
         ends = draft.roots[0][:8], draft.roots[-1][:8]
-        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, rewinds, since, *ends)
-        claim_id = self.market.commit(key, claim, draft.roots)
-        self.count("claims")
-        place = {
-            "job": claim.job_id.hex(),
-            "kind": claim.kind.name,
-            "round": claim.round,
-            "shard": claim.shard,
-        }
-        self.emit("committed", **place, claim=claim_id.hex(), **_with_loss(loss))
+        place = claim.kind.name, claim.round, claim.shard
+        key = intent("commit", claim.job_id, *place, action.rewinds, action.since, *ends)
+
+        def done(claim_id: ClaimId) -> None:
+            self.count("claims")
+            names = dict(zip(("kind", "round", "shard"), place, strict=True))
+            self.emit("committed", job=claim.job_id.hex(), **names, claim=claim_id.hex(), **shown)
+
+        what = subject(action)
+        self._commits[what] = claim.job_id, (claim.kind, claim.round, claim.shard)
+        self.send_beside(what, claim.job_id, partial(self.market.commit, key, claim, draft.roots), done)
+        self.at_once = self.is_sent(what)  # what is next may be begun meanwhile
+
+    def _pending(self, job_id: JobId) -> frozenset[tuple[Kind, int, int]]:
+        """Places of this job's claims of ours that are being committed."""
+        self._commits = {what: place for what, place in self._commits.items() if self.is_sent(what)}
+        return frozenset(place for job, place in self._commits.values() if job == job_id)
 
     def _commit_task(self, action: policy.CommitTask) -> None:
         draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.rewinds)
-        self._commit(draft, action.rewinds, action.since, self.status.loss)
+        self._commit(action, draft, **_with_loss(self.status.loss))
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
         draft = self._shop(action.job_id).outer_draft(action.round, action.number)
-        self._commit(draft, action.rewinds, action.since, None)
+        self._commit(action, draft)
 
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(

@@ -276,21 +276,19 @@ class TaskTrainer:
             self._progress.save(self.job_id, task.round, task.shard, task.leaves)
         self._task = task
 
-    def train_segment(self, round_: int, shard: int, rewinds: int) -> Trained:
-        """Train the next segment. Raises SourceMissing, DiskFull, and what publishing it or the one before
-        raised."""
-        root = self._input_root(round_, shard, rewinds)
-        return self._train(self._open(round_, shard, root, self.state_provider))
+    def open_task(self, round_: int, shard: int, rewinds: int) -> None:
+        """Make a task the open one. Raises SourceMissing, and what publishing the one before raised."""
+        self._open(round_, shard, self._input_root(round_, shard, rewinds), self.state_provider)
 
-    def train_ahead(self, round_: int, shard: int) -> Trained | None:
-        """Train the next segment of the coming round, from what it will start from if all tasks of the
-        present one are accepted; None where all were trained before. Raises what `train_segment` raises."""
+    def open_ahead(self, round_: int, shard: int) -> None:
+        """The same with one of the coming round, from what it will start from if all tasks of the present one
+        are accepted."""
         expected = self._ahead.expect(round_ - 1)
         self._open(round_, shard, expected.input_root(shard), expected)
-        return self.train_on()
 
     def train_on(self) -> Trained | None:
-        """Train the next segment of the open task, whatever has become of it; None where none is left."""
+        """Train the next segment of the open task, whatever has become of it; None where none is left.
+        Raises DiskFull, and what publishing the one before raised."""
         task = self._task
         return None if task is None or task.segments == self.work.segments(Kind.TASK) else self._train(task)
 
@@ -340,7 +338,9 @@ class TaskTrainer:
                 " committed",
                 hint="the rest is trained again; check this machine's memory and disk",
             )
-        return self._draft(Kind.TASK, round_, shard, task.leaves)
+        draft = self._draft(Kind.TASK, round_, shard, task.leaves)
+        self._ahead.made(draft.claim, draft.roots)
+        return draft
 
     def outer_draft(self, round_: int, number: int) -> Draft:
         """Run and publish the outer loops of a slice of a round. Raises SourceMissing."""

@@ -1,10 +1,11 @@
 """The market as one account's node sees it: `protocol.ports.MarketView` over a node.
 
 Contract: every answer of one refresh is as of one block, `block`; the view moves on when it is older than
-`max_age_s` and after each transaction of this node. What no block changes without an event (claims, and jobs
-that have closed) is asked once, and remembered until that event, or until the block it was seen at is gone.
-Whatever else is to be known of a job, of its claims or of an account is asked in one batch; within `snapshot`
-the rest of a batch is filled with what will be asked of the jobs that follow (decision 0025).
+`max_age_s` (``chain.eth.freshness``) and after each transaction of this node. What no block changes without
+an event (claims, and jobs that have closed) is asked once, and remembered until that event, or until the
+block it was seen at is gone. Whatever else is to be known of a job, of its claims or of an account is asked
+in one batch; within `snapshot` the rest of a batch is filled with what will be asked of the jobs that follow
+(decision 0025).
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 
@@ -30,6 +31,7 @@ from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
 from assay.chain.eth.event_reader import EventReader
 from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.freshness import Freshness
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
@@ -77,8 +79,6 @@ class ChainView:
         self.contracts = contracts(rpc, deployment, artifacts)
         self._me = me
         self._rpc = rpc
-        self._max_age_s = max_age_s
-        self._clock = clock
         self._lock = threading.RLock()
         self._follower = EventFollower(
             rpc,
@@ -91,7 +91,7 @@ class ChainView:
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._claims = SeenClaims(rpc, self._answers, self._follower.at)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
-        self._seen_s = float("-inf")
+        self._freshness = Freshness(max_age_s, clock)
         self._readers = 0
         self._looks = 0
         try:
@@ -118,8 +118,7 @@ class ChainView:
 
     def refresh(self) -> None:
         """Move to the latest block. Raises RpcUnreachable."""
-        with self._lock:
-            self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
+        with self._lock, self._freshness.asking():  # whoever reads after a failure has to come back to it
             try:
                 changed = self._follow()
             except (KeyError, MalformedData) as error:
@@ -127,7 +126,6 @@ class ChainView:
             if changed or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
                 self._answers.move(self._follower.cursor, self._follower.cursor_hash)
                 self._claims.moved()
-            self._seen_s = self._clock()
 
     def _follow(self) -> bool:
         """Fold in whatever is new, part by part; whether anything was."""
@@ -166,12 +164,13 @@ class ChainView:
         self._follower.close()
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Hold all answers at one block for the length of a `with` block (one pass of a policy).
+    def snapshot(self, old_s: float = 0.0) -> Iterator[None]:
+        """Hold all answers at one block for the length of a `with` block (one pass of a policy), which may be
+        one that was read up to `old_s` seconds ago.
 
         Other threads wait; a transaction of this node inside the block still moves the view on.
         """
-        with self._pinned():
+        with self._pinned(old_s):
             self._looks += 1
             try:
                 yield
@@ -371,10 +370,10 @@ class ChainView:
         return None if account is None else index.endpoints.get(account)
 
     @contextmanager
-    def _pinned(self) -> Iterator[MarketIndex]:
+    def _pinned(self, old_s: float = 0.0) -> Iterator[MarketIndex]:
         """The lock, and the tables at one block: refreshed only by the outermost reader."""
         with self._lock:
-            if self._readers == 0 and self._clock() - self._seen_s > self._max_age_s:
+            if self._readers == 0 and self._freshness.stale(old_s):
                 self.refresh()
             self._readers += 1
             try:

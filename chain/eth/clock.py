@@ -1,9 +1,13 @@
-"""The chain's time: `protocol.ports.Clock` over a node."""
+"""The chain's time: `protocol.ports.Clock` over a node.
+
+Contract: time and number are of one block, the latest when it was last asked for, which is no longer ago than
+``chain.eth.freshness`` lets an answer be. Safe to share between threads."""
 
 from __future__ import annotations
 
 import threading
 
+from assay.chain.eth.freshness import Freshness
 from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Seconds
@@ -12,8 +16,10 @@ from assay.protocol.types import Seconds
 class ChainClock:
     """Time of the latest block; `stop` ends every wait."""
 
-    def __init__(self, rpc: Rpc) -> None:
+    def __init__(self, rpc: Rpc, max_age_s: float = 0.0) -> None:
         self._rpc = rpc
+        self._freshness, self._lock = Freshness(max_age_s), threading.Lock()
+        self._block: dict[str, str] = {}
         self._stopped = threading.Event()
 
     def now(self) -> Seconds:
@@ -33,7 +39,11 @@ class ChainClock:
         self._stopped.set()
 
     def _latest(self) -> dict[str, str]:
-        block = get_block(self._rpc, "latest")
-        if block is None:
-            raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
-        return block
+        with self._lock:
+            if self._freshness.stale():
+                with self._freshness.asking():
+                    block = get_block(self._rpc, "latest")
+                    if block is None:
+                        raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
+                    self._block = block
+            return self._block

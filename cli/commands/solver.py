@@ -107,7 +107,8 @@ def run(
         )
         budget = disk_budget(parts.storage.store, disk, max_shards)
         service = kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
-        service.sender = ThreadPoolExecutor(1, thread_name_prefix="sending")
+        service.sender = ThreadPoolExecutor(2, thread_name_prefix="sending")
+        service.look_beside(ThreadPoolExecutor(1, thread_name_prefix="looking"))
         return service
 
     try:

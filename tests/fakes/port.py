@@ -90,7 +90,7 @@ class FakeMarket:
 
     # -- reads
 
-    def snapshot(self) -> AbstractContextManager[None]:
+    def snapshot(self, old_s: float = 0.0) -> AbstractContextManager[None]:
         """The fake chain moves in writes alone."""
         return nullcontext()
 

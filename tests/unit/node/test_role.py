@@ -53,7 +53,7 @@ class Recorder(FakeMarket):
         self.away = False
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self, old_s: float = 0.0) -> Iterator[None]:
         self.held = True
         yield
         self.held = False

@@ -1,0 +1,40 @@
+"""How old an answer of the chain may be before it is asked for again.
+
+Contract: pure but for its clock. Near the chain an answer is good for a moment; over a far link, where asking
+takes long, for a few times as long as asking took, so that one decision is not asked for again and again
+while it is carried out. Not safe to share between threads; its owner takes turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 4
+"""An answer is good for so many times as long as it took."""
+LONGEST_S = 5.0
+
+
+class Freshness:
+    """When something was asked, and whether that is too long ago. `floor_s` 0 or less: always."""
+
+    def __init__(self, floor_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._floor_s = floor_s
+        self._clock = clock
+        self._asked_s = float("-inf")
+        self._took_s = 0.0
+
+    def stale(self, old_s: float = 0.0) -> bool:
+        """Whether to ask again; what is at most `old_s` seconds old will do in any case."""
+        good_s = self._floor_s
+        if good_s > 0:
+            good_s = max(good_s, min(PATIENCE * self._took_s, LONGEST_S))
+        return self._clock() - self._asked_s > (max(good_s, old_s) if old_s else good_s)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A `with` block that asks. Where it fails, what there is counts as too old."""
+        self._asked_s, begun = float("-inf"), self._clock()
+        yield
+        self._took_s, self._asked_s = self._clock() - begun, begun

@@ -1,0 +1,71 @@
+"""A look at the market by a thread of its own, beside long work.
+
+Contract: at most one look and one round of housekeeping are under way; whoever decides waits for the look, so
+both are never done by two threads at once. What a look read is in the market's view, and its age is told, so
+that the decision after it asks nothing again (`MarketView.snapshot`). What either raises is raised where it
+is taken in. Used from one thread, but for what it runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+OLDEST_S = 10.0
+"""Nothing is decided by a look that began longer ago."""
+
+
+class Beside:
+    """`read`: asks the market for all that a decision depends on; `keep_house`: done between looks."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        read: Callable[[], object],
+        keep_house: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`executor` has one thread."""
+        self._executor, self._read, self._keep_house = executor, read, keep_house
+        self._clock = clock
+        self._look: Future[object] | None = None
+        self._house: Future[object] | None = None
+        self._begun_s = 0.0
+        self._taken_s: float | None = None
+
+    def begin(self) -> None:
+        """Look, and keep house after it, unless either is under way."""
+        if self._look is None:
+            self._begun_s = self._clock()
+            self._look = self._executor.submit(self._read)
+        if self._house is None:
+            self._house = self._executor.submit(self._keep_house)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a look is over that nobody has taken."""
+        return self._look is not None and self._look.done()
+
+    def take(self) -> None:
+        """Wait for the look that is under way, if one is. Raises what it raised."""
+        look, self._look, self._taken_s = self._look, None, None
+        if look is not None:
+            look.result()
+            self._taken_s = self._begun_s
+
+    @property
+    def old_s(self) -> float:
+        """How long ago the look began that was taken, in seconds; 0 where none was, or too long ago to
+        decide by it."""
+        age = 0.0 if self._taken_s is None else max(self._clock() - self._taken_s, 0.0)
+        return age if age <= OLDEST_S else 0.0
+
+    def house(self) -> bool:
+        """Whether the thread has kept house, or is at it. Raises what it raised."""
+        if self._house is None:
+            return False
+        if self._house.done():
+            done, self._house = self._house, None
+            done.result()
+        return True
