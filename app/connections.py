@@ -24,6 +24,7 @@ import socket
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,6 +40,7 @@ QUEUE = 512
 ACCEPT_AGAIN_S = 0.1
 REFUSAL_COST = 0.05
 """Of taking a connection: what it costs to close one at once."""
+BBR = b"bbr"
 _ADDRESSES = 65_536
 
 
@@ -231,6 +233,15 @@ class PacedApp:
         await self._app(scope, receive, paced)
 
 
+def prefer_bbr(listening: socket.socket) -> None:
+    """Have what is served from here paced by BBR where the system lets this process choose it: CUBIC takes
+    each lost packet for a full link, so that one lost of a hundred leaves it a fortieth of 100 Mbit/s at a
+    round trip of 100 ms. Source: Cardwell et al., BBR: congestion-based congestion control, 2016."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, BBR)
+
+
 class BoundedServer(uvicorn.Server):
     """uvicorn's server, which takes connections one by one, so many a second; the others wait in the kernel's
     queue. To take and refuse one costs as much as to serve it, and the machine has training to do."""
@@ -252,6 +263,7 @@ class BoundedServer(uvicorn.Server):
             listening = socket.create_server((config.host, config.port), family=family, backlog=QUEUE)
         except OSError:
             sys.exit(STARTUP_FAILURE)
+        prefer_bbr(listening)
         listening.setblocking(False)
         self.port = listening.getsockname()[1]
         self._work = [asyncio.create_task(self._accept(listening)), asyncio.create_task(self._sweep())]

@@ -2,8 +2,9 @@
 
 Contract: at most one look and one round of housekeeping are under way; whoever decides waits for the look, so
 both are never done by two threads at once. What a look read is in the market's view, and its age is told, so
-that the decision after it asks nothing again (`MarketView.snapshot`). What either raises is raised where it
-is taken in. Used from one thread, but for what it runs.
+that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it took, at most
+`LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one thread, but for
+what it runs.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-OLDEST_S = 10.0
-"""Nothing is decided by a look that began longer ago."""
+LONGEST_S = 10.0
+TIMES = 2
 
 
 class Beside:
@@ -31,16 +32,21 @@ class Beside:
         self._clock = clock
         self._look: Future[object] | None = None
         self._house: Future[object] | None = None
-        self._begun_s = 0.0
+        self._begun_s = self._ended_s = 0.0
         self._taken_s: float | None = None
+        """When the look that was taken last had begun."""
 
     def begin(self) -> None:
         """Look, and keep house after it, unless either is under way."""
         if self._look is None:
             self._begun_s = self._clock()
-            self._look = self._executor.submit(self._read)
+            self._look = self._executor.submit(self._looked)
         if self._house is None:
             self._house = self._executor.submit(self._keep_house)
+
+    def _looked(self) -> None:
+        self._read()
+        self._ended_s = self._clock()
 
     @property
     def ready(self) -> bool:
@@ -49,17 +55,20 @@ class Beside:
 
     def take(self) -> None:
         """Wait for the look that is under way, if one is. Raises what it raised."""
-        look, self._look, self._taken_s = self._look, None, None
+        look, self._look = self._look, None
         if look is not None:
+            self._taken_s = None
             look.result()
             self._taken_s = self._begun_s
 
     @property
-    def old_s(self) -> float:
-        """How long ago the look began that was taken, in seconds; 0 where none was, or too long ago to
-        decide by it."""
-        age = 0.0 if self._taken_s is None else max(self._clock() - self._taken_s, 0.0)
-        return age if age <= OLDEST_S else 0.0
+    def old_s(self) -> float | None:
+        """How long ago the look began that was taken, in seconds; None where none was, or where it is over
+        for too long to decide by it."""
+        if self._taken_s is None:
+            return None
+        now, took_s = self._clock(), self._ended_s - self._taken_s
+        return None if now - self._ended_s > min(TIMES * took_s, LONGEST_S) else now - self._taken_s
 
     def house(self) -> bool:
         """Whether the thread has kept house, or is at it. Raises what it raised."""

@@ -116,9 +116,9 @@ class MarketView(Protocol):
 
     @property
     def me(self) -> Address: ...
-    def snapshot(self, old_s: float = 0.0) -> AbstractContextManager[None]:
+    def snapshot(self, old_s: float | None = None) -> AbstractContextManager[None]:
         """Hold all answers at one block for the length of a `with` block, unless something is sent in it; the
-        block may be one that was read up to `old_s` seconds ago."""
+        block was read at most `old_s` seconds ago, or, where that is not given, a moment ago."""
         ...
 
     def jobs(self) -> Sequence[JobView]:

@@ -2,7 +2,8 @@
 
 Contract: pure. Over a far link a look takes seconds, of which a segment may not take many more. Looks are to
 take a small part of the time then; but one comes before a tenth of any time is over in which a solver has to
-act, and twice a minute. Where a thread of its own looks beside training, training goes on until it has.
+act, and twice a minute. Where a thread of its own looks beside training (``node.beside``), nothing of this
+is needed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,5 @@ OF_A_CLOCK = 10
 
 def stretch_s(look_s: float, terms: Terms) -> float:
     """Seconds for which training goes on after a look that took `look_s`, in a job of these terms."""
-    return min(PART * look_s, longest_s(terms))
-
-
-def longest_s(terms: Terms) -> float:
-    """The most seconds between two looks, in a job of these terms."""
-    return min(LONGEST_S, min(terms.task_time, terms.outer_time, terms.move_time) / OF_A_CLOCK)
+    shortest = min(terms.task_time, terms.outer_time, terms.move_time)
+    return min(PART * look_s, LONGEST_S, shortest / OF_A_CLOCK)

@@ -35,7 +35,7 @@ from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
-from assay.solver.looks import longest_s, stretch_s
+from assay.solver.looks import stretch_s
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -94,7 +94,7 @@ class SolverService(Node):
     # -- reading
 
     def read(self) -> None:
-        with self.market.snapshot():
+        with self.market.snapshot(0.0):
             self.market.stake(self.market.me, Role.SOLVER)
             for job in upkeep.watched(self.market):
                 self._read(job)
@@ -270,16 +270,16 @@ class SolverService(Node):
         self._train_on(action, shop)
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Train the task's next segment, and further ones until it is time for a look (``solver.looks``)."""
-        terms, look_s = shop.work.terms, self.spent.since_mark(REST)
-        beside = self._beside
-        until = self.spent.now() + (stretch_s(look_s, terms) if beside is None else longest_s(terms))
+        """Train the task's next segment, and further ones until it is time for a look (``solver.looks``);
+        where a look is made beside it, until that is over."""
+        look_s, beside = self.spent.since_mark(REST), self._beside
+        until = self.spent.now() + stretch_s(look_s, shop.work.terms)
         if beside is not None:
             beside.begin()
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
-            looked = beside is not None and beside.ready
-            if looked or self.spent.now() >= until or not self.clock.wait(0.0):
+            over = self.spent.now() >= until if beside is None else beside.ready
+            if over or not self.clock.wait(0.0):
                 return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:

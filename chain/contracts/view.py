@@ -164,9 +164,9 @@ class ChainView:
         self._follower.close()
 
     @contextmanager
-    def snapshot(self, old_s: float = 0.0) -> Iterator[None]:
-        """Hold all answers at one block for the length of a `with` block (one pass of a policy), which may be
-        one that was read up to `old_s` seconds ago.
+    def snapshot(self, old_s: float | None = None) -> Iterator[None]:
+        """Hold all answers at one block for the length of a `with` block (one pass of a policy), read at most
+        `old_s` seconds ago, if that is given.
 
         Other threads wait; a transaction of this node inside the block still moves the view on.
         """
@@ -370,7 +370,7 @@ class ChainView:
         return None if account is None else index.endpoints.get(account)
 
     @contextmanager
-    def _pinned(self, old_s: float = 0.0) -> Iterator[MarketIndex]:
+    def _pinned(self, old_s: float | None = None) -> Iterator[MarketIndex]:
         """The lock, and the tables at one block: refreshed only by the outermost reader."""
         with self._lock:
             if self._readers == 0 and self._freshness.stale(old_s):

@@ -25,12 +25,13 @@ class Freshness:
         self._asked_s = float("-inf")
         self._took_s = 0.0
 
-    def stale(self, old_s: float = 0.0) -> bool:
-        """Whether to ask again; what is at most `old_s` seconds old will do in any case."""
+    def stale(self, old_s: float | None = None) -> bool:
+        """Whether to ask again: what is more than `old_s` seconds old, or, without, what is no longer
+        good."""
         good_s = self._floor_s
         if good_s > 0:
             good_s = max(good_s, min(PATIENCE * self._took_s, LONGEST_S))
-        return self._clock() - self._asked_s > (max(good_s, old_s) if old_s else good_s)
+        return self._clock() - self._asked_s > (good_s if old_s is None else old_s)
 
     @contextmanager
     def asking(self) -> Iterator[None]:

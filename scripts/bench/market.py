@@ -11,8 +11,9 @@ claim.
 `--links` leads a job over links with a rate, a delay and a loss (``scripts.bench.market_links``; Linux and
 root), with forms that a run without links has compiled; where cores are too few, solvers share them.
 
-Usage: `scripts/bench/market.py [--quick] [--links [--only LINK ...] [--shards N]] [--size SIZE] [--rounds N]
-[--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`, `same_bits_as_in_process`.
+Usage: `scripts/bench/market.py [--quick] [--links [--only LINK ...] [--shards N] [--steps N]] [--size SIZE]
+[--rounds N] [--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`,
+`same_bits_as_in_process`.
 """
 
 from __future__ import annotations
@@ -63,8 +64,12 @@ SIZES = {
 }
 
 
-def job_text(size: Size, rounds: int, shards: int) -> str:
-    """The template's job file with a model of this size."""
+STEPS = 64
+"""Inner steps a round, of the template."""
+
+
+def job_text(size: Size, rounds: int, shards: int, steps: int = STEPS) -> str:
+    """The template's job file with a model of this size, and so many steps a round."""
     text = template("gpt", source="stdlib", rounds=rounds, times=size.times)
     changes = {
         "model.layers": size.layers,
@@ -72,6 +77,7 @@ def job_text(size: Size, rounds: int, shards: int) -> str:
         "model.width": size.width,
         "model.context": size.context,
         "training.batch": size.batch,
+        "training.steps_per_round": steps,
         "training.shards": shards,
         "training.min_shards": shards,
         "outer.algorithm": '"diloco-4bit"',
@@ -81,9 +87,9 @@ def job_text(size: Size, rounds: int, shards: int) -> str:
     return text
 
 
-def job_of(size: Size, rounds: int, shards: int) -> JobFile:
+def job_of(size: Size, rounds: int, shards: int, steps: int = STEPS) -> JobFile:
     """The same, read."""
-    return parse_job_file(job_text(size, rounds, shards), "the benchmark's job")
+    return parse_job_file(job_text(size, rounds, shards, steps), "the benchmark's job")
 
 
 def in_process(text: str, rounds: int, folder: Path, forms: Path, kept: Path | None) -> Alone:
@@ -190,23 +196,24 @@ def told(found: dict[str, Any]) -> str:
     )
 
 
-def over(lines: Sequence[Line], size: str, rounds: int, shards: int, forms: Path) -> list[dict[str, Any]]:
-    """A job of so many shards over each of these links, one after another."""
+def over(lines: Sequence[Line], body: JobFile, forms: Path) -> list[dict[str, Any]]:
+    """A job over each of these links, one after another."""
     found = []
     for line in lines:
-        led, carried = lead_over(line, job_of(SIZES[size], rounds, shards), forms)
+        led, carried = lead_over(line, body, forms)
         spent = [shares(seconds) for seconds in led.spent.values()]
         found.append(
             {
                 **asdict(line),
-                "rounds": len(led.roots),
+                "steps_per_round": body.training.steps_per_round,
+                "rounds": body.training.rounds,
                 "a_round_s": (led.ends[-1] - led.ends[0]) / max(len(led.ends) - 1, 1),
                 "computing_share": sum(share.get(COMPUTING, 0.0) for share in spent) / len(spent),
                 "shares": spent,
                 "bytes": led.bytes_moved,
                 **asdict(carried),
                 "events": led.events,
-                "roots": led.roots,
+                "ends_s": led.ends,
             }
         )
         print(f"{line}: {100 * found[-1]['computing_share']:.1f} % computing", file=sys.stderr, flush=True)
@@ -215,9 +222,18 @@ def over(lines: Sequence[Line], size: str, rounds: int, shards: int, forms: Path
 
 def told_over(found: list[dict[str, Any]]) -> str:
     """The table of the links."""
-    head = ("Mbit/s", "round trip, ms", "loss, %", "a round, s", "computing, %", "MB for proof a round")
+    head = (
+        "steps a round",
+        "Mbit/s",
+        "round trip, ms",
+        "loss, %",
+        "a round, s",
+        "computing, %",
+        "MB for proof a round",
+    )
     rows = [
         (
+            str(one["steps_per_round"]),
             f"{one['mbit_per_s']:,}",
             str(one["round_trip_ms"]),
             f"{one['loss_percent']:g}",
@@ -245,6 +261,7 @@ def main() -> None:
     )
     parser.add_argument("--alone", type=Path, help="where the rounds in one process are kept, or were")
     parser.add_argument("--shards", type=int, default=1, help="of the job over links")
+    parser.add_argument("--steps", type=int, default=STEPS, help="a round, of the job over links")
     parser.add_argument(
         "--forms", type=Path, default=ROOT / ".cache" / "bench-market", help=argparse.SUPPRESS
     )
@@ -258,7 +275,7 @@ def main() -> None:
         lines = [Line.parse(text) for text in chosen.only or ()] or GRID[: 1 if chosen.quick else None]
         if os.geteuid():
             raise SystemExit("network namespaces need root")
-        found = over(lines, size, rounds, chosen.shards, chosen.forms)
+        found = over(lines, job_of(SIZES[size], rounds, chosen.shards, chosen.steps), chosen.forms)
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,8 @@ class _Devnet:
             time.sleep(LOOK_S)
 
 
-def _outer(event: dict[str, Any]) -> bool:
-    return event["event"] == "committed" and event["kind"] == Kind.OUTER.name
+def _committed(kind: Kind, event: dict[str, Any]) -> bool:
+    return event["event"] == "committed" and event["kind"] == kind.name
 
 
 def lead(
@@ -208,9 +209,12 @@ def lead(
     limit_s: float = 3_000.0,
     command: Callable[[App, NodeRecord], list[str]] = on_loopback,
     helpers_apart: bool = False,
+    to_end: bool = True,
 ) -> Led:
     """The job on a devnet of processes in `home`; `command`: how a node is started; `helpers_apart`: as
-    `apart` says. Raises SystemExit where it does not end in time."""
+    `apart` says; `to_end`: until it is closed, or else while there is work for solvers, so that no outer
+    claim is told, and each round ends with its last task's commit. Raises SystemExit where that does not come
+    in time."""
     flags = Flags(home=str(home), executor="compiled", threads="1")
     app = App(flags, Output(as_json=False, quiet=True), True, False, None)
     shards, rounds = body.training.shards, body.training.rounds
@@ -230,9 +234,10 @@ def lead(
                 job_id = publish_and_post(app, connection, storage, body, build(body), budget)
                 began = devnet.await_events(1, lambda event: event["event"] == "trained", until)[0]
                 first = devnet.look()
-                ends = devnet.await_events(rounds, _outer, until)
+                kind, each = (Kind.OUTER, 1) if to_end else (Kind.TASK, shards)
+                ends = devnet.await_events(rounds * each, partial(_committed, kind), until)[each - 1 :: each]
                 last = devnet.look()
-                while not connection.market.job(job_id).progress.closed:
+                while to_end and not connection.market.job(job_id).progress.closed:
                     if time.time() > until:
                         raise SystemExit("the job did not close in time")
                     time.sleep(0.5)
@@ -240,7 +245,7 @@ def lead(
                 outer = {
                     view.claim.round: view.claim.output_root.hex()
                     for view in connection.market.claims(job_id)
-                    if view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
+                    if to_end and view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
                 }
         return _led(devnet, began, ends, outer, (first, last), traffic_of(home))
     finally:

@@ -2,8 +2,9 @@
 
 Contract: every solver is a host of its own (``scripts.prove.wide_net``) with such a link; verifiers, the
 chain and the client are hosts with links without limit, so that a round trip between a solver and any of them
-is the link's, and between two solvers twice that. Packets have 1,500 bytes; each is lost with the link's
-probability each way, drawn by its number. Congestion control is the machine's. Linux and root."""
+is the link's, and between two solvers twice that. Packets have 1,500 bytes, of which a link holds a thousand
+(Linux's usual queue); each is lost with the link's probability each way, drawn by its number. Linux and
+root."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from scripts.prove.wide_net import Link, Network
 
 MBIT = 1_000_000
 MTU = 1_500
+QUEUE_PACKETS = 1_000
 HERE = "here"
 
 
@@ -43,8 +45,9 @@ class Line:
 
     def link(self, name: str, number: int) -> Link:
         """A host's way out, with half of the round trip each way."""
-        rate, delay = self.mbit_per_s * MBIT, self.round_trip_ms / 2_000
-        return Link(name, number, bits_per_s=rate, delay_s=delay, loss=self.loss_percent / 100)
+        rate, delay, loss = self.mbit_per_s * MBIT, self.round_trip_ms / 2_000, self.loss_percent / 100
+        queue_s = QUEUE_PACKETS * MTU * 8 / rate
+        return Link(name, number, bits_per_s=rate, delay_s=delay, loss=loss, queue_s=queue_s)
 
 
 GRID = tuple(
@@ -69,7 +72,8 @@ class Carried:
 
 
 def lead_over(line: Line, body: JobFile, forms: Path, verifiers: int = 2) -> tuple[Led, Carried]:
-    """The job over such links; what the market gave, and what was carried."""
+    """The job over such links until its last tasks are committed; what the market gave, and what was
+    carried."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         there = hosts(line, body.training.shards, verifiers)
         network = stack.enter_context(Network(there, MTU))
@@ -83,7 +87,13 @@ def lead_over(line: Line, body: JobFile, forms: Path, verifiers: int = 2) -> tup
             return network.command(spec.name, words)
 
         led = lead(
-            body, Path(folder) / "home", forms, verifiers=verifiers, command=command, helpers_apart=True
+            body,
+            Path(folder) / "home",
+            forms,
+            verifiers=verifiers,
+            command=command,
+            helpers_apart=True,
+            to_end=False,
         )
         solvers = [host.address for host in network.links.values() if host.name.startswith("solver")]
         return led, Carried(network.dropped.total(), sum(gateway.requests[a] for a in solvers))

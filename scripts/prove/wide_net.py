@@ -26,13 +26,13 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _IP, _IP6, _TCP = 4, 6, 6
 MTU = 9_000
 _QUEUE_S = 1.0
-"""A packet that would wait longer for its link is dropped, as by a router whose buffer is full."""
 
 
 @dataclass
 class Link:
     """A host's way out. `bits_per_s` 0: without limit; `delay_s` is one way; `loss`: of all packets each way,
-    the part that is lost, drawn by each packet's number."""
+    the part that is lost, drawn by each packet's number; `queue_s`: a packet that would wait longer for its
+    link is dropped, as by a router whose buffer is full."""
 
     name: str
     number: int
@@ -40,6 +40,7 @@ class Link:
     delay_s: float = 0.0
     behind_nat: bool = False
     loss: float = 0.0
+    queue_s: float = _QUEUE_S
     sent: int = 0
     received: int = 0
     refused: int = 0
@@ -72,7 +73,7 @@ class Link:
         if not self.bits_per_s:
             return now + self.delay_s
         begin = max(now, self._free[way])
-        if begin - now > _QUEUE_S:
+        if begin - now > self.queue_s:
             return None
         self._free[way] = begin + 8 * size / self.bits_per_s
         return self._free[way] + self.delay_s

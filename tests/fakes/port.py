@@ -90,7 +90,7 @@ class FakeMarket:
 
     # -- reads
 
-    def snapshot(self, old_s: float = 0.0) -> AbstractContextManager[None]:
+    def snapshot(self, old_s: float | None = None) -> AbstractContextManager[None]:
         """The fake chain moves in writes alone."""
         return nullcontext()
 

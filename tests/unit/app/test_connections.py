@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from assay.app.connections import Allowance, Connections, WebLimits, network_of
+from assay.app.connections import BBR, Allowance, Connections, WebLimits, network_of, prefer_bbr
 from assay.app.web import WebServer, node_app
 from assay.storage.blockstore import BlockStore
 
@@ -167,3 +168,16 @@ def test_what_counts_as_one_address(address: str, name: str) -> None:
 def test_no_more_than_a_quarter_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda what: (256, 1024))
     assert Connections(WebLimits(), time.monotonic).most == 64
+
+
+def test_what_is_served_is_paced_by_bbr_where_the_system_has_it() -> None:
+    allowed = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        before = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+        prefer_bbr(listening)
+        after = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as taken:
+            inherited = taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+    may = os.geteuid() == 0 and BBR in allowed.read_bytes().split()
+    assert after == inherited and after in (BBR, before)
+    assert after == BBR or not may

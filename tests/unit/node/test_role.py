@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from assay.protocol.ports import Write
 from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS
+from tests.fakes.later import Later
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
 
@@ -50,11 +50,13 @@ class Recorder(FakeMarket):
         self.done: list[object] = []
         self.refused: set[str] = set()
         self.held = False
+        self.ages: list[float | None] = []
         self.away = False
 
     @contextmanager
-    def snapshot(self, old_s: float = 0.0) -> Iterator[None]:
+    def snapshot(self, old_s: float | None = None) -> Iterator[None]:
         self.held = True
+        self.ages.append(old_s)
         yield
         self.held = False
 
@@ -75,6 +77,7 @@ class Example(Node):
         super().__init__("solver", *parts, emit=day.events.append)
         self.actions = actions
         self.failing: dict[int, AssayError] = {}
+        self.reading_s = 0.0
         self.held: list[bool] = []
         """Whether the market was held at one block, for each decision and each action."""
 
@@ -84,6 +87,9 @@ class Example(Node):
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {Do: self._do, Train: self._do}
+
+    def read(self) -> None:
+        time.sleep(self.reading_s)
 
     def write(self, action: Poke) -> Write:
         self.held.append(self.recorder.held)
@@ -140,25 +146,6 @@ def test_after_what_takes_long_there_is_another_look_without_a_wait(day: MarketD
     assert not node.at_once, "nor is there haste after a failure"
 
 
-class Later(Executor):
-    """Does what it is given when it is told to."""
-
-    def __init__(self) -> None:
-        self.given: list[Callable[[], None]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except AssayError as error:
-                future.set_exception(error)
-
-        self.given.append(work)
-        return future
-
-
 def test_calls_before_long_work_are_sent_beside_it_and_no_others_until_they_are(day: MarketDay) -> None:
     train = Train(JOB, 3, "a segment")
     node = Example(day, [poke(1), poke(2), train])
@@ -168,7 +155,7 @@ def test_calls_before_long_work_are_sent_beside_it_and_no_others_until_they_are(
     assert node.recorder.done == [3, 3] and len(later.given) == 1, "the same two are under way"
     assert not day.events, "nobody says that they are sent"
     node.recorder.refused = {"2"}
-    later.given[0]()
+    later.go()
     node.actions = [poke(3)]
     node.tick()
     assert node.recorder.done == [3, 3, ["1", "2"], ["3"]], "without long work a call is waited for"
@@ -177,10 +164,64 @@ def test_calls_before_long_work_are_sent_beside_it_and_no_others_until_they_are(
     node.actions = [poke(4), train]
     node.recorder.away = True
     node.tick()
-    later.given[1]()
+    later.go()
     with pytest.raises(Retry):
         node.tick()
     assert node._under_way is None, "it is tried again"
+
+
+def test_a_call_by_itself_is_taken_in_once_it_is_over_and_backs_off_if_it_failed(day: MarketDay) -> None:
+    node, taken = Example(day, []), list[object]()
+    node.send_beside("commit", JOB, lambda: 1, taken.append)
+    assert taken == [1] and not node.is_sent("commit"), "there is no sender: it was waited for"
+    node.sender = later = Later()
+    node.send_beside("commit", JOB, lambda: 2, taken.append)
+    node.tick()
+    assert taken == [1] and node.is_sent("commit")
+    later.go()
+    node.tick()
+    assert taken == [1, 2] and not node.is_sent("commit") and "retries" not in node.status.counters
+
+    def away() -> None:
+        raise Retry("the chain is away")
+
+    node.send_beside("commit", JOB, away, taken.append)
+    later.go()
+    node.tick()
+    assert taken == [1, 2] and not node.is_sent("commit") and node.status.counters["retries"] == 1
+    assert not node.attempt("commit", JOB, away), "it is not tried again at once"
+
+
+def test_who_waits_wakes_when_a_call_is_over(day: MarketDay) -> None:
+    node, clock = Example(day, []), FakeClock(day.market_state)
+    node.clock, node.sender = clock, (later := Later())
+    node.poll_s = 0.2
+    node.send_beside("commit", JOB, lambda: 1, lambda _: None)
+    assert node._pause() and sum(clock.waits) == pytest.approx(0.2), "no longer than usual"
+    later.go()
+    clock.waits.clear()
+    assert node._pause() and clock.waits == [0.0]
+
+
+def test_a_decision_beside_long_work_is_of_the_look_that_was_made_meanwhile(day: MarketDay) -> None:
+    node, later = Example(day, []), Later()
+    kept: list[int] = []
+    node.housekeeping = lambda: kept.append(1)
+    node.reading_s = 0.3
+    node.look_beside(later)
+    node.tick()
+    node.keep_house()
+    assert node.recorder.ages == [None] and kept == [1]
+    assert node._beside is not None
+    node._beside.begin()
+    later.go()
+    node.keep_house()
+    assert kept == [1, 1], "the other thread's"
+    node.tick()
+    assert node.recorder.ages[1] is not None
+    time.sleep(0.7)
+    node.tick()
+    assert node.recorder.ages[2] is None, "no look was made since"
 
 
 def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,14 +12,27 @@ import torch
 
 from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
-from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Progress, Seconds, Wei
+from assay.protocol.errors import Retry
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    Claim,
+    ClaimId,
+    ClaimView,
+    JobId,
+    Kind,
+    Phase,
+    Progress,
+    Seconds,
+    Wei,
+)
 from assay.solver import policy
 from assay.solver.adversary import WrongDataSolver
-from assay.solver.ahead import ExpectedStates
+from assay.solver.ahead import Ahead, ExpectedStates
 from assay.solver.observation import Limits, Observation
 from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
 from assay.solver.trainer import Draft, TaskTrainer
+from tests.fakes.later import Later
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
 from tests.unit.solver.test_solver_policy import kinds as all_kinds
@@ -169,3 +183,52 @@ def test_outer_states_that_cannot_all_be_had_are_computed_anew(
     monkeypatch.setattr(TaskTrainer, "outer_draft", drafted)
     found = led(day)
     assert missed and len(found) == 6 and "bugs" not in day.services["ann"].status.counters
+
+
+def test_a_commit_is_sent_beside_training_which_goes_on_as_if_it_stood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = led(MarketDay(tmp_path / "plain"))
+    day = MarketDay(tmp_path / "beside")
+    job_id = day.post(rounds=3, shards=1, **LATER)
+    ann, later = day.solver("ann"), Later()
+    ann.sender = later
+    assert day.run(lambda: bool(later.given)), "all of round 0 is trained"
+    assert ann.market.current(job_id, Kind.TASK, 0, 0) is None and not day.named("committed")
+    assert day.run(lambda: ann.status.counters.get("segments_ahead", 0) == 4), (
+        "round 1, before it is committed"
+    )
+    assert len(later.given) == 1, "it is sent once"
+    expected = []
+    monkeypatch.setattr(Ahead, "expect", lambda *_: expected.append(1))
+    later.go()
+    day.run(lambda: False, turns=2)
+    assert [e["event"] for e in day.events if e["event"] == "committed"] == ["committed"]
+    assert not expected, "what was worked out from our own claim holds for the one that stands"
+    monkeypatch.undo()
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
+    assert outputs(day, job_id) == plain
+    assert len(day.named("trained")) == 12, "nothing was trained twice"
+
+
+def test_a_commit_that_fails_beside_training_is_made_again(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann, later, tries = day.solver("ann"), Later(), list[str]()
+    ann.sender, commit = later, ann.market.commit
+
+    def away_once(key: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+        tries.append(key)
+        if len(tries) == 1:
+            raise Retry("the chain is away")
+        return commit(key, claim, roots)
+
+    monkeypatch.setattr(ann.market, "commit", away_once)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
+    assert tries[0] == tries[1] and len(tries) == 5, "the same intent, so that nothing is claimed twice"
+    assert len(day.named("trained")) == 8

@@ -17,6 +17,7 @@ def test_the_job_is_the_templates_but_for_its_model_and_what_its_shards_send() -
     assert (body.training.steps_per_round, body.training.segment_steps, body.training.shards) == (64, 4, 1)
     assert (body.verification.verifiers, body.verification.samples) == (2, 1)
     assert body.outer.algorithm == "diloco-4bit" and body.training.rounds == 5
+    assert job_of(SIZES["gpt-512"], 5, 1, 256).training.steps_per_round == 256
 
 
 def test_a_further_round_leaves_the_first_out() -> None:
@@ -54,6 +55,7 @@ def test_links_are_read_and_a_round_trip_is_half_each_way() -> None:
     shown = told_over(
         [
             {
+                "steps_per_round": 64,
                 "mbit_per_s": 1000,
                 "round_trip_ms": 10,
                 "loss_percent": 0.0,

@@ -1,0 +1,89 @@
+"""A look beside long work: one at a time, waited for, and too old after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assay.node.beside import LONGEST_S, TIMES, Beside
+from assay.protocol.errors import AssayError, Retry
+from tests.fakes.later import Later
+
+
+class Scene:
+    """A thread that a test moves, a clock, and what was done."""
+
+    def __init__(self) -> None:
+        self.later, self.at, self.done = Later(), 50.0, list[str]()
+        self.failing: dict[str, AssayError] = {}
+        self.takes_s = 0.0
+        self.beside = Beside(self.later, self.work("look"), self.work("house"), lambda: self.at)
+
+    def work(self, name: str) -> Callable[[], None]:
+        def work() -> None:
+            self.done.append(name)
+            self.at += self.takes_s if name == "look" else 0.0
+            if name in self.failing:
+                raise self.failing[name]
+
+        return work
+
+
+def test_a_look_is_told_with_its_age_until_it_is_too_old_to_decide_by() -> None:
+    scene = Scene()
+    beside = scene.beside
+    assert not beside.ready and beside.old_s is None
+    beside.take()
+    beside.begin()
+    beside.begin()
+    assert len(scene.later.given) == 2 and not beside.ready, "one look, one round of housekeeping"
+    scene.takes_s = 2.5
+    scene.later.go()
+    assert beside.ready and scene.done == ["look", "house"]
+    scene.at += 1.0
+    beside.take()
+    assert beside.old_s == 3.5 and not beside.ready
+    scene.at += TIMES * 2.5 - 1.0
+    beside.take()
+    assert beside.old_s == 7.5, "the next decision goes by it as well, twice as long as it took"
+    scene.at += 0.5
+    assert beside.old_s is None, "who decides now asks anew"
+
+
+def test_a_look_that_took_very_long_does_not_count_for_long() -> None:
+    scene = Scene()
+    scene.beside.begin()
+    scene.takes_s = 60.0
+    scene.later.go()
+    scene.beside.take()
+    scene.at += LONGEST_S
+    assert scene.beside.old_s == 60.0 + LONGEST_S
+    scene.at += 0.5
+    assert scene.beside.old_s is None
+
+
+def test_house_is_kept_by_one_thread_at_a_time() -> None:
+    scene = Scene()
+    beside = scene.beside
+    assert not beside.house(), "the loop's own thread keeps it"
+    beside.begin()
+    assert beside.house(), "it is under way"
+    scene.later.go()
+    beside.take()
+    beside.begin()
+    assert scene.done == ["look", "house"] and len(scene.later.given) == 1, "nobody took in the last one"
+    assert beside.house() and not beside.house()
+
+
+def test_what_was_raised_is_raised_where_it_is_taken_in() -> None:
+    scene = Scene()
+    scene.failing = {"look": Retry("the chain is away"), "house": Retry("a peer is")}
+    scene.beside.begin()
+    scene.later.go()
+    with pytest.raises(Retry, match="chain"):
+        scene.beside.take()
+    assert scene.beside.old_s is None
+    with pytest.raises(Retry, match="peer"):
+        scene.beside.house()
+    assert not scene.beside.house()
