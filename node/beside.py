@@ -33,6 +33,7 @@ class Beside:
         self._look: Future[object] | None = None
         self._house: Future[object] | None = None
         self._begun_s = self._ended_s = 0.0
+        self._moved_s = float("-inf")
         self._taken_s: float | None = None
         """When the look that was taken last had begun."""
 
@@ -48,10 +49,21 @@ class Beside:
         self._read()
         self._ended_s = self._clock()
 
-    @property
+    def moved(self) -> None:
+        """This node has sent something: the view has moved on from what a look before it read. To be called
+        from any thread."""
+        self._moved_s = self._clock()
+
     def ready(self) -> bool:
-        """Whether a look is over that nobody has taken."""
-        return self._look is not None and self._look.done()
+        """Whether a look is over by which to decide. One that was begun before this node sent something is
+        made again."""
+        if self._look is None or not self._look.done():
+            return False
+        if self._moved_s > self._begun_s and self._look.exception() is None:
+            self._look = None
+            self.begin()
+            return False
+        return True
 
     def take(self) -> None:
         """Wait for the look that is under way, if one is. Raises what it raised."""

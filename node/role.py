@@ -115,6 +115,10 @@ class Node(Service):
         """Hold the market's answers; where looks are made beside, as of the last one."""
         return self.market.snapshot(None if self._beside is None else self._beside.old_s)
 
+    def moved(self) -> None:
+        if self._beside is not None:
+            self._beside.moved()
+
     def keep_house(self) -> None:
         if self._beside is None or not self._beside.house():
             super().keep_house()

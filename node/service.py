@@ -18,8 +18,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
+from assay.node.backoff import Backoff
 from assay.node.shortage import shortage
 from assay.node.time_spent import REST, WAITING, TimeSpent
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
@@ -28,13 +29,12 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId, TxResult
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
 
 CALLS_EVERY_S = 0.05
 """How often it is seen, where there is nothing else to do, whether a call that was sent is over."""
-FIRST_BACKOFF_S = 1.0
-LONGEST_BACKOFF_S = 16.0
 
 LOST_RACES = frozenset(
     {
@@ -112,28 +112,6 @@ class _Call:
     job_id: JobId
     future: Future[Any]
     done: Callable[[Any], None]
-
-
-class Backoff:
-    """Waits that double with each failure of one thing, and end with its success."""
-
-    def __init__(self) -> None:
-        self._until: dict[object, float] = {}
-        self._next: dict[object, float] = {}
-
-    def failed(self, what: object, now_s: float) -> float:
-        """Note a failure; seconds until `ready` again."""
-        pause = self._next.get(what, FIRST_BACKOFF_S)
-        self._next[what] = min(2 * pause, LONGEST_BACKOFF_S)
-        self._until[what] = now_s + pause
-        return pause
-
-    def succeeded(self, what: object) -> None:
-        self._next.pop(what, None)
-        self._until.pop(what, None)
-
-    def ready(self, what: object, now_s: float) -> bool:
-        return self._until.get(what, 0.0) <= now_s
 
 
 class Service:
@@ -224,7 +202,7 @@ class Service:
                 except AssayError as error:
                     self._failed(pending_write.what, pending_write.job_id, error)
         if beside and self.sender is not None and ready:
-            self._under_way = ready, self.sender.submit(market.send_all, writes)
+            self._under_way = ready, self._submitted(self.sender, partial(market.send_all, writes))
             return
         self._were_sent(ready, market.send_all(writes))
 
@@ -236,7 +214,15 @@ class Service:
         if self.sender is None:
             done(work())
         else:
-            self._alone[what] = _Call(job_id, self.sender.submit(work), done)
+            self._alone[what] = _Call(job_id, self._submitted(self.sender, work), done)
+
+    def _submitted(self, sender: Executor, work: Callable[[], T]) -> Future[T]:
+        future = sender.submit(work)
+        future.add_done_callback(lambda _: self.moved())
+        return future
+
+    def moved(self) -> None:
+        """A call that was sent beside long work is over. Called from any thread."""
 
     def is_sent(self, what: object) -> bool:
         """Whether such a call is under way."""

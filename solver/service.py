@@ -278,7 +278,7 @@ class SolverService(Node):
             beside.begin()
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
-            over = self.spent.now() >= until if beside is None else beside.ready
+            over = self.spent.now() >= until if beside is None else beside.ready()
             if over or not self.clock.wait(0.0):
                 return
 

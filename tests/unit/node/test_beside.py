@@ -33,17 +33,17 @@ class Scene:
 def test_a_look_is_told_with_its_age_until_it_is_too_old_to_decide_by() -> None:
     scene = Scene()
     beside = scene.beside
-    assert not beside.ready and beside.old_s is None
+    assert not beside.ready() and beside.old_s is None
     beside.take()
     beside.begin()
     beside.begin()
-    assert len(scene.later.given) == 2 and not beside.ready, "one look, one round of housekeeping"
+    assert len(scene.later.given) == 2 and not beside.ready(), "one look, one round of housekeeping"
     scene.takes_s = 2.5
     scene.later.go()
-    assert beside.ready and scene.done == ["look", "house"]
+    assert beside.ready() and scene.done == ["look", "house"]
     scene.at += 1.0
     beside.take()
-    assert beside.old_s == 3.5 and not beside.ready
+    assert beside.old_s == 3.5 and not beside.ready()
     scene.at += TIMES * 2.5 - 1.0
     beside.take()
     assert beside.old_s == 7.5, "the next decision goes by it as well, twice as long as it took"
@@ -87,3 +87,23 @@ def test_what_was_raised_is_raised_where_it_is_taken_in() -> None:
     with pytest.raises(Retry, match="peer"):
         scene.beside.house()
     assert not scene.beside.house()
+
+
+def test_a_look_before_something_was_sent_is_made_again() -> None:
+    scene = Scene()
+    beside = scene.beside
+    beside.begin()
+    scene.at += 1.0
+    beside.moved()
+    scene.later.go()
+    assert not beside.ready() and len(scene.later.given) == 1, "what it read has been let go"
+    scene.at += 1.0
+    scene.later.go()
+    assert beside.ready() and scene.done == ["look", "house", "look"]
+    scene.failing = {"look": Retry("the chain is away")}
+    beside.take()
+    beside.begin()
+    scene.at += 1.0
+    beside.moved()
+    scene.later.go()
+    assert beside.ready(), "a failure is told"

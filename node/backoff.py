@@ -1,0 +1,28 @@
+"""How long a node leaves what has failed alone."""
+
+from __future__ import annotations
+
+FIRST_BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 16.0
+
+
+class Backoff:
+    """Waits that double with each failure of one thing, and end with its success."""
+
+    def __init__(self) -> None:
+        self._until: dict[object, float] = {}
+        self._next: dict[object, float] = {}
+
+    def failed(self, what: object, now_s: float) -> float:
+        """Note a failure; seconds until `ready` again."""
+        pause = self._next.get(what, FIRST_BACKOFF_S)
+        self._next[what] = min(2 * pause, LONGEST_BACKOFF_S)
+        self._until[what] = now_s + pause
+        return pause
+
+    def succeeded(self, what: object) -> None:
+        self._next.pop(what, None)
+        self._until.pop(what, None)
+
+    def ready(self, what: object, now_s: float) -> bool:
+        return self._until.get(what, 0.0) <= now_s
