@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.app.status_page import status_page
-from assay.node.service import FIRST_BACKOFF_S, Service, ignore
+from assay.node.backoff import FIRST_BACKOFF_S
+from assay.node.service import Service, ignore
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, Seconds
 
