@@ -19,7 +19,6 @@ class TimeSpent:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since = clock()
-        self._mark = 0.0
         self._doing: list[str] = []
         self._seconds: dict[str, float] = {}
 
@@ -40,15 +39,6 @@ class TimeSpent:
             done = self._doing[-1]
             self._seconds[done] = self._seconds.get(done, 0.0) + now - self._since
         self._since = now
-
-    def now(self) -> float:
-        """The clock that is counted by."""
-        return self._clock()
-
-    def since_mark(self, what: str) -> float:
-        """Seconds of `what` that are over since it was last asked."""
-        before, self._mark = self._mark, self._seconds.get(what, 0.0)
-        return self._mark - before
 
     def seconds(self) -> dict[str, float]:
         """What is over, by what it went to."""

@@ -3,8 +3,8 @@
 Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
 instant commits nothing twice; training goes on from the last published segment. What is committed was checked
 by this process (``solver.trainer``), and a conviction puts aside all that was kept (``solver.convictions``).
-One tick trains one segment, so that games and deadlines are looked at between segments; or, where a look
-takes long, as many as ``solver.looks`` allows. Not guaranteed: profit.
+One tick trains one segment, so that games and deadlines are looked at between segments; or, where the market
+is read by a thread beside training (``node.beside``), as many as that takes. Not guaranteed: profit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent, subject
 from assay.node.states import SourceMissing, StateProvider
-from assay.node.time_spent import REST
 from assay.node.work import Work
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
@@ -35,7 +34,6 @@ from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
-from assay.solver.looks import stretch_s
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -270,16 +268,12 @@ class SolverService(Node):
         self._train_on(action, shop)
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Train the task's next segment, and further ones until it is time for a look (``solver.looks``);
-        where a look is made beside it, until that is over."""
-        look_s, beside = self.spent.since_mark(REST), self._beside
-        until = self.spent.now() + stretch_s(look_s, shop.work.terms)
-        if beside is not None:
+        """Train the task's next segment; where a look is made beside it, further ones until that is over."""
+        if (beside := self._beside) is not None:
             beside.begin()
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
-            over = self.spent.now() >= until if beside is None else beside.ready()
-            if over or not self.clock.wait(0.0):
+            if beside is None or beside.ready() or not self.clock.wait(0.0):
                 return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:

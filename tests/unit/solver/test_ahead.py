@@ -146,18 +146,19 @@ def test_a_round_that_ends_otherwise_is_trained_again_from_what_it_left(day: Mar
     assert "convicted" not in ann.status.counters
 
 
-def test_where_a_look_is_dear_several_segments_are_trained_between_two(
-    day: MarketDay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    day.post(rounds=1, shards=1)
-    ann = day.solver("ann")
+def test_where_a_look_is_made_beside_training_goes_on_until_it_is_over(day: MarketDay) -> None:
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann, later = day.solver("ann"), Later()
     day.run(lambda: len(day.named("trained")) == 1)
     ann.tick()
-    assert len(day.named("trained")) == 2, "one, as looks take no time"
-    monkeypatch.setattr(ann.spent, "since_mark", lambda _: 5.0)
+    assert len(day.named("trained")) == 2, "one, as the market is read between two"
+    ann.look_beside(later)
     ann.tick()
-    assert len(day.named("trained")) == 4, "the other two"
-    assert ann.status.counters["segments"] == 4
+    assert len(day.named("trained")) == 4 and len(later.given) == 2, "the other two: nobody has looked yet"
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
+    assert len(day.named("trained")) == 8 and "bugs" not in ann.status.counters
 
 
 def test_outer_states_that_cannot_all_be_had_are_computed_anew(
