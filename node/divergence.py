@@ -43,7 +43,8 @@ def not_finite(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) 
     if LOSS_SLOT in slot_names and not torch.isfinite(loss := state[list(slot_names).index(LOSS_SLOT)]).all():
         return f"the loss is {loss.item()}"
     for name, x in zip(slot_names[:params], state[:params], strict=True):
-        if bad := x.numel() - int(torch.isfinite(x).sum()):
+        if x.numel() and not torch.isfinite(torch.stack(torch.aminmax(x))).all():  # one pass, no copy
+            bad = x.numel() - int(torch.isfinite(x).sum())
             return f"{bad:,} of the {x.numel():,} numbers of {name} are Inf or NaN"
     return ""
 

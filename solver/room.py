@@ -22,13 +22,25 @@ class DiskFull(Retry):
     code = "disk-full"
 
 
-@dataclass(frozen=True)
+PART = 4
+"""Of the room that was left this part is given away before what is taken is counted again."""
+
+
+@dataclass
 class DiskBudget:
-    """What the operator gives a node's blocks, and what they take. `shards`: the most that it holds."""
+    """What the operator gives a node's blocks, and what they take. `shards`: the most that it holds.
+
+    To count is to list every block, of which a long round has tens of thousands: it is done anew once a
+    quarter of the room is given away, and before anything is refused.
+    """
 
     limit_bytes: int
     used_bytes: Callable[[], int]
     shards: int = 1
+    _room: int = 0
+    """That was left when it was counted last."""
+    _given: int = 0
+    """Of it, since."""
 
     def stride(self, terms: Terms, state_bytes: int, segment_s: float) -> int:
         """Every how many segment ends are kept. `segment_s`: how long a segment takes; 0 where not known."""
@@ -42,10 +54,13 @@ class DiskBudget:
 
     def require(self, needed_bytes: int) -> None:
         """Raise DiskFull where so many more bytes exceed the budget."""
-        used = self.used_bytes()
-        if used + needed_bytes > self.limit_bytes:
+        if PART * (self._given + needed_bytes) > self._room:
+            self._room, self._given = self.limit_bytes - self.used_bytes(), 0
+        if needed_bytes > self._room:
+            used = self.limit_bytes - self._room
             raise DiskFull(
                 f"{used:,} bytes of {self.limit_bytes:,} are taken and the next state has {needed_bytes:,};"
                 " this waits until a round is settled",
                 hint="raise --disk, or see `assay storage ls`",
             )
+        self._given += needed_bytes

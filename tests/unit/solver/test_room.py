@@ -56,6 +56,25 @@ def test_every_so_many_ends_are_kept(day: MarketDay, limit: int, segment_s: floa
     assert tight(limit).stride(terms, STATE, segment_s) == stride
 
 
+def test_blocks_are_counted_again_once_a_quarter_of_the_room_is_given_away() -> None:
+    used, counted = [600], list[int]()
+
+    def count() -> int:
+        counted.append(used[0])
+        return used[0]
+
+    budget = DiskBudget(1_000, count)
+    for _ in range(5):
+        budget.require(20)
+    assert counted == [600], "100 of 400"
+    used[0] = 985
+    with pytest.raises(DiskFull, match="985 bytes of 1,000"):
+        budget.require(20)
+    used[0] = 100
+    budget.require(20)
+    assert counted == [600, 985, 100], "whatever is refused is counted before"
+
+
 @pytest.mark.parametrize(("states", "ends"), [(9, "11111"), (3, "10101"), (2, "10001")])
 def test_a_job_is_carried_out_with_few_states_kept(day: MarketDay, states: int, ends: str) -> None:
     job_id = day.post(rounds=2, shards=1, samples=SEGMENTS)
