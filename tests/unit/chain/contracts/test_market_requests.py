@@ -173,6 +173,25 @@ def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
         assert requests_of(node, lambda: look(solver)) == POLL + LOOK
 
 
+def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
+    market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
+) -> None:
+    build(busy, closed=3, opened=3)
+    market = market_of(0.2)
+    solver = solver_of(market)
+    solver.clock = ChainClock(node, 60.0)
+    node.mine()
+    assert requests_of(node, solver.read) >= POLL + LOOK - 2
+    node.mine()
+
+    def decide() -> None:
+        with market.snapshot(60.0):
+            assert len(solver.see().open_jobs) == 3
+
+    assert requests_of(node, decide) == 0
+    assert requests_of(node, lambda: look(solver)) == 0, "a moment later it is good as well"
+
+
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
