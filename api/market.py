@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from assay.api.job import Job
-from assay.api.plan import Plan
+from assay.api.plan import Plan, traced_job
 from assay.app.devnet_record import read_devnet
 from assay.app.ids import job_id_of
 from assay.app.invocation import App
@@ -162,7 +162,8 @@ class Market:
 
         `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``
         or ``assay.training.muon``; `budget` is such as "400tok" or an int in the smallest unit, and must
-        cover the worst case (`estimate`). `model` itself is not changed; `Job.fetch` gives a trained copy.
+        cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
+        together. `model` itself is not changed; `Job.fetch` gives a trained copy.
         Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
         BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
         """
@@ -200,15 +201,9 @@ class Market:
         data: Dataset,
         plan: Plan | None,
     ) -> tuple[JobFile, JobArtifacts]:
-        from assay.jobfile.build import build
-        from assay.training.recipe import Recipe, checked
-
-        name = type(model).__name__
-        recipe = checked(Recipe(model, loss, data, optimiser), name)
         if plan is None:
             plan = Plan(local=read_devnet(self._app.settings.home) is not None)
-        body = plan.job_file(name)
-        return body, build(body, recipe)
+        return traced_job(model, loss, optimiser, data, plan)
 
     def _own_storage(self) -> NodeStorage:
         if self._storage is None:

@@ -9,12 +9,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.jobfile.read import BadJobFile, JobFile, job_file_of
-from assay.jobfile.templates import LOCAL, PUBLIC, own_template
+from assay.jobfile.templates import LOCAL, PUBLIC, by_algorithm, by_own_algorithm, own_template
 
-SECTIONS = ("outer", "training", "verification", "times", "money", "class")
+SECTIONS = ("outer", "training", "verification", "times", "money", "class", "speeds", "paths")
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from assay.training.algorithms import Algorithm
+    from assay.training.datasets import Dataset
+    from assay.training.job import JobArtifacts
+    from assay.training.optimisers import Optimiser
+    from assay.training.recipe import LossFunction
+
 Precision = Literal["auto", "single", "split"]
 
 
@@ -40,6 +50,11 @@ class Plan:
     """Of matrix products: docs/decisions/0028-outliers.md."""
     held_out: int = 0
     """On so many of the dataset's held-out records each round's parameters are evaluated by the market."""
+    outer: str | Algorithm = "diloco"
+    """How shards come together: an outer algorithm by its name in docs/concepts.md, with its paper's rate and
+    momentum, and fee and stakes that pay for its votes; or one of your own, whose rate and momentum are its
+    rule's. Numbers of its own are keys of ``sections["outer"]``. A name's round must fit `rounds`,
+    `steps_per_round` and `shards`: what does not is refused with what to write."""
     local: bool = False
     """Deadlines for a chain on this machine instead of a public one."""
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -49,6 +64,8 @@ class Plan:
         """The job file of a model called `name` that brings data and optimiser. Raises BadJobFile."""
         times = LOCAL if self.local else PUBLIC
         text = own_template(f"python:{name}", batch=1, rounds=1, times=times)
+        named = isinstance(self.outer, str)
+        text = by_algorithm(text, str(self.outer)) if named else by_own_algorithm(text)
         body = tomllib.loads(text)
         body["training"] |= {
             "rounds": self.rounds,
@@ -69,5 +86,19 @@ class Plan:
                     f"a job has no section {section!r} that a plan can change",
                     hint=f"there are {', '.join(SECTIONS)}",
                 )
-            body[section] = {**body[section], **values}
+            body[section] = {**body.get(section, {}), **values}
         return job_file_of(body, "the plan")
+
+
+def traced_job(
+    model: nn.Module, loss: LossFunction, optimiser: Optimiser, data: Dataset, plan: Plan
+) -> tuple[JobFile, JobArtifacts]:
+    """The job file of a plan, and what is published of it. Raises as ``Market.post``."""
+    from assay.jobfile.build import build
+    from assay.training.recipe import Recipe, checked
+
+    name = type(model).__name__
+    own = None if isinstance(plan.outer, str) else plan.outer
+    recipe = checked(Recipe(model, loss, data, optimiser, outer=own), name)
+    body = plan.job_file(name)
+    return body, build(body, recipe)

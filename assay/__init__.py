@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.client.job_events import JobEventKind as JobEventKind
     from assay.client.tensorboard import TensorBoard as TensorBoard
     from assay.protocol.errors import AssayError as AssayError
+    from assay.training.algorithms import Algorithm as Algorithm
     from assay.training.datasets import Dataset as Dataset
     from assay.training.datasets import LabelledLayout as LabelledLayout
     from assay.training.datasets import TextLayout as TextLayout
@@ -49,6 +50,7 @@ _MODULES = {
     "assay.client.job_events": ("JobEvent", "JobEventKind"),
     "assay.client.tensorboard": ("TensorBoard",),
     "assay.protocol.errors": ("AssayError",),
+    "assay.training.algorithms": ("Algorithm",),
     "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout"),
     "assay.training.losses": ("cross_entropy",),
     "assay.training.muon": ("Muon",),

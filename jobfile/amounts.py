@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import ceil
 
 from assay.jobfile.read import JobFile
+from assay.jobfile.uses import OWN
 from assay.protocol.types import Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import USUAL, unpaid_outer
@@ -28,17 +29,18 @@ _STREAMED = (3.47, 61, 400)
 LEAST: dict[str, tuple[float, float, float]] = {
     "diloco-u8": _CODES_8,
     "diloco-4bit": _CODES_4,
-    "diloco-int4": _CODES_4,
+    "diloco-int4": (2.56, 43, 363),
     "diloco-late": _CODES_4,
     "diloco-2bit": _CODES_2,
     "muloco": _CODES_2,
     "streaming": _STREAMED,
     "eager": (3.41, 60, 397),
     "sparseloco": (9.86, 189, 655),
+    "powersgd": (4.77, 87, 452),
     "grpo": (25.7, 450, 1200),
 }
 """verifier_fee, verifier_stake and solver_stake, the worst of three templates; of `grpo` its own, of which a
-vote replays the whole task; `diloco-int4` was not measured: it has fewer operations than `diloco-4bit`."""
+vote replays the whole task."""
 PLAIN = (2.23, 36.0, 350.0)
 """Those of the algorithms that are not named above, where they are asked for."""
 HELD_OUT = 0.8
@@ -51,8 +53,8 @@ OUTER_GAS = Fraction(12, 100)
 """Tokens, to commit and settle an outer claim."""
 DEAR = frozenset({"demo", "data-parallel"})
 """Whose votes cost several times what their task does: a round of one step."""
-UNMEASURED = frozenset({"powersgd", "own"})
-"""Of which it is not known."""
+UNMEASURED = frozenset({OWN})
+"""Of which it is not known: the client's code says what a vote replays, and no two clients' are the same."""
 
 
 def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
@@ -76,8 +78,10 @@ def short_amounts(file: JobFile) -> list[str]:
         ]
     if name in UNMEASURED:
         return [
-            f"what a vote costs by {name} was not measured: it replays what the shard compresses, and the fee"
-            " has to pay for it (docs/economics.md, jobs of several loops)"
+            "what a vote costs by an algorithm of your own is not known: it replays what your coding does,"
+            " and nobody has measured that; the fee has to pay for it. Of a price of 20 tok a plain change"
+            f" takes {PLAIN[0]}, four bits {_CODES_4[0]} and the largest of chunks"
+            f" {LEAST['sparseloco'][0]} (docs/economics.md, jobs of several loops)"
         ]
     amounts = least_amounts(file)
     if amounts is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of
+from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of
 from assay.jobfile.read import BadJobFile, JobFile, OwnModel
 from assay.jobfile.slices import check_outer
 from assay.jobfile.uses import EVALUATE, GRPO, INFER, DecoderModel
@@ -29,7 +29,6 @@ from assay.training.inference import Asked, check_turns, inference_job
 from assay.training.job import JobArtifacts, build_job
 from assay.training.micro import MicroSteps
 from assay.training.optimisers import AdamW
-from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
@@ -195,7 +194,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         made.dataset,
         batch=training.batch,
         shards=training.shards,
-        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum, file.outer.momentum_every or 1),
+        outer=rule_of(file),
         algorithm=file.outer.algorithm,
         slices=file.outer.slices,
         accumulate=training.accumulate,

@@ -8,18 +8,26 @@ suit another model; they are where to begin.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 from assay.jobfile.uses import EVALUATE, GRPO, INFER, OWN
-from assay.jobfile.values import Count, Decay, Rate, Section
+from assay.jobfile.values import Count, Decay, Number, Rate, Section
+
+OF_STREAMING = ("fragments", "overlap_rounds", "alpha")
+"""Keys that no other algorithm has."""
+MAX_OVERLAP = 254
+"""Rounds: a link's lag, which is one more, is a byte (docs/protocol.md)."""
 
 
 class Outer(Section):
     """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
     the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``), and an
     algorithm of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the
-    momentum of "delayed-nesterov" moves; of no other. `slices`: into how many equal parts the outer step is
-    cut; without it there is one, of whole tensors."""
+    momentum of "delayed-nesterov" moves; of no other. `fragments`, `overlap_rounds` (τ, in rounds) and
+    `alpha` are "streaming"'s, of no other; without them it has ``training.outer.Overlap``'s. `slices`: into
+    how many equal parts the outer step is cut; without it there is one, of whole tensors."""
 
     algorithm: Literal[
         "fedavg",
@@ -50,6 +58,9 @@ class Outer(Section):
     learning_rate: Rate
     momentum: Decay
     momentum_every: Count | None = None
+    fragments: Count | None = None
+    overlap_rounds: Annotated[int, Field(ge=0, le=MAX_OVERLAP)] | None = None
+    alpha: Number | None = None
     slices: Count | None = None
 
 
@@ -58,6 +69,14 @@ def unsuitable(outer: Outer) -> str:
     name = outer.algorithm
     if (outer.momentum_every is None) == (name == "delayed-nesterov"):
         return "outer.momentum_every: delayed-nesterov needs it, and no other algorithm has it"
+    given = [key for key in OF_STREAMING if getattr(outer, key) is not None]
+    if given and name != "streaming":
+        return f"outer.{given[0]}: streaming may have it, and no other algorithm has it"
+    if outer.alpha is not None and not 0 <= outer.alpha < 1:
+        return (
+            f"outer.alpha is {outer.alpha}; it is at least 0.0, a shard goes on with what came of the outer"
+            " step, and below 1.0, it keeps its own and learns nothing from the others"
+        )
     if name == OWN and (outer.learning_rate or outer.momentum):
         return "outer: an algorithm of your own has its rate and momentum itself; write 0.0 for both"
     if not outer.learning_rate and name not in (EVALUATE, INFER, GRPO, OWN):
@@ -92,6 +111,9 @@ MORE_KEYS = {
 [speeds]                    # the last shards are for slower machines: `assay solver run --slow`
 slow_shards = 1
 slow_by = 4                 # they take a quarter of the steps, in as many segments""",
+    "streaming": """fragments = 4               # of the parameters; each is sent once in so many rounds
+overlap_rounds = 1          # between a fragment's outer step and its mixing in; below fragments
+alpha = 0.5                 # how much of its own a shard keeps in mixing: 0.0 none""",
     "dipaco": """
 [paths]                     # modules that shards share: docs/concepts.md, paths of modules
 modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard

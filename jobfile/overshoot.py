@@ -1,20 +1,22 @@
-"""Whether a job's outer rate and momentum suit how late its algorithm's changes come.
+"""Whether a job's outer rate and momentum suit how late its algorithm's changes come, and whether all come.
 
-Contract: `overshooting` warns; nothing is refused, since a round that covers little of the way never gets
-there. What is derived: ``training.stability``.
+Contract: `overshooting` and `unsent` warn; nothing is refused, since a round that covers little of the way
+never gets there, and a toy need not train all of its model. What is derived: ``training.stability``.
 """
 
 from __future__ import annotations
 
+from assay.jobfile.parts import rule_of
 from assay.jobfile.read import JobFile
-from assay.training.outer import DiLoCo
+from assay.training.round_names import STREAMING
 from assay.training.stability import covers_at_most, steady_rate
+from assay.training.streaming import fragments_of
 
 
 def overshooting(file: JobFile) -> list[str]:
     """A line where outer steps can overshoot further with every round; none otherwise."""
     outer, shards = file.outer, file.training.shards
-    rule = DiLoCo(outer.learning_rate, outer.momentum)
+    rule = rule_of(file)
     covered = covers_at_most(outer.algorithm, rule, shards)
     if covered >= 1:
         return []
@@ -23,4 +25,18 @@ def overshooting(file: JobFile) -> list[str]:
         f"[outer] learning_rate {outer.learning_rate} and momentum {outer.momentum}: where a round of"
         f" {outer.algorithm} covers more than {covered:.0%} of the way to an optimum, outer steps overshoot"
         f" further every time; learning_rate = {rate:.2f} never does (docs/concepts.md)"
+    ]
+
+
+def unsent(file: JobFile, parameters: int) -> list[str]:
+    """A line where a job by streaming has fewer rounds than fragments; `parameters`: the model's tensors."""
+    if file.outer.algorithm != STREAMING:
+        return []
+    fragments, rounds = fragments_of(rule_of(file).overlap, parameters), file.training.rounds
+    if rounds >= fragments:
+        return []
+    return [
+        f"a round of streaming sends one of {fragments} fragments, and with rounds = {rounds}"
+        f" {fragments - rounds} of them stay as they began: write rounds = {fragments} or more, or fewer"
+        " fragments"
     ]

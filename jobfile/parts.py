@@ -17,6 +17,7 @@ from assay.training.datasets import Dataset
 from assay.training.losses import cross_entropy
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.outer import DiLoCo, Overlap
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
 from assay.training.schedules import Schedule
@@ -57,6 +58,18 @@ def optimiser_of(file: JobFile) -> Optimiser:
         return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
     others = _adamw(section.others)
     return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
+
+
+def rule_of(file: JobFile) -> DiLoCo:
+    """The outer rate and momentum that the file states, and what its algorithm has beside them."""
+    said = file.outer
+    usual = Overlap()
+    overlap = Overlap(
+        said.fragments,
+        usual.delay if said.overlap_rounds is None else said.overlap_rounds,
+        usual.alpha if said.alpha is None else said.alpha,
+    )
+    return DiLoCo(said.learning_rate, said.momentum, said.momentum_every or 1, overlap)
 
 
 def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:

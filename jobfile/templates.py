@@ -277,11 +277,17 @@ PRESETS = {
 def stated(text: str, key: str, value: str) -> str:
     """The job file with one key's value replaced, its comment kept."""
     section, name = key.split(".")
-    before, head, rest = text.partition(f"[{section}]")
+    head = _head(text, section)
     assert head, f"a job file has [{section}]"
+    before, rest = text[: head.end()], text[head.end() :]
     made, found = re.subn(rf"(?m)^{name} = (\".*?\"|\S+)", lambda _: f"{name} = {value}", rest, count=1)
     assert found, f"[{section}] has {name}"
-    return before + head + made
+    return before + made
+
+
+def _head(text: str, section: str) -> re.Match[str] | None:
+    """Where a section begins; a comment may name it before."""
+    return re.search(rf"(?m)^\[{section}\]", text)
 
 
 def by_algorithm(text: str, name: str) -> str:
@@ -292,12 +298,12 @@ def by_algorithm(text: str, name: str) -> str:
     keys = {"outer.algorithm": f'"{name}"', **PAPERS.get(name, {})}
     if name in LEAST:
         fee, stake, solver = LEAST[name]
-        keys["money.verifier_fee"] = f'"{fee}tok"'
+        keys["money.verifier_fee"] = f'"{max(3, fee)}tok"'
         keys["money.verifier_stake"] = f'"{stake:.0f}tok"'
         keys["money.miss_penalty"] = f'"{stake / 2:.1f}tok"'
         keys["money.solver_stake"] = f'"{max(440, solver, ceil(331 + 32 * fee))}tok"'  # 8/3·X, two shards
     for key, value in keys.items():
-        if f"[{key.partition('.')[0]}]" in text:
+        if _head(text, key.partition(".")[0]):
             text = stated(text, key, value)
     if name in MORE_KEYS:
         head, mark, rest = text.partition("[outer]")

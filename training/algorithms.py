@@ -280,10 +280,16 @@ RECIPES: dict[str, Algorithm] = {
     "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
     "delayed-nesterov": Algorithm(DelayedNesterov()),
 }
-"""By name, with their papers' numbers; late changes without momentum (decision 0061). MuLoCo's shards train
-with ``training.muon``, the others with AdamW; one of DeMo's rounds is one step, whose change is the gradient.
-lo-fi is FedAvg whose one round is all of it, data parallel FedAvg whose round is one step of SGD: the mean of
-steps that are linear in the gradient is the step of the mean gradient."""
+"""By name, with the numbers of the papers above, as far as those have one; late changes without momentum
+(decision 0061). Where they have none or another case: the rate and ε of FedOpt are tuned for every task in
+Reddi 2021, and 0.1 for both is where to begin. Liu 2024 takes Δ/N for changes that come singly, each of one
+worker, so that N of them move θ as far as one round of DiLoCo does; a round's change here is the mean of all
+shards, and N rounds move it as far as one would. Of MuLoCo's residual all is kept (β = 1), as by the codings
+beside it: which β belongs to two bits is not known here. PowerSGD's rank is a parameter of Vogels 2019.
+
+MuLoCo's shards train with ``training.muon``, the others with AdamW; one of DeMo's rounds is one step, whose
+change is the gradient. lo-fi is FedAvg whose one round is all of it, data parallel FedAvg whose round is one
+step of SGD: the mean of steps that are linear in the gradient is the step of the mean gradient."""
 
 
 @dataclass(frozen=True)

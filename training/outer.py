@@ -10,7 +10,7 @@ Source: DiLoCo, Douillard et al. 2023 (Nesterov momentum outside).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,12 +21,25 @@ from assay.protocol.errors import Stop
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """What Streaming DiLoCo has beside them: into how many fragments the parameters are cut (None: 4, or as
+    many as there are), how many rounds after its outer step a fragment is mixed in, the paper's τ, and how
+    much of its own a worker keeps then, the paper's α."""
+
+    fragments: int | None = None
+    delay: int = 1
+    alpha: float = 0.5
+
+
+@dataclass(frozen=True)
 class DiLoCo:
-    """Outer learning rate and momentum, and after how many rounds the momentum of delayed Nesterov moves."""
+    """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves; and
+    Streaming DiLoCo's own numbers."""
 
     lr: float = 0.7
     momentum: float = 0.9
     every: int = 4
+    overlap: Overlap = field(default_factory=Overlap)
 
 
 def _next(

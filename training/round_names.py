@@ -235,7 +235,8 @@ def _made(
     if name == WHOLE:
         return diloco_round(train, genesis, names, shards, rule, slices)
     if name == STREAMING:
-        streaming = streaming_of([node.shape for node in train.state[: train.params]])
+        shapes = [node.shape for node in train.state[: train.params]]
+        streaming = streaming_of(shapes, overlap=rule.overlap)
         algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
         return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
     if name == EAGER:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from assay.training.algorithms import Nesterov, OuterSgd, Rule
-from assay.training.outer import DiLoCo
-from assay.training.overlap import Eager, Streaming
+from assay.training.outer import DiLoCo, Overlap
+from assay.training.overlap import Eager
 from assay.training.round_names import EAGER, OTHER_USES, OWN, PATHS, STREAMING, algorithm_of
+from assay.training.streaming import FRAGMENTS, streaming_of
 
 SHARES = [percent / 100 for percent in range(1, 101)]
 ROUNDING = 1e-9
@@ -45,7 +47,7 @@ def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
     rates = range(1, math.floor(100 * rule.lr) + 1)
 
     def overshoots(percent: int) -> bool:
-        return covers_at_most(name, DiLoCo(percent / 100, rule.momentum), shards) < 1
+        return covers_at_most(name, replace(rule, lr=percent / 100), shards) < 1
 
     return bisect_left(rates, True, key=overshoots) / 100
 
@@ -57,7 +59,7 @@ def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
     if name in (STREAMING, EAGER, PATHS):
         nesterov = Nesterov(rule.lr, rule.momentum)
         if name == STREAMING:
-            return _streaming(nesterov)
+            return _streaming(nesterov, rule.overlap)
         return _eager(nesterov, shards) if name == EAGER else _late(nesterov, 0, math.sqrt(shards))
     algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
     if not isinstance(algorithm.rule, Nesterov | OuterSgd):
@@ -88,10 +90,10 @@ def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
     return advance, 2 + rule.slots
 
 
-def _streaming(rule: Rule) -> tuple[Round, int]:
+def _streaming(rule: Rule, overlap: Overlap) -> tuple[Round, int]:
     """[θ of a fragment, the shards' own, just mixed, the rule's state]; c is what they cover between two
-    times that it is sent."""
-    streaming = Streaming(((0,), (1,), (2,), (3,)), 4)
+    times that it is sent. Without a number of fragments there are as many as most models have."""
+    streaming = streaming_of([()] * (overlap.fragments or FRAGMENTS), overlap=overlap)
     after = streaming.delay / len(streaming.fragments)
 
     def advance(x: list[Tensor], c: float) -> list[Tensor]:

@@ -27,30 +27,56 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm, split
+from assay.training.outer import Overlap
 from assay.training.overlap import Streaming
 from assay.training.rounds import Round, empty
 
 FRAGMENTS = 4
-"""At most; as many as there are parameters otherwise."""
-DELAY = 1
-"""Rounds between a fragment's outer step and the round that begins with it."""
+"""At most, where nobody says how many; as many as there are parameters otherwise."""
 
 
-def streaming_of(shapes: Sequence[Sequence[int]], algorithm: Algorithm | None = None) -> Streaming:
-    """Parameters in fragments of about as many elements each: every one goes, in order, to the fragment that
-    has least. Raises Stop where there is only one."""
-    if len(shapes) < 2:
+def fragments_of(overlap: Overlap, parameters: int) -> int:
+    """Fragments of a model of so many parameter tensors. Raises Stop where it has too few, or where a
+    fragment would be sent again before it was mixed in."""
+    if parameters < 2 and overlap.fragments != 1:
         raise Stop(
             "streaming sends a part of the parameters a round, and the model has one parameter",
             hint="choose another outer algorithm",
         )
-    held = [0] * min(FRAGMENTS, len(shapes))
+    count = min(FRAGMENTS, parameters) if overlap.fragments is None else overlap.fragments
+    if count > parameters:
+        raise Stop(
+            f"every fragment has a parameter tensor at least; the model has {parameters}, and {count}"
+            " fragments are asked for",
+            hint=f"write fragments = {parameters} or fewer in [outer]",
+        )
+    if overlap.delay >= count:
+        raise Stop(
+            f"a fragment is sent again {_counted(count)} after it was sent, and with an overlap of"
+            f" {_counted(overlap.delay)} what came of it would not have been mixed in by then",
+            hint=f"write overlap_rounds = {count - 1}{' or less' if count > 1 else ''} in [outer], or more"
+            " fragments",
+        )
+    return count
+
+
+def _counted(rounds: int) -> str:
+    return f"{rounds} round{'' if rounds == 1 else 's'}"
+
+
+def streaming_of(
+    shapes: Sequence[Sequence[int]], algorithm: Algorithm | None = None, overlap: Overlap | None = None
+) -> Streaming:
+    """Parameters in fragments of about as many elements each: every one goes, in order, to the fragment that
+    has least. Raises Stop as `fragments_of`."""
+    said = overlap or Overlap()
+    held = [0] * fragments_of(said, len(shapes))
     members: list[list[int]] = [[] for _ in held]
     for i, shape in enumerate(shapes):
         least = held.index(min(held))
         held[least] += prod(shape)
         members[least].append(i)
-    made = Streaming(tuple(map(tuple, members)), len(held), DELAY)
+    made = Streaming(tuple(map(tuple, members)), len(held), said.delay, said.alpha)
     return made if algorithm is None else replace(made, algorithm=algorithm)
 
 

@@ -67,7 +67,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.jobfile.amounts import short_amounts, short_outer_fee
     from assay.jobfile.build import build
     from assay.jobfile.estimate import counted, drafted
-    from assay.jobfile.overshoot import overshooting
+    from assay.jobfile.overshoot import overshooting, unsent
     from assay.jobfile.rehearsal import warnings_of
     from assay.node.work import outer_share
     from assay.program.validate import validate as check
@@ -88,8 +88,9 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     worst = worst_case(terms)
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     share = outer_share(terms, files.tasks, files.outers)
-    short = [*overshooting(body), *short_amounts(body), *short_outer_fee(body, terms, share)]
-    warnings = [*warnings_of(files, body.training.seed), *short]
+    short = [*short_amounts(body), *short_outer_fee(body, terms, share)]
+    late = [*overshooting(body), *unsent(body, files.inner.params)]
+    warnings = [*warnings_of(files, body.training.seed), *late, *short]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     shapes = [list(x.shape) for x in files.genesis[: files.inner.params]]
     if PARAMETERS in files.model:  # in blocks, of which the last one is padded

@@ -44,9 +44,11 @@ OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
     "fedavg": {"gpt": (0.01, 0.3), "mlp": (0.02, 0.4), "cnn": (0.01, 0.2)},
     "diloco-u8": {"gpt": (0.65, 1.9), "mlp": (1.24, 4.1), "cnn": (0.47, 1.5)},
     "diloco-4bit": {"gpt": (0.44, 2.9), "mlp": (0.67, 4.5), "cnn": (0.25, 1.6)},
+    "diloco-int4": {"gpt": (0.17, 1.0), "mlp": (0.22, 1.7), "cnn": (0.11, 0.8)},
     "diloco-2bit": {"gpt": (0.53, 1.5), "mlp": (1.26, 4.2), "cnn": (0.45, 1.4)},
     "streaming": {"gpt": (0.35, 2.1), "mlp": (0.94, 5.5), "cnn": (0.25, 1.6)},
     "sparseloco": {"gpt": (3.19, 17.7), "mlp": (8.41, 36.0), "cnn": (2.48, 10.3)},
+    "powersgd": {"gpt": (1.37, 4.6), "mlp": (4.04, 11.7), "cnn": (1.60, 4.6)},
     "eager": {"gpt": (0.62, 4.1), "mlp": (0.66, 5.2), "cnn": (0.27, 2.3)},
     "dipaco": {"gpt": (0.01, 0.2)},
     "delayed-nesterov": {"gpt": (0.01, 0.3)},
@@ -55,8 +57,9 @@ OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
     "grpo": {"grpo": (0.0, 0.0)},
 }
 """By algorithm and template: a step of each loop beside the training, and that step with its keyed trace, all
-together in steps of the training (measured: docs/economics.md). "held out" is `diloco` with the loss on 64
-records before each round, "slow shard" one that takes a `SLOW_BY`-th of the steps."""
+together in steps of the training (measured: docs/economics.md, `scripts/bench/votes.py`). "held out" is
+`diloco` with the loss on 64 records before each round, "slow shard" one that takes a `SLOW_BY`-th of the
+steps."""
 MIX = {
     S.HONEST_SOLVER: 3400,
     S.CHEAT: 100,

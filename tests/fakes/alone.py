@@ -125,14 +125,14 @@ def stream_alone(
     absent: set[tuple[int, int]] | None = None,
     shards: int = 2,
 ) -> Alone:
-    """Streaming: every shard has parameters of its own; θ of two rounds ago is mixed into them."""
+    """Streaming: every shard has parameters of its own; an older θ is mixed into them."""
     job, out = three_files(shards), absent or set()
     made = stream_programs(streaming, [(4,), (2,), (2,)], shards)
     merge, compress, outer = (Executor(p) for p in (made.merge, made.compress, made.outer))
     empty = [torch.zeros_like(t) for wire in made.wires for t in wire]
     own = [list(job.genesis) for _ in range(shards)]
     wires = [list(empty) for _ in range(shards)]
-    past = [job.genesis[:3]] * 2  # θ after the round before the last, and after the last
+    past = [job.genesis[:3]] * (1 + streaming.delay)  # θ of as many rounds ago, up to after the last
     state = [torch.zeros_like(p) for p in job.genesis[:3]]
     found = Alone(job.genesis[:3])
     for round_ in range(rounds):
@@ -153,9 +153,9 @@ def stream_alone(
             found.roots[Kind.TASK, round_, shard] = [state_root(x) for x in whole]
             sent += wires[shard]
         there = [torch.tensor((round_, shard) not in out) for shard in range(shards)]
-        before = [*past[1], *state, done, *sent, *there]
+        before = [*past[-1], *state, done, *sent, *there]
         after = list(outer.step(before, StepContext(None, seed, 0, round_)))
-        past, state = [past[1], after[:3]], after[3:6]
+        past, state = [*past[1:], after[:3]], after[3:6]
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
         found.theta = after[:3]
     return found

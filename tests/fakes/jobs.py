@@ -19,7 +19,7 @@ from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
 from assay.training.ordered import ordered
-from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.outer import DiLoCo, Overlap, outer_genesis, outer_program
 from assay.training.paths import Paths, own_part
 from assay.training.round_names import PATHS, STREAMING, made_round
 from assay.training.slicing import PARAMETERS, blocks_of
@@ -118,9 +118,11 @@ def three_files(shards: int = 2) -> TinyFiles:
     return replace(tiny, inner=inner, genesis=state, slot_names=["w", "v", "u", LOSS_SLOT, "momentum"])
 
 
-def recipe_files(name: str, shards: int = 2, slices: int | None = None) -> JobArtifacts:
+def recipe_files(
+    name: str, shards: int = 2, slices: int | None = None, overlap: Overlap | None = None
+) -> JobArtifacts:
     """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
-    parts, or the outer step in `slices`."""
+    parts, or the outer step in `slices`. `overlap`: streaming's own numbers."""
     parts = name in (STREAMING, PATHS) or slices is not None
     tiny = three_files(shards) if parts else tiny_files(shards)
     assert tiny.records is not None
@@ -135,7 +137,7 @@ def recipe_files(name: str, shards: int = 2, slices: int | None = None) -> JobAr
         train, _ = blocks.program(train)
         start = [*blocks.joined(start[:count]), *start[count:]]
         names, model = [*blocks.block_names, *names[count:]], {**model, PARAMETERS: blocks.described}
-    rule = RULES.get(name, DiLoCo())
+    rule = replace(RULES.get(name, DiLoCo()), overlap=overlap or Overlap())
     made = made_round(name, train, start, names, shards, rule, paths, slices or 1)
     return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=model)
 

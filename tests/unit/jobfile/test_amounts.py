@@ -13,7 +13,7 @@ from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted
 from assay.jobfile.outer import Outer
 from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, PUBLIC, stated, template
+from assay.jobfile.templates import LOCAL, PUBLIC, by_own_algorithm, own_template, stated, template
 from assay.jobfile.use_templates import grpo_template
 from assay.node.work import outer_share
 from assay.protocol.types import Terms, Wei
@@ -48,8 +48,9 @@ def test_what_the_templates_write_is_enough_for_diloco_and_fedavg() -> None:
 @pytest.mark.parametrize("algorithm", sorted(set(LEAST) - {"grpo"}))
 def test_amounts_below_the_least_are_named_and_those_above_are_not(algorithm: str) -> None:
     (line,) = short_amounts(job(algorithm))
-    assert algorithm in line and "verifier_fee is 3 tok" in line
     fee, stake, solver = LEAST[algorithm]
+    assert algorithm in line and f"{stake} tok are the least" in line
+    assert ("verifier_fee is 3 tok" in line) == (fee > 3)
     amounts = {
         "verifier_fee": f"{fee}tok",
         "verifier_stake": f"{stake}tok",
@@ -159,8 +160,9 @@ def test_grpos_template_is_a_job_that_solvers_take(times: dict[str, str]) -> Non
 
 
 def test_what_was_not_measured_is_said() -> None:
-    (line,) = short_amounts(job("powersgd"))
-    assert "not measured" in line
+    text = by_own_algorithm(own_template("mine.py:build", batch=8, rounds=2, times=LOCAL))
+    (line,) = short_amounts(parse_job_file(text, "a test"))
+    assert "an algorithm of your own is not known" in line and "four bits 3.23" in line
 
 
 def test_every_named_algorithm_is_one_of_a_job_file() -> None:

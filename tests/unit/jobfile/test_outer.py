@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -14,14 +15,16 @@ from assay.cli.commands.verifier import run
 from assay.jobfile.amounts import DEAR, UNMEASURED, short_amounts
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted
-from assay.jobfile.outer import OPTIMISERS, PAPERS, TRAINED, Outer
+from assay.jobfile.outer import OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer
 from assay.jobfile.overshoot import overshooting
+from assay.jobfile.parts import rule_of
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, by_algorithm, template
+from assay.jobfile.templates import LOCAL, by_algorithm, own_template, template
 from assay.protocol.params import most_wasted
 from assay.training.algorithms import RECIPES
 from assay.training.overlap import Streaming
 from assay.training.round_names import NAMES, OTHER_USES, OWN
+from assay.training.streaming import FRAGMENTS
 from tests.unit.cli.test_command_line import assay
 
 
@@ -79,6 +82,17 @@ def test_paths_and_two_speeds_have_their_sections_and_no_other_algorithm_has() -
     assert [name for name, file in files.items() if file.speeds is not None] == ["delayed-nesterov"]
 
 
+def test_streamings_own_numbers_are_written_and_are_what_it_has_without_them() -> None:
+    text = text_by("streaming")
+    written = parse_job_file(text, "a test")
+    kept = [line for line in text.splitlines() if line.partition(" = ")[0] not in OF_STREAMING]
+    assert len(text.splitlines()) - len(kept) == len(OF_STREAMING)
+    assert (written.outer.fragments, written.outer.overlap_rounds, written.outer.alpha) == (4, 1, 0.5)
+    without = rule_of(parse_job_file("\n".join(kept), "a test")).overlap
+    assert replace(without, fragments=FRAGMENTS) == rule_of(written).overlap
+    assert all(key not in text_by(name) for name in TRAINED if name != "streaming" for key in OF_STREAMING)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dipaco", "delayed-nesterov"])
 def test_what_job_init_writes_job_validate_accepts_without_a_warning(name: str, tmp_path: Path) -> None:
@@ -108,3 +122,9 @@ def test_keys_of_sections_that_a_file_has_not_are_left_out() -> None:
     without = head + rest[rest.index("[precision]") :]
     assert "[optimiser]" not in by_algorithm(without, "demo")
     assert by_algorithm(text, "diloco") == text, "a template is by DiLoCo already"
+
+
+def test_a_section_is_where_it_begins_not_where_a_comment_names_it() -> None:
+    text = own_template("mine.py:build", batch=8, rounds=1, times=LOCAL)
+    assert "[optimiser]" in text and "\n[optimiser]" not in text
+    assert parse_job_file(by_algorithm(text, "demo"), "a test").outer.algorithm == "demo"

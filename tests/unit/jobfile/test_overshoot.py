@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.jobfile.overshoot import overshooting
+from assay.jobfile.overshoot import overshooting, unsent
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated, template
 
@@ -26,3 +26,18 @@ def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: st
 
 def test_a_round_without_delay_says_nothing() -> None:
     assert overshooting(job("diloco")) == []
+
+
+def streamed(rounds: int, **numbers: float) -> JobFile:
+    text = stated(stated(TEXT, "outer.algorithm", '"streaming"'), "training.rounds", str(rounds))
+    more = "".join(f"{name} = {number}\n" for name, number in numbers.items())
+    return parse_job_file(text.replace("[verification]", f"{more}\n[verification]"), "a test")
+
+
+def test_fewer_rounds_than_fragments_leave_some_as_they_began() -> None:
+    assert unsent(streamed(4), 9) == unsent(streamed(3), 3) == unsent(streamed(2, fragments=2), 9) == []
+    (line,) = unsent(streamed(3), 9)
+    assert "one of 4 fragments, and with rounds = 3 1 of them" in line and "rounds = 4" in line
+    (line,) = unsent(streamed(1, fragments=6), 9)
+    assert "with rounds = 1 5 of them" in line
+    assert unsent(job("diloco"), 9) == []

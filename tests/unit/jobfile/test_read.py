@@ -17,6 +17,7 @@ from assay.jobfile.use_templates import grpo_template
 from assay.program.isa import Op
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.loops import model_names
+from assay.training.job import JobArtifacts
 
 HOSTILE = {
     "5,000 digits": b"rounds = " + b"9" * 5_000,
@@ -155,6 +156,54 @@ def test_a_delay_of_no_delayed_momentum_is_refused() -> None:
         parse_job_file(
             text.replace("learning_rate = 0.7", "learning_rate = 0.7\nmomentum_every = 2"), "a test"
         )
+
+
+def streamed(numbers: str, algorithm: str = "streaming") -> str:
+    """A template's job file by Streaming DiLoCo, with numbers of its own."""
+    text = template("mlp", source="digits", rounds=3, times=LOCAL)
+    return text.replace('algorithm = "diloco" ', f'algorithm = "{algorithm}"{numbers}')
+
+
+def test_streamings_numbers_are_published_and_the_usual_ones_without_them() -> None:
+    def made(numbers: str) -> JobArtifacts:
+        return build(parse_job_file(streamed(numbers), "a test"))
+
+    plain = made("")
+    usual = made("\nfragments = 4\noverlap_rounds = 1\nalpha = 0.5")
+    assert (usual.tasks, usual.outers, usual.links) == (plain.tasks, plain.outers, plain.links)
+    assert plain.links[1].lag == 2
+    other = made("\nfragments = 5\noverlap_rounds = 3\nalpha = 0.25")
+    assert other.links[1].lag == 4 and other.links[2:] == plain.links[2:]
+    kept = made("\nalpha = 0.25")
+    assert kept.links == plain.links and kept.outers == plain.outers
+    assert [x.root == y.root for x, y in zip(kept.tasks, plain.tasks, strict=True)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ("\nfragments = 0", r"outer\.fragments: it should be greater than or equal to 1"),
+        ("\nfragments = 9999", "9999 fragments are asked for"),
+        ("\noverlap_rounds = -1", r"outer\.overlap_rounds"),
+        ("\nfragments = 300\noverlap_rounds = 255", r"outer\.overlap_rounds"),
+        ("\nfragments = 2\noverlap_rounds = 2", "sent again 2 rounds after"),
+        ("\noverlap_rounds = 4", "sent again 4 rounds after"),
+        ("\nalpha = 1.0", r"outer\.alpha is 1\.0; .* learns nothing"),
+        ("\nalpha = -0.1", r"outer\.alpha is -0\.1"),
+        ("\nalpha = nan", r"outer\.alpha"),
+    ],
+)
+def test_numbers_that_no_streaming_can_have_are_refused(numbers: str, why: str) -> None:
+    with pytest.raises(Stop, match=why):
+        build(parse_job_file(streamed(numbers), "a test"))
+
+
+@pytest.mark.parametrize("number", ["fragments = 4", "overlap_rounds = 1", "alpha = 0.5"])
+@pytest.mark.parametrize("algorithm", ["diloco", "eager"])
+def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorithm: str) -> None:
+    key = number.partition(" ")[0]
+    with pytest.raises(BadJobFile, match=rf"outer\.{key}: streaming may have it, and no other"):
+        parse_job_file(streamed(f"\n{number}", algorithm), "a test")
 
 
 def of_paths(text: str, paths: str, shards: int = 4) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from assay.training.outer import DiLoCo
+from assay.training.outer import DiLoCo, Overlap
 from assay.training.stability import covers_at_most, steady_rate
 
 ROUNDS = 3000
@@ -53,6 +54,43 @@ def test_what_is_said_to_hold_comes_to_rest_and_what_is_not_grows(
     assert PLAYED[name](covered, lr, momentum) <= 2
     if covered < 1:
         assert PLAYED[name](covered + 0.02, lr, momentum) > 100
+
+
+def streamed(c: float, lr: float, momentum: float, said: Overlap) -> float:
+    """A fragment of shards that are all alike, which cover c of the way in the `fragments` rounds between two
+    times that it is sent: they go on for `delay` of these before they mix in what came of it."""
+    count, left = said.fragments or 4, 1 - c
+    theta, own, m, last = 1.0, 1.0, 0.0, list[float]()
+    for _ in range(ROUNDS):
+        own *= left ** ((count - said.delay) / count)
+        delta = theta - own
+        m = momentum * m + delta
+        theta -= lr * (delta + momentum * m)
+        own = said.alpha * own * left ** (said.delay / count) + (1 - said.alpha) * theta
+        last.append(abs(theta))
+    return max(last[-100:])
+
+
+@pytest.mark.parametrize(
+    ("said", "lr", "covered"),
+    [
+        (Overlap(), 1.6, 0.76),
+        (Overlap(4, 1, 0.5), 1.6, 0.76),
+        (Overlap(4, 0, 0.0), 1.6, 0.84),
+        (Overlap(4, 3, 0.0), 2.0, 0.98),
+        (Overlap(4, 1, 0.9), 1.3, 1.0),
+    ],
+)
+def test_streamings_own_numbers_say_how_far_a_round_may_come(
+    said: Overlap, lr: float, covered: float
+) -> None:
+    rule = DiLoCo(lr, 0.9, overlap=said)
+    assert covers_at_most("streaming", rule, 4) == pytest.approx(covered)
+    assert streamed(covered, lr, 0.9, said) <= 2
+    if covered < 1:
+        assert not streamed(covered + 0.02, lr, 0.9, said) <= 100, "it grows, or is no number any more"
+        steady = steady_rate("streaming", rule, 4)
+        assert 0 < steady < lr and covers_at_most("streaming", replace(rule, lr=steady), 4) == 1
 
 
 def test_the_usual_rate_is_too_high_for_changes_that_come_late() -> None:

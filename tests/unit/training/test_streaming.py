@@ -21,6 +21,7 @@ from assay.protocol.types import Kind, Origin
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
+from assay.training.outer import Overlap
 from assay.training.overlap import Streaming
 from assay.training.streaming import stream_programs, streaming_of
 from tests.fakes.alone import stream_alone
@@ -35,9 +36,19 @@ SHAPES = [(4, 3), (5,), (2, 2)]
 SHARDS, ROUNDS = 3, 9
 
 
-def streaming(rule: DiLoCo) -> Streaming:
+NUMBERS = [
+    Overlap(3, 1, 0.25),
+    Overlap(3, 2, 0.75),
+    Overlap(2, 1, 0.5),
+    Overlap(2, 0, 0.0),
+    Overlap(1, 0, 0.5),
+]
+"""Fragments, τ and α."""
+
+
+def streaming(rule: DiLoCo, overlap: Overlap | None = None) -> Streaming:
     """What the tiny job of three parameters is posted with."""
-    made = streaming_of([(4,), (2,), (2,)])
+    made = streaming_of([(4,), (2,), (2,)], overlap=overlap)
     return replace(made, algorithm=replace(made.algorithm, rule=Nesterov(rule.lr, rule.momentum)))
 
 
@@ -58,23 +69,24 @@ def randoms(seed: int, scale: float = 1.0) -> list[Tensor]:
     return [scale * torch.randn(s, generator=generator) for s in SHAPES]
 
 
+@pytest.mark.parametrize("numbers", NUMBERS, ids=str)
 @pytest.mark.parametrize("coded", [False, True])
-def test_rounds_follow_the_papers_equations(coded: bool) -> None:
+def test_rounds_follow_the_papers_equations(coded: bool, numbers: Overlap) -> None:
     """Nine rounds of three shards, one away in round 4: Δ = mean of θ(t − H) − θ_m of the fragment whose turn
-    it is, over those there; Nesterov; a round later θ_m ← α·θ_m + (1 − α)·θ; who was away begins from θ."""
-    made = streaming_of(SHAPES)
-    made = replace(made, alpha=0.25, algorithm=Algorithm(Nesterov(0.4, 0.9)))
+    it is, over those there; Nesterov; τ rounds later θ_m ← α·θ_m + (1 − α)·θ; who was away begins from θ."""
+    made = streaming_of(SHAPES, Algorithm(Nesterov(0.4, 0.9)), numbers)
     if coded:
         made = replace(made, algorithm=Algorithm(Nesterov(0.4, 0.9), E3M0()))
+    count, tau, alpha = made.steps, numbers.delay, numbers.alpha
     fragments = [next(p for p, members in enumerate(made.fragments) if i in members) for i in range(3)]
-    assert sorted(fragments) == [0, 1, 2] and (made.steps, made.delay) == (3, 1)
+    assert set(fragments) == set(range(count)) and (count, made.delay) == (numbers.fragments, tau)
     traced = stream_programs(made, SHAPES, SHARDS)
     merge, compress, outer = (Executor(p) for p in (traced.merge, traced.compress, traced.outer))
     empty = [torch.zeros_like(t) for wire in traced.wires for t in wire]
     optima = [randoms(k) for k in range(SHARDS)]
-    past, own = [randoms(50)] * 2, [randoms(50) for _ in range(SHARDS)]
+    past, own = [randoms(50)] * (1 + tau), [randoms(50) for _ in range(SHARDS)]
     state, wires = [torch.zeros(s) for s in SHAPES], [list(empty) for _ in range(SHARDS)]
-    theta = [[x.double().numpy() for x in randoms(50)]] * 2  # after the last two rounds
+    theta = [[x.double().numpy() for x in randoms(50)]] * (1 + tau)  # after as many rounds
     local = [[x.double().numpy() for x in randoms(50)] for _ in range(SHARDS)]
     moments = [np.zeros(s) for s in SHAPES]
     changed = []
@@ -89,29 +101,32 @@ def test_rounds_follow_the_papers_equations(coded: bool) -> None:
             for i in range(3):
                 if at == 5 and k == 1:
                     local[k][i] = theta[0][i]
-                elif at > 1 and fragments[i] == (at - 1) % 3:  # sent at the end of round at − 2
-                    local[k][i] = 0.25 * local[k][i] + 0.75 * theta[0][i]
+                elif at > tau and fragments[i] == (at - tau) % count:  # sent at the end of round at − τ − 1
+                    local[k][i] = alpha * local[k][i] + (1 - alpha) * theta[0][i]
                 local[k][i] = local[k][i] - 0.2 * (local[k][i] - optima[k][i].double().numpy())
                 assert np.allclose(own[k][i].double().numpy(), local[k][i], atol=2e-5), (at, k, i)
         there = [torch.tensor(k not in away) for k in range(SHARDS)]
         sent = [t for wire in wires for t in wire]
-        after = outer.step([*past[1], *state, done, *sent, *there], CONTEXT)
-        past, state, counted = [past[1], list(after[:3])], list(after[3:6]), after[6]
+        last = past[-1]
+        after = outer.step([*last, *state, done, *sent, *there], CONTEXT)
+        past, state, counted = [*past[1:], list(after[:3])], list(after[3:6]), after[6]
         assert int(counted) == at + 1
-        now, turn = list(theta[1]), fragments.index((at + 1) % 3)
-        deltas = [theta[0][turn] - local[k][turn] for k in range(SHARDS) if k not in away]
-        mean = sum(map(nearest, deltas) if coded else deltas) / len(deltas)
-        moments[turn] = 0.9 * moments[turn] + mean
-        now[turn] = now[turn] - 0.4 * (mean + 0.9 * moments[turn])
-        theta = [theta[1], now]
+        now, turn = list(theta[-1]), [i for i in range(3) if fragments[i] == (at + 1) % count]
+        for i in turn:
+            deltas = [theta[0][i] - local[k][i] for k in range(SHARDS) if k not in away]
+            mean = sum(map(nearest, deltas) if coded else deltas) / len(deltas)
+            moments[i] = 0.9 * moments[i] + mean
+            now[i] = now[i] - 0.4 * (mean + 0.9 * moments[i])
+        theta = [*theta[1:], now]
         changed.append(turn)
         for i in range(3):
-            assert np.allclose(past[1][i].double().numpy(), now[i], atol=2e-5), (at, i)
-            same = torch.equal(past[1][i], past[0][i])
-            assert same == (i != turn), (
+            assert np.allclose(past[-1][i].double().numpy(), now[i], atol=2e-5), (at, i)
+            same = torch.equal(past[-1][i], last[i])
+            assert same == (i not in turn), (
                 "only the fragment whose turn it is moves, and the others keep all bits"
             )
-    assert changed[:3] == changed[3:6] and sorted(changed[:3]) == [0, 1, 2]
+    assert changed[:count] == changed[count : 2 * count]
+    assert sorted(i for turn in changed[:count] for i in turn) == [0, 1, 2]
 
 
 def test_fragments_have_about_as_many_elements_and_one_parameter_is_refused() -> None:
@@ -122,17 +137,46 @@ def test_fragments_have_about_as_many_elements_and_one_parameter_is_refused() ->
         streaming_of([(8,)])
 
 
+def test_fragments_are_as_many_as_are_asked_for() -> None:
+    shapes = [(100,), (10,), (60,), (50,), (40,), (3,)]
+    two, six = (streaming_of(shapes, overlap=Overlap(count, 1, 0.25)) for count in (2, 6))
+    assert two.fragments == ((0, 4), (1, 2, 3, 5)) and (two.steps, two.delay, two.alpha) == (2, 1, 0.25)
+    assert six.fragments == tuple((i,) for i in range(6))
+    assert streaming_of([(8,)], overlap=Overlap(1, 0)).fragments == ((0,),)
+    assert streaming_of(shapes, overlap=Overlap()) == streaming_of(shapes), "the usual numbers"
+
+
+@pytest.mark.parametrize(
+    ("overlap", "why"),
+    [
+        (Overlap(7), "the model has 6, and 7 fragments are asked for"),
+        (Overlap(3, 3), "sent again 3 rounds after it was sent, and with an overlap of 3 rounds"),
+        (Overlap(None, 4), "sent again 4 rounds after"),
+        (Overlap(1), "sent again 1 round after it was sent, and with an overlap of 1 round what"),
+    ],
+)
+def test_fragments_that_cannot_be_and_overlaps_of_a_whole_turn_are_refused(
+    overlap: Overlap, why: str
+) -> None:
+    with pytest.raises(Stop, match=why):
+        streaming_of([(2,)] * 6, overlap=overlap)
+
+
 @pytest.mark.slow
-def test_the_market_gives_its_bits_also_after_an_absence(day: MarketDay, tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", [None, Overlap(3, 2, 0.25), Overlap(2, 0, 0.0)], ids=str)
+def test_the_market_gives_its_bits_also_after_an_absence(
+    day: MarketDay, tmp_path: Path, numbers: Overlap | None
+) -> None:
     """Five rounds; in the second a shard is not there, and begins the third from θ."""
-    job_id = day.post(recipe_files("streaming"), rounds=5, **MAY_BE_ABSENT)
+    job_id = day.post(recipe_files("streaming", overlap=numbers), rounds=5, **MAY_BE_ABSENT)
     staffed(day)
     job = day.market_state.jobs[job_id].view
-    assert len(job.terms.loops) == 3 and job.terms.links[1].lag == 2
+    assert len(job.terms.loops) == 3
+    assert job.terms.links[1].lag == 1 + (1 if numbers is None else numbers.delay)
     assert [x.origin for x in job.terms.links].count(Origin.PRESENT) == 1
     dead = absent_in_round_1(day, job_id)
     assert not day.market_state.games
-    expected = stream_alone(streaming(DiLoCo()), job.terms.seed, 5, {(1, dead)})
+    expected = stream_alone(streaming(DiLoCo(), numbers), job.terms.seed, 5, {(1, dead)})
     assert roots_of(day) == expected.roots
     found = day.fetch(job_id, tmp_path / "model")
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))

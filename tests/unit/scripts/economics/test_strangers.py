@@ -97,7 +97,8 @@ def test_what_is_written_pays_honesty_alone_and_codings_want_other_amounts() -> 
     written = [row for row in rows if row["algorithm"] == "diloco"]
     assert len(written) == 2 * len(classes.TEMPLATES) and all(row["pays honesty alone"] for row in written)
     short = {row["algorithm"] for row in rows if not row["pays honesty alone"]}
-    coded = {"diloco-u8", "diloco-4bit", "diloco-2bit", "streaming", "sparseloco", "eager"}
+    coded = {"diloco-u8", "diloco-4bit", "diloco-int4", "diloco-2bit"}
+    coded |= {"streaming", "sparseloco", "powersgd", "eager"}
     assert short == coded | {"held out"}, "and not grpo, whose template writes its own"
     for row in rows:
         rules = ask.template_rules(row["template"], row["price at its"] == "cap", row["algorithm"])
