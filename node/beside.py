@@ -1,10 +1,10 @@
 """A look at the market by a thread of its own, beside long work.
 
-Contract: at most one look and one round of housekeeping are under way; whoever decides waits for the look, so
-both are never done by two threads at once. What a look read is in the market's view, and its age is told, so
-that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it took, at most
-`LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one thread, but for
-what it runs.
+Contract: at most one look, and before it one round of housekeeping, are under way; whoever decides waits for
+the look, so both are never done by two threads at once. What a look read is in the market's view, and its age
+is told, so that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it took,
+at most `LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one thread,
+but for what it runs.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Beside:
         """When the look that was taken last had begun."""
 
     def begin(self) -> None:
-        """Look, and keep house after it, unless either is under way."""
-        if self._look is None:
-            self._begun_s = self._clock()
-            self._look = self._executor.submit(self._looked)
-        if self._house is None:
+        """Keep house, and look after it, unless either is under way: who decides by a look finds nobody else
+        at the market's view."""
+        if self._house is None and self._look is None:
             self._house = self._executor.submit(self._keep_house)
+        if self._look is None:
+            self._look = self._executor.submit(self._looked)
 
     def _looked(self) -> None:
+        self._begun_s = self._clock()
         self._read()
         self._ended_s = self._clock()
 
@@ -54,12 +55,16 @@ class Beside:
         from any thread."""
         self._moved_s = self._clock()
 
-    def ready(self) -> bool:
+    def ready(self, sending: bool = False) -> bool:
         """Whether a look is over by which to decide. One that was begun before this node sent something is
-        made again."""
+        made again; one beside which it is `sending` waits for that, for `LONGEST_S` at most."""
         if self._look is None or not self._look.done():
             return False
-        if self._moved_s > self._begun_s and self._look.exception() is None:
+        if self._look.exception() is not None:
+            return True
+        if sending and self._clock() - self._ended_s < LONGEST_S:
+            return False
+        if self._moved_s > self._begun_s:
             self._look = None
             self.begin()
             return False

@@ -224,6 +224,11 @@ class Service:
     def moved(self) -> None:
         """A call that was sent beside long work is over. Called from any thread."""
 
+    def is_sending(self) -> bool:
+        """Whether any call is under way beside long work."""
+        calls = [call.future for call in self._alone.values()]
+        return any(not f.done() for f in (*calls, *([self._under_way[1]] if self._under_way else ())))
+
     def is_sent(self, what: object) -> bool:
         """Whether such a call is under way."""
         return what in self._alone

@@ -273,7 +273,8 @@ class SolverService(Node):
             beside.begin()
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
-            if beside is None or beside.ready() or not self.clock.wait(0.0):
+            over = beside is None or beside.ready(self.is_sending())
+            if over or not self.clock.wait(0.0):
                 return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:

@@ -40,7 +40,7 @@ def test_a_look_is_told_with_its_age_until_it_is_too_old_to_decide_by() -> None:
     assert len(scene.later.given) == 2 and not beside.ready(), "one look, one round of housekeeping"
     scene.takes_s = 2.5
     scene.later.go()
-    assert beside.ready() and scene.done == ["look", "house"]
+    assert beside.ready() and scene.done == ["house", "look"]
     scene.at += 1.0
     beside.take()
     assert beside.old_s == 3.5 and not beside.ready()
@@ -72,7 +72,7 @@ def test_house_is_kept_by_one_thread_at_a_time() -> None:
     scene.later.go()
     beside.take()
     beside.begin()
-    assert scene.done == ["look", "house"] and len(scene.later.given) == 1, "nobody took in the last one"
+    assert scene.done == ["house", "look"] and len(scene.later.given) == 1, "nobody took in the last one"
     assert beside.house() and not beside.house()
 
 
@@ -93,17 +93,20 @@ def test_a_look_before_something_was_sent_is_made_again() -> None:
     scene = Scene()
     beside = scene.beside
     beside.begin()
+    scene.later.go()
     scene.at += 1.0
     beside.moved()
-    scene.later.go()
     assert not beside.ready() and len(scene.later.given) == 1, "what it read has been let go"
     scene.at += 1.0
     scene.later.go()
-    assert beside.ready() and scene.done == ["look", "house", "look"]
+    assert beside.ready() and scene.done == ["house", "look", "look"]
+    assert not beside.ready(sending=True), "something is being sent"
+    scene.at += LONGEST_S
+    assert beside.ready(sending=True), "which takes too long to wait for"
     scene.failing = {"look": Retry("the chain is away")}
     beside.take()
     beside.begin()
+    scene.later.go()
     scene.at += 1.0
     beside.moved()
-    scene.later.go()
-    assert beside.ready(), "a failure is told"
+    assert beside.ready(sending=True), "a failure is told"
