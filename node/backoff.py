@@ -25,4 +25,8 @@ class Backoff:
         self._until.pop(what, None)
 
     def ready(self, what: object, now_s: float) -> bool:
-        return self._until.get(what, 0.0) <= now_s
+        return self.left_s(what, now_s) <= 0
+
+    def left_s(self, what: object, now_s: float) -> float:
+        """Seconds until it is ready; 0 or less where it is."""
+        return self._until.get(what, 0.0) - now_s

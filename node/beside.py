@@ -1,10 +1,10 @@
 """A look at the market by a thread of its own, beside long work.
 
 Contract: at most one look, and before it one round of housekeeping, are under way; whoever decides waits for
-the look, so both are never done by two threads at once. What a look read is in the market's view, and its age
-is told, so that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it took,
-at most `LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one thread,
-but for what it runs.
+the look, so both are never done by two threads at once. What a look read is in the market's view, and when it
+began is told, so that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it
+took, at most `LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one
+thread, but for what it runs and `moved`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Beside:
         self._clock = clock
         self._look: Future[object] | None = None
         self._house: Future[object] | None = None
-        self._begun_s = self._ended_s = 0.0
+        self._asked_s = self._begun_s = self._ended_s = 0.0
         self._moved_s = float("-inf")
         self._taken_s: float | None = None
         """When the look that was taken last had begun."""
@@ -43,6 +43,7 @@ class Beside:
         if self._house is None and self._look is None:
             self._house = self._executor.submit(self._keep_house)
         if self._look is None:
+            self._asked_s = self._clock()
             self._look = self._executor.submit(self._looked)
 
     def _looked(self) -> None:
@@ -57,9 +58,12 @@ class Beside:
 
     def ready(self, sending: bool = False) -> bool:
         """Whether a look is over by which to decide. One that was begun before this node sent something is
-        made again; one beside which it is `sending` waits for that, for `LONGEST_S` at most."""
-        if self._look is None or not self._look.done():
+        made again; one beside which it is `sending` waits for that, for `LONGEST_S` at most; and one that has
+        not begun for as long, as the house takes so long, is not waited for."""
+        if self._look is None:
             return False
+        if not self._look.done():
+            return not self._look.running() and self._clock() - self._asked_s > LONGEST_S
         if self._look.exception() is not None:
             return True
         if sending and self._clock() - self._ended_s < LONGEST_S:
@@ -71,21 +75,22 @@ class Beside:
         return True
 
     def take(self) -> None:
-        """Wait for the look that is under way, if one is. Raises what it raised."""
+        """Wait for the look that is under way, unless it has not begun. Raises what it raised."""
         look, self._look = self._look, None
         if look is not None:
             self._taken_s = None
-            look.result()
-            self._taken_s = self._begun_s
+            if not look.cancel():
+                look.result()
+                self._taken_s = self._begun_s
 
     @property
-    def old_s(self) -> float | None:
-        """How long ago the look began that was taken, in seconds; None where none was, or where it is over
-        for too long to decide by it."""
+    def since_s(self) -> float | None:
+        """When the look that was taken had begun, by the clock; None where none was, or where it is over for
+        too long to decide by it."""
         if self._taken_s is None:
             return None
-        now, took_s = self._clock(), self._ended_s - self._taken_s
-        return None if now - self._ended_s > min(TIMES * took_s, LONGEST_S) else now - self._taken_s
+        took_s = self._ended_s - self._taken_s
+        return None if self._clock() - self._ended_s > min(TIMES * took_s, LONGEST_S) else self._taken_s
 
     def house(self) -> bool:
         """Whether the thread has kept house, or is at it. Raises what it raised."""

@@ -181,7 +181,8 @@ class Service:
                 self.backoff.failed(what, now)
                 self._broken(str(what), error)
             return False
-        self._succeeded(what)
+        if not self.is_sent(what):  # else it is not known yet
+            self._succeeded(what)
         return True
 
     def attempt_all(
@@ -217,12 +218,19 @@ class Service:
             self._alone[what] = _Call(job_id, self._submitted(self.sender, work), done)
 
     def _submitted(self, sender: Executor, work: Callable[[], T]) -> Future[T]:
-        future = sender.submit(work)
-        future.add_done_callback(lambda _: self.moved())
-        return future
+        def sent() -> T:
+            done = work()
+            self.moved()
+            return done
+
+        return sender.submit(sent)
 
     def moved(self) -> None:
-        """A call that was sent beside long work is over. Called from any thread."""
+        """A call that was sent beside long work has been made. Called from any thread."""
+
+    def has_failed(self) -> bool:
+        """Whether a call that was sent by itself is over, and was not made."""
+        return any(c.future.done() and c.future.exception() is not None for c in self._alone.values())
 
     def is_sending(self) -> bool:
         """Whether any call is under way beside long work."""
@@ -237,6 +245,8 @@ class Service:
         """Take in what became of the calls that were sent beside, once it is known. Raises what sending
         a batch raised."""
         over = {what: call for what, call in self._alone.items() if call.future.done()}
+        if over:
+            self.clock.now()  # where that is not to be had, they are collected later
         for what, call in over.items():
             del self._alone[what]
             self.attempt(what, call.job_id, partial(_finished, call))

@@ -116,9 +116,10 @@ class MarketView(Protocol):
 
     @property
     def me(self) -> Address: ...
-    def snapshot(self, old_s: float | None = None) -> AbstractContextManager[None]:
+    def snapshot(self, since_s: float | None = None) -> AbstractContextManager[None]:
         """Hold all answers at one block for the length of a `with` block, unless something is sent in it; the
-        block was read at most `old_s` seconds ago, or, where that is not given, a moment ago."""
+        block was read no earlier than `since_s` by `time.monotonic`, or, where that is not given, a moment
+        ago."""
         ...
 
     def jobs(self) -> Sequence[JobView]:

@@ -89,6 +89,15 @@ class Convictions:
                     f" computed anew and comes out as claim 0x{view.claim_id.hex()}, which was convicted"
                 )
                 self._save()
+        self.refuse()
+
+    @property
+    def heeded(self) -> int:
+        """How many convictions were heeded so far."""
+        return len(self._heeded)
+
+    def refuse(self) -> None:
+        """Raises WouldFallAgain where nothing may be committed until a person has looked."""
         if self.alarm:
             raise WouldFallAgain(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
 

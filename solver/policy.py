@@ -216,6 +216,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     if not closable(job.view, job.claims, observation.now):
         return
+    if any(place[:2] == (Kind.OUTER, progress.round) for place in job.pending):
+        return  # one after the other: whose turn the next is follows from when the first came
     since = closable_since(job.view, job.claims)
     for number in range(terms.slices):
         if job.claimed(Kind.OUTER, progress.round, number):

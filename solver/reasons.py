@@ -125,6 +125,8 @@ def _held_up(job: JobObservation, held: Sequence[int]) -> str:
     ]
     if missing:
         return f"{at}: waits for shard {', '.join(map(str, missing))} of somebody else"
+    if job.pending:
+        return f"{at}: waits for a claim of ours to be committed"
     return f"{at}: waits for its outer step"
 
 

@@ -31,7 +31,8 @@ class DiskBudget:
     """What the operator gives a node's blocks, and what they take. `shards`: the most that it holds.
 
     To count is to list every block, of which a long round has tens of thousands: it is done anew once a
-    quarter of the room is given away, and before anything is refused.
+    quarter of the room is given away, and before anything is refused; what others fill meanwhile is seen
+    then.
     """
 
     limit_bytes: int

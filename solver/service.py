@@ -10,11 +10,11 @@ is read by a thread beside training (``node.beside``), as many as that takes. No
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -29,6 +29,7 @@ from assay.node.service import intent, subject
 from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
 from assay.protocol.demands import DemandView
+from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Terms, Wei
@@ -92,7 +93,7 @@ class SolverService(Node):
     # -- reading
 
     def read(self) -> None:
-        with self.market.snapshot(0.0):
+        with self.market.snapshot(time.monotonic()):
             self.market.stake(self.market.me, Role.SOLVER)
             for job in upkeep.watched(self.market):
                 self._read(job)
@@ -273,7 +274,7 @@ class SolverService(Node):
             beside.begin()
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
-            over = beside is None or beside.ready(self.is_sending())
+            over = beside is None or beside.ready(self.is_sending()) or self.has_failed()
             if over or not self.clock.wait(0.0):
                 return
 
@@ -309,9 +310,17 @@ class SolverService(Node):
             names = dict(zip(("kind", "round", "shard"), place, strict=True))
             self.emit("committed", job=claim.job_id.hex(), **names, claim=claim_id.hex(), **shown)
 
+        computed = self._convictions.heeded
+
+        def commit() -> ClaimId:
+            self._convictions.refuse()  # it may be a while since it was checked
+            if self._convictions.heeded != computed:
+                raise Retry("a claim of ours was convicted meanwhile", hint="all is computed anew")
+            return self.market.commit(key, claim, draft.roots)
+
         what = subject(action)
         self._commits[what] = claim.job_id, (claim.kind, claim.round, claim.shard)
-        self.send_beside(what, claim.job_id, partial(self.market.commit, key, claim, draft.roots), done)
+        self.send_beside(what, claim.job_id, commit, done)
         self.at_once = self.is_sent(what)  # what is next may be begun meanwhile
 
     def _pending(self, job_id: JobId) -> frozenset[tuple[Kind, int, int]]:

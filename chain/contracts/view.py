@@ -164,13 +164,13 @@ class ChainView:
         self._follower.close()
 
     @contextmanager
-    def snapshot(self, old_s: float | None = None) -> Iterator[None]:
-        """Hold all answers at one block for the length of a `with` block (one pass of a policy), read at most
-        `old_s` seconds ago, if that is given.
+    def snapshot(self, since_s: float | None = None) -> Iterator[None]:
+        """Hold all answers at one block for the length of a `with` block (one pass of a policy), read no
+        earlier than `since_s`, if that is given.
 
         Other threads wait; a transaction of this node inside the block still moves the view on.
         """
-        with self._pinned(old_s):
+        with self._pinned(since_s):
             self._looks += 1
             try:
                 yield
@@ -370,10 +370,10 @@ class ChainView:
         return None if account is None else index.endpoints.get(account)
 
     @contextmanager
-    def _pinned(self, old_s: float | None = None) -> Iterator[MarketIndex]:
+    def _pinned(self, since_s: float | None = None) -> Iterator[MarketIndex]:
         """The lock, and the tables at one block: refreshed only by the outermost reader."""
         with self._lock:
-            if self._readers == 0 and self._freshness.stale(old_s):
+            if self._readers == 0 and self._freshness.stale(since_s):
                 self.refresh()
             self._readers += 1
             try:

@@ -25,13 +25,14 @@ class Freshness:
         self._asked_s = float("-inf")
         self._took_s = 0.0
 
-    def stale(self, old_s: float | None = None) -> bool:
-        """Whether to ask again: what is more than `old_s` seconds old, or, without, what is no longer
-        good."""
+    def stale(self, since_s: float | None = None) -> bool:
+        """Whether to ask again: what was asked before `since_s`, or, without, what is no longer good."""
+        if since_s is not None:
+            return self._asked_s < since_s
         good_s = self._floor_s
         if good_s > 0:
             good_s = max(good_s, min(PATIENCE * self._took_s, LONGEST_S))
-        return self._clock() - self._asked_s > (good_s if old_s is None else old_s)
+        return self._clock() - self._asked_s > good_s
 
     @contextmanager
     def asking(self) -> Iterator[None]:

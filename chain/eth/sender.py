@@ -16,6 +16,7 @@ Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's t
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -75,6 +76,7 @@ class Sender:
         self._nonces = Nonces(rpc, self.address, journal, self.policy)
         self._mined_blocks = MinedBlocks(rpc, journal, self.address)
         self._pending_since: dict[str, float] = {}
+        self._pending_lock = threading.Lock()
         self._broadcast_at: dict[str, float] = {}
 
     def send(self, key: str, call: Call) -> Receipt:
@@ -186,11 +188,14 @@ class Sender:
         """What is to be done for each open intent, by nonce."""
         now, open_intents = self._clock(), self.journal.open_intents(self.address)
         keys = {intent.key for intent in open_intents}
-        self._pending_since = {key: since for key, since in self._pending_since.items() if key in keys}
+        with self._pending_lock:
+            self._pending_since = {key: self._pending_since.get(key, now) for key in keys}
+            late = now - self.policy.stuck_after_s
+            stuck = {key for key, since in self._pending_since.items() if since < late}
+            self._pending_since.update(dict.fromkeys(stuck, now))
         for intent in open_intents:
             yield partial(self._advance, intent.key)
-            if now - self._pending_since.setdefault(intent.key, now) > self.policy.stuck_after_s:
-                self._pending_since[intent.key] = now
+            if intent.key in stuck:
                 yield partial(self._bump_if_open, intent.key)
 
     def _gap_fillers(self) -> Iterator[Callable[[], object]]:

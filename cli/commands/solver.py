@@ -95,6 +95,8 @@ def run(
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
 
     kind = drills.solver_kind(fault, cheat)
+    sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
+    looking = ThreadPoolExecutor(1, thread_name_prefix="looking")
 
     def make(parts: NodeParts) -> SolverService:
         common = (
@@ -107,13 +109,15 @@ def run(
         )
         budget = disk_budget(parts.storage.store, disk, max_shards)
         service = kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
-        service.sender = ThreadPoolExecutor(2, thread_name_prefix="sending")
-        service.look_beside(ThreadPoolExecutor(1, thread_name_prefix="looking"))
+        service.sender = sending
+        service.look_beside(looking)
         return service
 
     try:
         run_node(app, port, make, tell=tell, serve=not withhold)
     finally:
+        for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
+            threads.shutdown(wait=False, cancel_futures=True)
         if several is not None:
             several.close()
 

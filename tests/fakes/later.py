@@ -19,6 +19,8 @@ class Later(Executor):
         future: Future[Any] = Future()
 
         def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(fn(*args, **kwargs))
             except AssayError as error:

@@ -90,7 +90,7 @@ class FakeMarket:
 
     # -- reads
 
-    def snapshot(self, old_s: float | None = None) -> AbstractContextManager[None]:
+    def snapshot(self, since_s: float | None = None) -> AbstractContextManager[None]:
         """The fake chain moves in writes alone."""
         return nullcontext()
 

@@ -185,7 +185,7 @@ def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, bytes
         depth, read = 0, 0
 
         @contextmanager
-        def snapshot(self, old_s: float | None = None) -> Iterator[None]:
+        def snapshot(self, since_s: float | None = None) -> Iterator[None]:
             Watched.depth += 1
             with market.snapshot():
                 yield

@@ -30,10 +30,10 @@ class Scene:
         return work
 
 
-def test_a_look_is_told_with_its_age_until_it_is_too_old_to_decide_by() -> None:
+def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
     scene = Scene()
     beside = scene.beside
-    assert not beside.ready() and beside.old_s is None
+    assert not beside.ready() and beside.since_s is None
     beside.take()
     beside.begin()
     beside.begin()
@@ -43,12 +43,12 @@ def test_a_look_is_told_with_its_age_until_it_is_too_old_to_decide_by() -> None:
     assert beside.ready() and scene.done == ["house", "look"]
     scene.at += 1.0
     beside.take()
-    assert beside.old_s == 3.5 and not beside.ready()
+    assert beside.since_s == 50.0 and not beside.ready()
     scene.at += TIMES * 2.5 - 1.0
     beside.take()
-    assert beside.old_s == 7.5, "the next decision goes by it as well, twice as long as it took"
+    assert beside.since_s == 50.0, "the next decision goes by it as well, twice as long as it took"
     scene.at += 0.5
-    assert beside.old_s is None, "who decides now asks anew"
+    assert beside.since_s is None, "who decides now asks anew"
 
 
 def test_a_look_that_took_very_long_does_not_count_for_long() -> None:
@@ -58,9 +58,9 @@ def test_a_look_that_took_very_long_does_not_count_for_long() -> None:
     scene.later.go()
     scene.beside.take()
     scene.at += LONGEST_S
-    assert scene.beside.old_s == 60.0 + LONGEST_S
+    assert scene.beside.since_s == 50.0
     scene.at += 0.5
-    assert scene.beside.old_s is None
+    assert scene.beside.since_s is None
 
 
 def test_house_is_kept_by_one_thread_at_a_time() -> None:
@@ -83,7 +83,7 @@ def test_what_was_raised_is_raised_where_it_is_taken_in() -> None:
     scene.later.go()
     with pytest.raises(Retry, match="chain"):
         scene.beside.take()
-    assert scene.beside.old_s is None
+    assert scene.beside.since_s is None
     with pytest.raises(Retry, match="peer"):
         scene.beside.house()
     assert not scene.beside.house()
@@ -110,3 +110,15 @@ def test_a_look_before_something_was_sent_is_made_again() -> None:
     scene.at += 1.0
     beside.moved()
     assert beside.ready(sending=True), "a failure is told"
+
+
+def test_a_look_that_has_not_begun_is_not_waited_for() -> None:
+    scene = Scene()
+    beside = scene.beside
+    beside.begin()
+    assert not beside.ready()
+    scene.at += LONGEST_S + 0.1
+    assert beside.ready(), "the house takes long: who decides looks for himself"
+    beside.take()
+    scene.later.go()
+    assert beside.since_s is None and scene.done == ["house"]

@@ -14,7 +14,7 @@ from assay.chain.eth.rpc import RpcFailed
 from assay.node.role import Action, Node
 from assay.node.service import subject
 from assay.node.upkeep import Poke
-from assay.protocol.errors import AssayError, Retry, RpcUnreachable
+from assay.protocol.errors import Ask, AssayError, Retry, RpcUnreachable
 from assay.protocol.ports import Write
 from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
@@ -54,9 +54,9 @@ class Recorder(FakeMarket):
         self.away = False
 
     @contextmanager
-    def snapshot(self, old_s: float | None = None) -> Iterator[None]:
+    def snapshot(self, since_s: float | None = None) -> Iterator[None]:
         self.held = True
-        self.ages.append(old_s)
+        self.ages.append(since_s)
         yield
         self.held = False
 
@@ -190,6 +190,53 @@ def test_a_call_by_itself_is_taken_in_once_it_is_over_and_backs_off_if_it_failed
     node.tick()
     assert taken == [1, 2] and not node.is_sent("commit") and node.status.counters["retries"] == 1
     assert not node.attempt("commit", JOB, away), "it is not tried again at once"
+
+
+class Commits(Example):
+    """Sends each of its actions by itself."""
+
+    def _do(self, action: Do) -> None:
+        def away() -> None:
+            raise self.failing[action.round]
+
+        self.send_beside(subject(action), JOB, away, lambda _: None)
+
+
+def test_a_call_by_itself_that_fails_again_backs_off_longer_and_its_question_stands(day: MarketDay) -> None:
+    commit = Do(JOB, 1, "commit")
+    node, clock = Commits(day, [commit]), FakeClock(day.market_state)
+    node.clock, node.sender = clock, (later := Later())
+    node.failing = {1: Ask("no ether", hint="send some")}
+    pauses, asked = list[float](), list[bool]()
+    for _ in range(4):
+        node.actions = [commit]
+        node.tick()
+        asked.append(bool(node.status.questions))
+        later.go()
+        node.actions = []
+        node.tick()
+        pauses.append(node.backoff.left_s(subject(commit), clock.now()))
+        clock.wait(pauses[-1])
+    assert pauses == [1, 2, 4, 8] and asked == [False, True, True, True]
+
+
+def test_what_became_of_a_call_is_not_lost_where_the_chain_is_away(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, taken = Example(day, []), list[object]()
+    node.sender = later = Later()
+    node.send_beside("commit", JOB, lambda: 2, taken.append)
+    later.go()
+
+    def away() -> Seconds:
+        raise RpcUnreachable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.clock, "now", away)
+        with pytest.raises(RpcUnreachable):
+            node.tick()
+    node.tick()
+    assert taken == [2]
 
 
 def test_who_waits_wakes_when_a_call_is_over(day: MarketDay) -> None:

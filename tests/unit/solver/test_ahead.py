@@ -28,11 +28,11 @@ from assay.protocol.types import (
 )
 from assay.solver import policy
 from assay.solver.adversary import WrongDataSolver
-from assay.solver.ahead import Ahead, ExpectedStates
+from assay.solver.ahead import Ahead, ExpectedStates, unmade
 from assay.solver.observation import Limits, Observation
 from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
-from assay.solver.trainer import Draft, TaskTrainer
+from assay.solver.trainer import Draft, TaskTrainer, Trained
 from tests.fakes.later import Later
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
@@ -237,3 +237,59 @@ def test_a_commit_that_fails_beside_training_is_made_again(
     assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
     assert tries[0] == tries[1] and len(tries) == 5, "the same intent, so that nothing is claimed twice"
     assert len(day.named("trained")) == 8
+
+
+def test_a_commit_that_fails_is_seen_after_the_segment(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the look takes that is made beside training."""
+    day.post(rounds=2, shards=1, **LATER)
+    ann, sender = day.solver("ann"), Later()
+
+    def away(*_: object) -> ClaimId:
+        raise Retry("the chain is away for a moment")
+
+    monkeypatch.setattr(ann.market, "commit", away)
+    assert day.run(lambda: len(day.named("trained")) == 4)
+    ann.sender = sender
+    ann.look_beside(Later())
+    train_on, trained = TaskTrainer.train_on, list[int]()
+
+    def told(shop: TaskTrainer) -> Trained | None:
+        sender.go()
+        done = train_on(shop)
+        trained.extend([1] if done else [])
+        return done
+
+    monkeypatch.setattr(TaskTrainer, "train_on", told)
+    for _ in range(4):
+        if not trained:
+            ann.tick()
+    assert len(trained) == 1
+
+
+@pytest.mark.parametrize("convicted", [False, True])
+def test_a_commit_that_waits_is_not_sent_after_an_alarm_or_a_conviction(
+    day: MarketDay, convicted: bool
+) -> None:
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann, later = day.solver("ann"), Later()
+    ann.sender = later
+    assert day.run(lambda: bool(later.given))
+    if convicted:
+        ann._convictions.heed([unmade(COMMITTED[0].claim, COMMITTED[0].roots)], ann.clock.now())
+    else:
+        ann._convictions.alarm = "this machine was convicted twice"
+    later.go()
+    assert ann.market.current(job_id, Kind.TASK, 0, 0) is None
+    ann.tick()
+    assert not day.named("committed")
+
+
+def test_one_slice_is_committed_after_the_other() -> None:
+    accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED, by) for k, by in enumerate((ME, OTHER)))
+    seen = observation((ME, ME), accepted)
+    (job,) = seen.jobs
+    assert kinds(seen) == [policy.CommitOuter]
+    pending = replace(job, pending=frozenset({(Kind.OUTER, 0, 0)}))
+    assert policy.CommitOuter not in kinds(replace(seen, jobs=(pending,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -184,8 +185,11 @@ def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
     assert requests_of(node, solver.read) >= POLL + LOOK - 2
     node.mine()
 
+    begun = time.monotonic()
+    solver.read()
+
     def decide() -> None:
-        with market.snapshot(60.0):
+        with market.snapshot(begun):
             assert len(solver.see().open_jobs) == 3
 
     assert requests_of(node, decide) == 0
