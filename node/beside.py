@@ -2,8 +2,8 @@
 
 Contract: at most one look, and before it one round of housekeeping, are under way; whoever decides waits for
 the look, so both are never done by two threads at once. What a look read is in the market's view, and when it
-began is told, so that decisions after it ask nothing again (`MarketView.snapshot`): for twice as long as it
-took, at most `LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one
+began is told, so that decisions after it ask nothing again (`MarketView.snapshot`): for ten times as long as
+it took, at most `LONGEST_S` after its end. What either raises is raised where it is taken in. Used from one
 thread, but for what it runs and `moved`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 LONGEST_S = 10.0
-TIMES = 2
+TIMES = 10
 
 
 class Beside:

@@ -38,15 +38,15 @@ def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
     beside.begin()
     beside.begin()
     assert len(scene.later.given) == 2 and not beside.ready(), "one look, one round of housekeeping"
-    scene.takes_s = 2.5
+    scene.takes_s = 0.5
     scene.later.go()
     assert beside.ready() and scene.done == ["house", "look"]
     scene.at += 1.0
     beside.take()
     assert beside.since_s == 50.0 and not beside.ready()
-    scene.at += TIMES * 2.5 - 1.0
+    scene.at += TIMES * 0.5 - 1.0
     beside.take()
-    assert beside.since_s == 50.0, "the next decision goes by it as well, twice as long as it took"
+    assert beside.since_s == 50.0, "the next decision goes by it as well, ten times as long as it took"
     scene.at += 0.5
     assert beside.since_s is None, "who decides now asks anew"
 

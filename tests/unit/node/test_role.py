@@ -254,7 +254,7 @@ def test_a_decision_beside_long_work_is_of_the_look_that_was_made_meanwhile(day:
     node, later = Example(day, []), Later()
     kept: list[int] = []
     node.housekeeping = lambda: kept.append(1)
-    node.reading_s = 0.3
+    node.reading_s = 0.05
     node.look_beside(later)
     node.tick()
     node.keep_house()
