@@ -120,8 +120,10 @@ class Node(Service):
             self._beside.moved()
 
     def keep_house(self) -> None:
-        if self._beside is None or not self._beside.house():
+        if self._beside is None:
             super().keep_house()
+        else:
+            self._beside.house()
 
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""

@@ -8,11 +8,14 @@ store and serve with them, unless `--one-core` keeps them beside its computing. 
 root of every settled outer claim. Clocks begin at the end of the first segment and end with the last outer
 claim.
 
+`--speed` leaves computing, in the market and alone, this part of its core's time, with blocks as much rarer:
+where the other core has more to do than it can, this is as if there were more of them (cgroup v1, root).
+
 `--links` leads a job over links with a rate, a delay and a loss (``scripts.bench.market_links``; Linux and
 root), with forms that a run without links has compiled; where cores are too few, solvers share them.
 
 Usage: `scripts/bench/market.py [--quick] [--links [--only LINK ...] [--shards N] [--steps N]] [--size SIZE]
-[--rounds N] [--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`,
+[--rounds N] [--speed PART] [--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`,
 `same_bits_as_in_process`.
 """
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -38,6 +42,7 @@ from scripts.bench.market_alone import Alone
 from scripts.bench.market_devnet import Led, cores, lead
 from scripts.bench.market_links import GRID, Line, lead_over
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
+from scripts.bench.slowed import slowed
 
 GOAL_RATIO, GOAL_SHARE = 1.10, 0.95
 COMPUTING = "computing"
@@ -92,7 +97,9 @@ def job_of(size: Size, rounds: int, shards: int, steps: int = STEPS) -> JobFile:
     return parse_job_file(job_text(size, rounds, shards, steps), "the benchmark's job")
 
 
-def in_process(text: str, rounds: int, folder: Path, forms: Path, kept: Path | None) -> Alone:
+def in_process(
+    text: str, rounds: int, folder: Path, forms: Path, kept: Path | None, speed: float = 1.0
+) -> Alone:
     """The job's rounds in a process of its own, on a solver's core; those of an earlier run of at least as
     many, where they were kept."""
     if kept is not None and kept.exists():
@@ -103,14 +110,20 @@ def in_process(text: str, rounds: int, folder: Path, forms: Path, kept: Path | N
     job.write_text(text)
     core = cores(1).solvers[0]
     words = [sys.executable, "-m", "scripts.bench.market_alone", str(job), str(forms)]
-    done = subprocess.run(
-        words,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
+    with slowed(speed) as slow:
+
+        def begin() -> None:
+            os.sched_setaffinity(0, {core})
+            slow(os.getpid())
+
+        done = subprocess.run(
+            words,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            check=False,
+            preexec_fn=begin,
+        )
     if done.returncode:
         raise SystemExit("the job did not run in one process")
     if kept is not None:
@@ -157,14 +170,16 @@ def compared(alone: Alone, led: Led) -> dict[str, Any]:
     }
 
 
-def play(size: str, rounds: int, forms: Path, whole: bool, kept: Path | None) -> dict[str, Any]:
+def play(size: str, rounds: int, forms: Path, whole: bool, kept: Path | None, speed: float) -> dict[str, Any]:
     """Both runs of a job, the market's second: it takes the forms that the other has compiled."""
     text = job_text(SIZES[size], rounds, 1)
     with tempfile.TemporaryDirectory() as folder:
-        alone = in_process(text, rounds, Path(folder), forms, kept)
+        alone = in_process(text, rounds, Path(folder), forms, kept, speed)
         body = job_of(SIZES[size], rounds, 1)
-        led = lead(body, Path(folder) / "home", forms, helpers_apart=not whole)
-    return {"size": size, "steps_per_round": 64, "solver_on_one_core": whole, **compared(alone, led)}
+        home = Path(folder) / "home"
+        led = lead(body, home, forms, helpers_apart=not whole, speed=speed, block_s=math.ceil(1 / speed))
+    setting = {"size": size, "steps_per_round": STEPS, "solver_on_one_core": whole, "speed": speed}
+    return {**setting, **compared(alone, led)}
 
 
 def told(found: dict[str, Any]) -> str:
@@ -260,6 +275,7 @@ def main() -> None:
         "--one-core", action="store_true", help="what the solver stores and serves by is on its core too"
     )
     parser.add_argument("--alone", type=Path, help="where the rounds in one process are kept, or were")
+    parser.add_argument("--speed", type=float, help="what computing has of a core's time")
     parser.add_argument("--shards", type=int, default=1, help="of the job over links")
     parser.add_argument("--steps", type=int, default=STEPS, help="a round, of the job over links")
     parser.add_argument(
@@ -268,7 +284,7 @@ def main() -> None:
     add_options(parser, "market")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # so that what was started is ended
-    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone")
+    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone", "speed")
     size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
     rounds = chosen.rounds or (2 if chosen.quick else 5)
     if chosen.links:
@@ -279,7 +295,10 @@ def main() -> None:
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return
-    one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone)
+    speed = chosen.speed or 1.0
+    if not 0.05 <= speed <= 1 or (chosen.one_core and speed != 1):
+        parser.error("--speed is a part of a core from 0.05 to 1, and not for a solver on one core")
+    one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone, speed)
     report(one, told(one), chosen.json, chosen.record)
     if not one["same_bits_as_in_process"]:
         raise SystemExit("the market's bits are not those of one process")

@@ -44,6 +44,7 @@ from assay.jobfile.post import publish_and_post
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of
 from assay.protocol.types import Kind, Phase
+from scripts.bench.slowed import released, slowed
 
 LOOK_S = 0.1
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -89,13 +90,18 @@ def cores(solvers: int) -> Cores:
 
 
 @contextmanager
-def pinned(chosen: Cores, command: Callable[[App, NodeRecord], list[str]]) -> Iterator[None]:
-    """Nodes start on their cores; this process, and what it starts otherwise, on the shared one."""
+def pinned(
+    chosen: Cores, command: Callable[[App, NodeRecord], list[str]], slow: Callable[[int], None]
+) -> Iterator[None]:
+    """Nodes start on their cores, solvers after `slow`; this process, and what it starts otherwise, on the
+    shared one."""
     kept, before = devnet_market.start_node, os.sched_getaffinity(0)
 
     def start(app: App, spec: NodeRecord) -> int:
         pid = start_process(app, spec.name, command(app, spec))
         os.sched_setaffinity(pid, {chosen.of(spec.name, spec.role)})
+        if spec.role == "solver":
+            slow(pid)
         return pid
 
     devnet_market.start_node = start
@@ -108,9 +114,9 @@ def pinned(chosen: Cores, command: Callable[[App, NodeRecord], list[str]]) -> It
 
 
 @contextmanager
-def apart(home: Path, chosen: Cores) -> Iterator[None]:
+def apart(home: Path, chosen: Cores, slow: bool) -> Iterator[None]:
     """Threads of solvers other than the first, which computes, go to the shared core: those that store, hash
-    and serve. Looked at once a second, as they come and go."""
+    and serve, and are not `slow`. Looked at once a second, as they come and go."""
     stopped = threading.Event()
 
     def sweep() -> None:
@@ -118,7 +124,7 @@ def apart(home: Path, chosen: Cores) -> Iterator[None]:
             devnet = recorded(home)
             for node in devnet.nodes if devnet is not None else ():
                 if node.role == "solver":
-                    _send_helpers(node.pid, chosen.rest)
+                    _send_helpers(node.pid, chosen.rest, slow)
 
     thread = threading.Thread(target=sweep, name="cores", daemon=True)
     thread.start()
@@ -129,12 +135,14 @@ def apart(home: Path, chosen: Cores) -> Iterator[None]:
         thread.join()
 
 
-def _send_helpers(pid: int, core: int) -> None:
-    """All threads of a process but its first to a core."""
+def _send_helpers(pid: int, core: int, slow: bool) -> None:
+    """All threads of a process but its first to a core, and none of these stays `slow`."""
     with suppress(OSError):  # a thread, or the process, may have ended
         for path in Path(f"/proc/{pid}/task").iterdir():
             if int(path.name) != pid:
                 os.sched_setaffinity(int(path.name), {core})
+                if slow:
+                    released(int(path.name))
 
 
 def on_loopback(app: App, spec: NodeRecord) -> list[str]:
@@ -210,20 +218,22 @@ def lead(
     command: Callable[[App, NodeRecord], list[str]] = on_loopback,
     helpers_apart: bool = False,
     to_end: bool = True,
+    speed: float = 1.0,
 ) -> Led:
     """The job on a devnet of processes in `home`; `command`: how a node is started; `helpers_apart`: as
     `apart` says; `to_end`: until it is closed, or else while there is work for solvers, so that no outer
-    claim is told, and each round ends with its last task's commit. Raises SystemExit where that does not come
-    in time."""
+    claim is told, and each round ends with its last task's commit; `speed`: what solvers' computing has of a
+    core's time. Raises SystemExit where the job's end does not come in time."""
     flags = Flags(home=str(home), executor="compiled", threads="1")
     app = App(flags, Output(as_json=False, quiet=True), True, False, None)
     shards, rounds = body.training.shards, body.training.rounds
     cores_there = cores(shards)
     try:
         with ExitStack() as stack:
-            stack.enter_context(pinned(cores_there, command))
+            slow = stack.enter_context(slowed(speed))
+            stack.enter_context(pinned(cores_there, command, slow))
             if helpers_apart:
-                stack.enter_context(apart(home, cores_there))
+                stack.enter_context(apart(home, cores_there, speed != 1))
             specs = default_nodes(shards, verifiers, 0)
             devnet = _Devnet(home, bring_up(app, specs, block_s, conditions_of(body)))
             shutil.copytree(forms, home / FORMS_FOLDER, dirs_exist_ok=True)
