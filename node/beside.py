@@ -1,12 +1,11 @@
 """A look at the market by a thread of its own, beside long work.
 
-Contract: at most one look, and before it one round of housekeeping, are under way; whoever decides waits for
-the look, so both are never done by two threads at once. What a look read is in the market's view, and when it
-began is told, so that decisions after it ask nothing again (`MarketView.snapshot`): it is taken up to ten
-times as long as it took after its end, at most `LONGEST_S`, and counts for as long again; where there is none
-such, whoever decides looks himself. The house is kept again after ten times as long as it took, at most
-`HOUSE_LONGEST_S`. What either raises is raised where it is taken in. Used from one thread, but for what it
-runs and `moved`.
+Contract: at most one look, and before it one round of housekeeping, are under way in that thread. What a look
+read is in the market's view, and when it began is told, so that decisions after it ask nothing again
+(`MarketView.snapshot`). It may be taken up to ten times as long as it took after its end, at most `TAKEN_S`,
+and counts from then on for as long, at most `LONGEST_S`; whoever has none such to decide by looks himself.
+The house rests ten times as long as keeping it took, at most `HOUSE_LONGEST_S`. What either raises is raised
+where it is taken in. Used from one thread, but for what it runs and `moved`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-LONGEST_S = 10.0
-HOUSE_LONGEST_S = 60.0
-PATIENCE_S = 30.0
-"""How long a look waits for the house."""
 TIMES = 10
+LONGEST_S = 10.0
+TAKEN_S = 30.0
+HOUSE_LONGEST_S = 30.0
+PATIENCE_S = 30.0
+"""How long a decision is put off, for a house that is being kept or for looks that are overtaken."""
 
 
 class Beside:
@@ -37,34 +37,37 @@ class Beside:
         self._clock = clock
         self._look: Future[object] | None = None
         self._house: Future[object] | None = None
-        self._asked_s = self._begun_s = self._ended_s = 0.0
-        self._moved_s = float("-inf")
+        self._asked_s = self._begun_s = self._took_s = self._ended_s = 0.0
+        self._moved_s = self._house_due_s = float("-inf")
         self._taken_s: float | None = None
         """When the look that was taken last had begun."""
         self._good_until_s = 0.0
-        self._house_due_s = float("-inf")
 
     def begin(self) -> None:
-        """Keep house if that is due, and look after it, unless either is under way: who decides by a look
-        finds nobody else at the market's view."""
-        if self._house is None and self._look is None and self._clock() >= self._house_due_s:
-            self._house = self._executor.submit(self._kept)
+        """Keep house if that is due, and look after it, unless a look is under way."""
         if self._look is None:
             self._asked_s = self._clock()
-            self._look = self._executor.submit(self._looked)
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._house is None and self._clock() >= self._house_due_s:
+            self._house = self._executor.submit(self._kept)
+        self._look = self._executor.submit(self._looked)
 
     def _kept(self) -> None:
-        begun_s = self._clock()
+        begun_s, most_s = self._clock(), LONGEST_S
         try:
             self._keep_house()
+            most_s = HOUSE_LONGEST_S
         finally:
             now = self._clock()
-            self._house_due_s = now + min(TIMES * (now - begun_s), HOUSE_LONGEST_S)
+            self._house_due_s = now + min(TIMES * (now - begun_s), most_s)
 
     def _looked(self) -> None:
-        self._begun_s = self._clock()
+        begun_s = self._clock()
         self._read()
         self._ended_s = self._clock()
+        self._begun_s, self._took_s = begun_s, self._ended_s - begun_s
 
     def moved(self) -> None:
         """This node has sent something: the view has moved on from what a look before it read. To be called
@@ -74,48 +77,45 @@ class Beside:
     def ready(self, sending: bool = False) -> bool:
         """Whether to decide now: by a look that is over, or by one that the decision makes itself, as it took
         a tenth of the time since at most. Else one that was begun before this node sent something is made
-        again; one beside which it is `sending` waits for that, half as long as it is good; and one that has
-        not begun for `PATIENCE_S`, as the house takes so long, is not waited for."""
+        again; one beside which it is `sending` waits for that, half as long as a look counts; and neither
+        that nor one that has not begun, as the house takes long, is waited for beyond `PATIENCE_S`."""
         if self._look is None:
             return False
         now = self._clock()
+        late = now - self._asked_s > PATIENCE_S
         if not self._look.done():
-            return not self._look.running() and now - self._asked_s > PATIENCE_S
-        if self._look.exception() is not None:
+            return late and not self._look.running()
+        if late or self._look.exception() is not None or now - self._ended_s >= TIMES * self._took_s:
             return True
-        took_s = self._ended_s - self._begun_s
-        if TIMES * took_s <= min(now - self._ended_s, LONGEST_S):
-            return True
-        if sending and now - self._ended_s < self._good_s / 2:
+        if sending and now - self._ended_s < min(TIMES * self._took_s, LONGEST_S) / 2:
             return False
         if self._moved_s > self._begun_s:
-            self._look = None
-            self.begin()
+            self._begin()
             return False
         return True
 
-    def take(self) -> None:
-        """Wait for the look that is under way, unless it has not begun; look now where there is none by which
-        to decide. Raises what the look raised."""
+    def take(self, again: bool = True) -> None:
+        """Wait for the look that is under way, unless it has not begun. Look now where there is none by which
+        to decide: the last one may serve `again`, where nobody rested since. Raises what the look raised."""
         look, self._look = self._look, None
+        if not again:
+            self._taken_s = None
         if look is not None and not look.cancel():
             self._taken_s = None
             look.result()
-            self._take_last(self._good_s)
+            if self._moved_s <= self._begun_s and self._clock() - self._ended_s <= TAKEN_S:
+                self._take_last()
         if self.since_s is None:
+            self._taken_s = None
             self._looked()
-            self._take_last(self._good_s)
+            self._take_last()
 
-    def _take_last(self, good_s: float) -> None:
-        """Go by the look that was over last, if it is not too old, and nothing was sent since it began."""
+    def _take_last(self) -> None:
+        """Go by the look that was over last, unless that is too long ago for what it took."""
         now = self._clock()
-        if now - self._ended_s <= good_s and self._moved_s <= self._begun_s:
-            self._taken_s, self._good_until_s = self._begun_s, now + good_s
-
-    @property
-    def _good_s(self) -> float:
-        """How long after its end the last look may be taken, and how long it counts from then on."""
-        return min(TIMES * (self._ended_s - self._begun_s), LONGEST_S)
+        if now - self._ended_s <= TIMES * self._took_s:
+            self._taken_s = self._begun_s
+            self._good_until_s = now + min(TIMES * self._took_s, LONGEST_S)
 
     @property
     def since_s(self) -> float | None:
@@ -123,12 +123,15 @@ class Beside:
         long ago to decide by it."""
         return None if self._taken_s is None or self._clock() > self._good_until_s else self._taken_s
 
-    def house(self) -> None:
-        """Keep house now if that is due, unless the thread is at it. Raises what keeping it raised."""
+    def house(self, busy: bool = False) -> None:
+        """Keep house now if that is due, unless the thread is at it, or will be as it is `busy` or looks;
+        then only where it is long overdue. Raises what keeping it raised."""
         done, self._house = self._house, None
+        busy |= self._look is not None
+        overdue_s = self._clock() - self._house_due_s
         if done is not None and not done.done():
             self._house = done
         elif done is not None:
             done.result()
-        elif self._clock() >= self._house_due_s:
+        elif overdue_s >= (HOUSE_LONGEST_S if busy else 0.0):
             self._kept()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypedDict, Unpack
@@ -123,14 +123,14 @@ class Node(Service):
         if self._beside is None:
             super().keep_house()
         else:
-            self._beside.house()
+            self._beside.house(busy=self.at_once)
 
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
-        self.at_once = False
+        rested, self.at_once = not self.at_once, False
         self.collect()
         if self._beside is not None:
-            self._beside.take()
+            self._beside.take(again=not rested)
         with self.as_seen():
             actions = self._in_turn(self.decide())
             reason = "" if actions else self.why_idle()
@@ -141,7 +141,8 @@ class Node(Service):
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
                 pending_writes = [self._pending_write(action) for action in row]
-                self.attempt_all(self.market, pending_writes, beside=long)
+                with self.as_seen() if long else nullcontext():  # nobody waits for what is sent beside
+                    self.attempt_all(self.market, pending_writes, beside=long)
                 continue
             for action in row:
                 work = partial(self.handlers()[type(action)], action)

@@ -24,7 +24,7 @@ from assay.node.availability import answer
 from assay.node.idle import no_stake
 from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
-from assay.node.rounds import Claims
+from assay.node.rounds import Claims, standing
 from assay.node.service import intent, subject
 from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
@@ -316,6 +316,8 @@ class SolverService(Node):
             self._convictions.refuse()  # it may be a while since it was checked
             if self._convictions.heeded != computed:
                 raise Retry("a claim of ours was convicted meanwhile", hint="all is computed anew")
+            if self.market.job(claim.job_id).progress.rewinds != action.rewinds:
+                raise Retry("the round was rewound meanwhile", hint="all is computed anew")
             return self.market.commit(key, claim, draft.roots)
 
         what = subject(action)
@@ -329,12 +331,17 @@ class SolverService(Node):
         return frozenset(place for job, place in self._commits.values() if job == job_id)
 
     def _commit_task(self, action: policy.CommitTask) -> None:
-        draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.rewinds)
+        shop = self._shop(action.job_id)
+        shop.land()  # so that nobody waits for the market's view meanwhile
+        with self.as_seen():
+            draft = shop.task_draft(action.round, action.shard, action.rewinds)
         self._commit(action, draft, **_with_loss(self.status.loss))
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
-        draft = self._shop(action.job_id).outer_draft(action.round, action.number)
-        self._commit(action, draft)
+        shop = self._shop(action.job_id)
+        with self.as_seen():
+            state = shop.outer_input(action.round, action.number)
+        self._commit(action, shop.outer_draft(action.round, action.number, state))
 
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(
@@ -343,6 +350,13 @@ class SolverService(Node):
         self.emit("expired", job=action.job_id.hex(), shard=action.shard)
 
     def _release(self, action: policy.Release) -> None:
+        """Give a shard back, by what the market says at this moment: a task that is owed costs a penalty."""
+        with self.market.snapshot(time.monotonic()):
+            progress = self.market.job(action.job_id).progress
+            claims = Claims(self.market.claims(action.job_id))
+        done = standing(claims, Kind.TASK, progress.round, action.shard)
+        if done is None and progress.round < progress.final_round and not progress.closed:
+            raise Retry("a round has begun whose task is owed", hint="given back once that is committed")
         key = intent("release", action.job_id, action.shard, action.since)
         self.market.release(key, action.job_id, action.shard)
         self.emit("released", job=action.job_id.hex(), shard=action.shard, reason=action.reason)

@@ -202,7 +202,7 @@ class TaskTrainer:
         """The task, where it was left; `states` have its input."""
         if self._task is not None and self._is_open(round_, shard, root):
             return self._task
-        self._land()
+        self.land()
         done, state = self._resumed(round_, shard, root)
         if state is None:
             with self._spent.on(FETCHING):
@@ -249,7 +249,7 @@ class TaskTrainer:
         keep = self._is_kept(len(task.leaves) + len(task.publishing))
         task.publishing.append(self._publisher.submit(self._published if keep else _root, task.state))
         if self.work.files.inner.state_bytes < self.background_bytes:
-            self._land()
+            self.land()
 
     def _published(self, state: State) -> Checkpoint:
         return publish_state(self._blocks, state)
@@ -261,7 +261,7 @@ class TaskTrainer:
         size = self.work.files.inner.state_bytes
         return end % self._budget.stride(self.work.terms, size, self._segment_s) == 0
 
-    def _land(self) -> None:
+    def land(self) -> None:
         """Wait until the open task's states are published, and record them.
 
         Raises what publishing raised: the task is then opened again, from what is on disk.
@@ -300,7 +300,7 @@ class TaskTrainer:
         with self._spent.on(COMPUTING):
             state = self.work.run(Kind.TASK, round_, shard, segment, start)
         self._segment_s = self._clock() - begun
-        self._land()
+        self.land()
         task.state = state
         self._publish(task)
         return Trained(segment, self.loss(state), self._divergence(round_, shard, segment, start, state))
@@ -327,7 +327,7 @@ class TaskTrainer:
         """
         root = self._input_root(round_, shard, rewinds)
         task = self._open(round_, shard, root, self.state_provider)
-        self._land()
+        self.land()
         begun_right = task.leaves[0].root == task.input_root
         if not begun_right:
             self._task, self._checked = None, {}
@@ -342,10 +342,13 @@ class TaskTrainer:
         self._ahead.made(draft.claim, draft.roots)
         return draft
 
-    def outer_draft(self, round_: int, number: int) -> Draft:
-        """Run and publish the outer loops of a slice of a round. Raises SourceMissing."""
+    def outer_input(self, round_: int, number: int) -> State:
+        """What the outer loops of a slice of a round start from. Raises SourceMissing."""
         with self._spent.on(FETCHING):
-            state = self.state_provider.input_state(Kind.OUTER, round_, number)
+            return self.state_provider.input_state(Kind.OUTER, round_, number)
+
+    def outer_draft(self, round_: int, number: int, state: State) -> Draft:
+        """Run and publish the outer loops of a slice of a round from there."""
         leaves, known = [self._stored(state)], self._ahead.known(round_)
         ends = None if known is None else known.outer_ends(number, leaves[0].root)
         for segment in range(self.work.segments(Kind.OUTER)):

@@ -11,16 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 4
-"""An answer is good for so many times as long as it took."""
-LONGEST_S = 5.0
+PATIENCE, LONGEST_S = 4, 5.0
+"""An answer is good for so many times as long as it took, and at most so long."""
 
 
 class Freshness:
     """When something was asked, and whether that is too long ago. `floor_s` 0 or less: always."""
 
-    def __init__(self, floor_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._floor_s = floor_s
+    def __init__(
+        self,
+        floor_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
+        longest_s: float = LONGEST_S,
+    ) -> None:
+        self._floor_s, self._patience, self._longest_s = floor_s, patience, longest_s
         self._clock = clock
         self._asked_s = float("-inf")
         self._took_s = 0.0
@@ -31,7 +36,7 @@ class Freshness:
             return self._asked_s < since_s
         good_s = self._floor_s
         if good_s > 0:
-            good_s = max(good_s, min(PATIENCE * self._took_s, LONGEST_S))
+            good_s = max(good_s, min(self._patience * self._took_s, self._longest_s))
         return self._clock() - self._asked_s > good_s
 
     @contextmanager

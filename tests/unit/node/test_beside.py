@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.node.beside import HOUSE_LONGEST_S, LONGEST_S, PATIENCE_S, TIMES, Beside
+from assay.node.beside import HOUSE_LONGEST_S, LONGEST_S, PATIENCE_S, TAKEN_S, TIMES, Beside
 from assay.protocol.errors import AssayError, Retry
 from tests.fakes.later import Later
 
@@ -14,10 +14,10 @@ from tests.fakes.later import Later
 class Scene:
     """A thread that a test moves, a clock, and what was done."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float = 0.0) -> None:
         self.later, self.at, self.done = Later(), 50.0, list[str]()
         self.failing: dict[str, AssayError] = {}
-        self.takes_s = self.house_s = 0.0
+        self.takes_s, self.house_s = takes_s, 0.0
         self.beside = Beside(self.later, self.work("look"), self.work("house"), lambda: self.at)
 
     def work(self, name: str) -> Callable[[], None]:
@@ -29,10 +29,20 @@ class Scene:
 
         return work
 
+    def looked(self) -> Beside:
+        """With a look that is over."""
+        self.beside.begin()
+        self.later.go()
+        return self.beside
+
+    @property
+    def looks(self) -> int:
+        return self.done.count("look")
+
 
 def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
-    scene = Scene()
-    beside, scene.takes_s = scene.beside, 0.5
+    scene = Scene(0.5)
+    beside = scene.beside
     assert not beside.ready() and beside.since_s is None
     beside.begin()
     beside.begin()
@@ -46,30 +56,34 @@ def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
     beside.take()
     assert beside.since_s == 50.0, "the next decision goes by it as well, ten times as long as it took"
     scene.at += 0.5
-    assert beside.since_s is None and scene.done == ["house", "look"]
+    assert beside.since_s is None and scene.looks == 1
     at = scene.at
     beside.take()
-    assert beside.since_s == at and scene.done == ["house", "look", "look"], "who decides now looks himself"
+    assert beside.since_s == at and scene.looks == 2, "who decides now looks himself"
 
 
-def test_a_look_that_ended_long_ago_is_not_taken() -> None:
-    scene = Scene()
-    scene.takes_s = 0.5
-    for waited_s, looks in ((TIMES * 0.5, 1), (TIMES * 0.5 + 0.1, 2)):
-        scene.at, scene.done = 50.0 + 100 * looks, []
-        scene.beside.begin()
-        scene.later.go()
-        scene.at += waited_s
+def test_who_has_rested_goes_by_no_look_of_before() -> None:
+    scene = Scene(0.5)
+    scene.looked().take()
+    scene.beside.take(again=False)
+    assert scene.looks == 2 and scene.beside.since_s == 50.5
+    scene.looked().take(again=False)
+    assert scene.looks == 3, "but by one that was made meanwhile"
+
+
+@pytest.mark.parametrize(("took_s", "good_s"), [(0.5, TIMES * 0.5), (20.0, TAKEN_S)])
+def test_a_look_that_ended_long_ago_is_not_taken(took_s: float, good_s: float) -> None:
+    for late_s, looks in ((0.0, 1), (0.1, 2)):
+        scene = Scene(took_s)
+        scene.looked()
+        scene.at += good_s + late_s
         scene.beside.take()
-        assert scene.done.count("look") == looks
+        assert scene.looks == looks
 
 
 def test_a_look_that_took_very_long_does_not_count_for_long() -> None:
-    scene = Scene()
-    scene.beside.begin()
-    scene.takes_s = 60.0
-    scene.later.go()
-    scene.beside.take()
+    scene = Scene(60.0)
+    scene.looked().take()
     scene.at += LONGEST_S
     assert scene.beside.since_s == 50.0
     scene.at += 0.5
@@ -90,6 +104,8 @@ def test_house_is_kept_by_one_thread_at_a_time() -> None:
     assert scene.done == ["house", "house", "look"] and len(scene.later.given) == 1, "nobody took the last"
     beside.house()
     assert scene.done.count("house") == 2
+    scene.later.go()
+    beside.take()
     beside.house()
     assert scene.done.count("house") == 3
 
@@ -105,82 +121,133 @@ def test_what_keeps_house_for_long_does_so_seldom() -> None:
         assert scene.done == ["house"] and len(scene.later.given) == 1, "only a look"
         scene.at += 0.2
         beside.house()
-        assert scene.done == ["house"] * 2
+        assert scene.done == ["house"], "left to the thread, which looks"
+        scene.later.go()
+        beside.take()
+        beside.house(busy=True)
+        assert scene.done.count("house") == 1, "or is about to"
+        beside.house()
+        assert scene.done.count("house") == 2
+        scene.at += rests_s + HOUSE_LONGEST_S
+        beside.house(busy=True)
+        assert scene.done.count("house") == 3, "which has not come to it"
+
+
+def test_a_house_that_could_not_be_kept_is_kept_again_soon() -> None:
+    scene = Scene()
+    beside, scene.house_s, scene.failing = scene.beside, 20.0, {"house": Retry("a peer is away")}
+    with pytest.raises(Retry):
+        beside.house()
+    beside.house()
+    assert scene.done == ["house"]
+    scene.at += LONGEST_S
+    scene.failing = {}
+    beside.house()
+    assert scene.done == ["house"] * 2
 
 
 def test_what_was_raised_is_raised_where_it_is_taken_in() -> None:
-    scene = Scene()
+    scene = Scene(0.5)
+    scene.looked().take()
     scene.failing = {"look": Retry("the chain is away"), "house": Retry("a peer is")}
-    scene.beside.begin()
-    scene.later.go()
+    scene.beside.house()
+    scene.looked()
+    scene.at += 0.1
+    assert scene.beside.ready(sending=True), "a failure is told at once"
     with pytest.raises(Retry, match="chain"):
         scene.beside.take()
-    assert scene.beside.since_s is None
+    assert scene.beside.since_s is None, "nobody goes by the look before"
     with pytest.raises(Retry, match="peer"):
         scene.beside.house()
     with pytest.raises(Retry, match="chain"):
         scene.beside.take()
-    scene.failing, scene.at = {}, scene.at + 1.0
-    scene.beside.house()
+    assert scene.beside.since_s is None
+    scene.failing = {}
+    at = scene.at
     scene.beside.take()
-    assert scene.beside.since_s == scene.at
+    assert scene.beside.since_s == at
 
 
 def test_a_look_before_something_was_sent_is_made_again() -> None:
-    scene = Scene()
-    beside, scene.takes_s = scene.beside, 2.0
-    beside.begin()
-    scene.later.go()
+    scene = Scene(2.0)
+    beside = scene.looked()
     scene.at += 1.0
     beside.moved()
     assert not beside.ready() and len(scene.later.given) == 1, "what it read has been let go"
     scene.at += 1.0
     scene.later.go()
-    assert beside.ready() and scene.done == ["house", "look", "look"]
+    assert beside.ready() and scene.looks == 2
     assert not beside.ready(sending=True), "something is being sent"
-    scene.at += LONGEST_S / 2
+    scene.at += LONGEST_S / 2 - 0.1
+    assert not beside.ready(sending=True)
+    scene.at += 0.1
     assert beside.ready(sending=True), "which takes too long to wait for: what was read is half too old"
     beside.take()
-    assert beside.since_s is not None
+    assert beside.since_s is not None and scene.looks == 2
+
+
+def test_a_short_look_is_held_for_what_is_sent_no_longer_than_half_as_long_as_it_counts() -> None:
+    scene = Scene(0.2)
+    beside = scene.looked()
+    scene.at += 0.9
+    assert not beside.ready(sending=True)
+    scene.at += 0.2
+    assert beside.ready(sending=True)
+
+
+def test_looks_that_are_overtaken_again_and_again_put_a_decision_off_no_further() -> None:
+    scene = Scene(2.0)
+    beside, begun = scene.beside, scene.at
     beside.begin()
-    scene.failing = {"look": Retry("the chain is away")}
+    while scene.at - begun <= PATIENCE_S:
+        scene.later.go()
+        scene.at += 1.0
+        beside.moved()
+        assert not beside.ready() or scene.at - begun > PATIENCE_S
     scene.later.go()
-    scene.at += 1.0
-    beside.moved()
-    assert beside.ready(sending=True), "a failure is told"
+    assert beside.ready()
 
 
 def test_who_asks_quickly_asks_himself_where_a_look_has_been_overtaken() -> None:
-    scene = Scene()
-    beside, scene.takes_s = scene.beside, 0.1
-    for waited_s, ready in ((0.8, False), (1.1, True)):
-        beside.begin()
-        scene.later.go()
-        scene.at += waited_s
-        beside.moved()
-        assert beside.ready() == ready and beside.ready(sending=True) == ready
-        scene.later.go()
-        scene.at += 0.01
-        at = scene.at
-        beside.take()
-        assert (beside.since_s == at) == ready, "the decision reads what there is now"
-        scene.at += 10.0
-    beside.begin()
-    scene.later.go()
+    for took_s, waits_s in ((0.1, 1.0), (2.0, 20.0)):
+        for late_s, ready in ((-0.1, False), (0.1, True)):
+            scene = Scene(took_s)
+            beside = scene.looked()
+            scene.at += waits_s + late_s
+            beside.moved()
+            assert beside.ready() == ready and beside.ready(sending=True) == ready
+            scene.later.go()
+            scene.at += 0.01
+            at = scene.at
+            beside.take()
+            assert (beside.since_s == at) == ready, "the decision reads what there is now"
+    scene = Scene(0.1)
+    scene.looked()
     scene.at += 0.01
-    beside.moved()
+    scene.beside.moved()
     at = scene.at
-    beside.take()
-    assert beside.since_s == at, "a look that was overtaken is nothing to decide by"
+    scene.beside.take()
+    assert scene.beside.since_s == at, "a look that was overtaken is nothing to decide by"
 
 
 def test_a_look_that_has_not_begun_is_not_waited_for() -> None:
     scene = Scene()
     beside = scene.beside
     beside.begin()
+    scene.at += PATIENCE_S
     assert not beside.ready()
-    scene.at += PATIENCE_S + 0.1
+    scene.at += 0.1
     assert beside.ready(), "the house takes long: who decides looks for himself"
     beside.take()
     scene.later.go()
     assert beside.since_s == scene.at and scene.done == ["look", "house"]
+
+
+def test_a_look_that_has_begun_is_waited_for() -> None:
+    scene = Scene()
+    beside = scene.beside
+    beside.begin()
+    look = beside._look
+    assert look is not None and look.set_running_or_notify_cancel()
+    scene.at += PATIENCE_S + 0.1
+    assert not beside.ready()

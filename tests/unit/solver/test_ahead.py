@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from assay.node.artifacts import State
 from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
 from assay.protocol.errors import Retry
@@ -178,9 +179,9 @@ def test_outer_states_that_cannot_all_be_had_are_computed_anew(
             return Hidden("let go")
         return leaf(states, view, end)
 
-    def drafted(shop: TaskTrainer, round_: int, number: int) -> Draft:
+    def drafted(shop: TaskTrainer, round_: int, number: int, state: State) -> Draft:
         drafting[0] = True
-        made = draft(shop, round_, number)
+        made = draft(shop, round_, number, state)
         drafting[0] = False
         return made
 
@@ -268,19 +269,24 @@ def test_a_commit_that_fails_is_seen_after_the_segment(
     assert len(trained) == 1
 
 
-@pytest.mark.parametrize("convicted", [False, True])
-def test_a_commit_that_waits_is_not_sent_after_an_alarm_or_a_conviction(
-    day: MarketDay, convicted: bool
+@pytest.mark.parametrize("what", ["alarm", "conviction", "rewind"])
+def test_a_commit_that_waits_is_not_sent_after_an_alarm_a_conviction_or_a_rewind(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann, later = day.solver("ann"), Later()
     ann.sender = later
     assert day.run(lambda: bool(later.given))
-    if convicted:
+    if what == "conviction":
         ann._convictions.heed([unmade(COMMITTED[0].claim, COMMITTED[0].roots)], ann.clock.now())
-    else:
+    elif what == "alarm":
         ann._convictions.alarm = "this machine was convicted twice"
+    else:
+        job = ann.market.job(job_id)
+        rewound = replace(job, progress=replace(job.progress, rewinds=job.progress.rewinds + 1))
+        monkeypatch.setattr(ann.market, "job", lambda _: rewound)
     later.go()
+    monkeypatch.undo()
     assert ann.market.current(job_id, Kind.TASK, 0, 0) is None
     ann.tick()
     assert not day.named("committed")

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from assay.disk.record import DamagedRecord
+from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
-from assay.protocol.types import JobId, Phase, Seconds
+from assay.protocol.types import JobId, Kind, Phase, Seconds
+from assay.solver import policy
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
 from tests.fakes.jobs import account
@@ -123,6 +125,22 @@ def test_a_running_node_learns_of_it_and_gives_back_what_it_owes_first(day: Mark
     released.forget(job_id)
     assert "--again" not in ann.why(job_id)
     assert day.run(lambda: len(day.named("took")) == 3)
+
+
+def test_a_shard_is_not_given_back_by_a_look_of_the_round_before(day: MarketDay) -> None:
+    """What a decision goes by may be some seconds old; a shard whose task is owed costs a penalty."""
+    job_id = day.post(rounds=2)
+    staffed(day)
+    ann = day.solver("ann")
+    assert day.run(lambda: bool(day.named("took")))
+    (shard,) = (k for k in range(2) if ann.market.holder(job_id, k).solver == ann.market.me)
+    since = ann.market.holder(job_id, shard).since
+    with pytest.raises(Retry, match="owed"):
+        ann._release(policy.Release(job_id, shard, since, "the round before was done"))
+    assert not day.named("released") and day.market_state.burnt == 0
+    assert day.run(lambda: ann.market.current(job_id, Kind.TASK, 0, shard) is not None)
+    ann._release(policy.Release(job_id, shard, since, "this one is"))
+    assert day.named("released") and day.market_state.burnt == 0
 
 
 def test_the_record_outlasts_a_restart_and_a_damaged_one_is_said(tmp_path: Path) -> None:
