@@ -24,6 +24,10 @@ class Backoff:
         self._next.pop(what, None)
         self._until.pop(what, None)
 
+    def has_failed(self, what: object) -> bool:
+        """Whether it has not succeeded since it failed."""
+        return what in self._until
+
     def ready(self, what: object, now_s: float) -> bool:
         return self.left_s(what, now_s) <= 0
 

@@ -2,10 +2,10 @@
 
 Contract: at most one look, and before it one round of housekeeping, are under way in that thread. What a look
 read is in the market's view, and when it began is told, so that decisions after it ask nothing again
-(`MarketView.snapshot`). It may be taken up to ten times as long as it took after its end, at most `TAKEN_S`,
-and counts from then on for as long, at most `LONGEST_S`; whoever has none such to decide by looks himself.
-The house rests ten times as long as keeping it took, at most `HOUSE_LONGEST_S`. What either raises is raised
-where it is taken in. Used from one thread, but for what it runs and `moved`.
+(`MarketView.snapshot`). It may be taken up to thirty times as long as it took after its end, at most
+`TAKEN_S`, and counts from then on for as long, at most `LONGEST_S`; whoever has none such to decide by looks
+himself. The house rests ten times as long as keeping it took, at most `HOUSE_LONGEST_S`. What either raises
+is raised where it is taken in. Used from one thread, but for what it runs and `moved`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-TIMES = 10
+TIMES, TIMES_OVERTAKEN, TIMES_HOUSE = 30, 10, 10
 LONGEST_S = 10.0
 TAKEN_S = 30.0
 HOUSE_LONGEST_S = 30.0
@@ -61,7 +61,7 @@ class Beside:
             most_s = HOUSE_LONGEST_S
         finally:
             now = self._clock()
-            self._house_due_s = now + min(TIMES * (now - begun_s), most_s)
+            self._house_due_s = now + min(TIMES_HOUSE * (now - begun_s), most_s)
 
     def _looked(self) -> None:
         begun_s = self._clock()
@@ -75,21 +75,21 @@ class Beside:
         self._moved_s = self._clock()
 
     def ready(self, sending: bool = False) -> bool:
-        """Whether to decide now: by a look that is over, or by one that the decision makes itself, as it took
-        a tenth of the time since at most. Else one that was begun before this node sent something is made
-        again; one beside which it is `sending` waits for that, half as long as a look counts; and neither
-        that nor one that has not begun, as the house takes long, is waited for beyond `PATIENCE_S`."""
+        """Whether to decide now, as a look is over. One that was begun before this node sent something is
+        made again, unless it took a tenth of the time since at most: who decides then makes his own. One
+        beside which it is `sending` waits for that, half as long as a look counts; and neither of them nor
+        one that has not begun, as the house takes long, is waited for beyond `PATIENCE_S`."""
         if self._look is None:
             return False
         now = self._clock()
-        late = now - self._asked_s > PATIENCE_S
+        late, age_s = now - self._asked_s > PATIENCE_S, now - self._ended_s
         if not self._look.done():
             return late and not self._look.running()
-        if late or self._look.exception() is not None or now - self._ended_s >= TIMES * self._took_s:
+        if late or self._look.exception() is not None:
             return True
-        if sending and now - self._ended_s < min(TIMES * self._took_s, LONGEST_S) / 2:
+        if sending and age_s < min(TIMES_OVERTAKEN * self._took_s, LONGEST_S) / 2:
             return False
-        if self._moved_s > self._begun_s:
+        if self._moved_s > self._begun_s and age_s < TIMES_OVERTAKEN * self._took_s:
             self._begin()
             return False
         return True

@@ -165,8 +165,7 @@ class Service:
 
     def attempt(self, what: object, job_id: JobId | None, work: Callable[[], Any]) -> bool:
         """Do `work` unless it is backing off; whether it was done. Errors become status and backoff."""
-        now = self.clock.now()
-        if not self.backoff.ready(what, now):
+        if self.backoff.has_failed(what) and not self.backoff.ready(what, self.clock.now()):
             return False
         try:
             work()
@@ -178,7 +177,7 @@ class Service:
                 self.count("shortages")
                 self._failed(what, job_id, lack)
             else:
-                self.backoff.failed(what, now)
+                self.backoff.failed(what, self.clock.now())
                 self._broken(str(what), error)
             return False
         if not self.is_sent(what):  # else it is not known yet

@@ -32,7 +32,7 @@ from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Terms, Wei
+from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
 from assay.solver.observation import JobObservation, Limits, Observation
@@ -87,6 +87,8 @@ class SolverService(Node):
         self._released = Released(folder / RELEASED_FILE)
         self._shops: dict[JobId, TaskTrainer] = {}
         self._seen: Observation | None = None
+        self._read_at = Seconds(0), 0
+        """The chain's time and block of the last look that was read for a decision."""
         self._commits: dict[str, tuple[JobId, tuple[Kind, int, int]]] = {}
         """Of claims that are being committed, by the action's subject: whose job, and which place."""
 
@@ -97,7 +99,7 @@ class SolverService(Node):
             self.market.stake(self.market.me, Role.SOLVER)
             for job in upkeep.watched(self.market):
                 self._read(job)
-            self.clock.block()
+            self._read_at = self.clock.now(), self.clock.block()
 
     def _read(self, job: JobView) -> _Read:
         """All that the market says of a job, but for its claims the same to everybody."""
@@ -122,8 +124,9 @@ class SolverService(Node):
             retire=self.limits.retire or bool(self._convictions.alarm),
             release=self.limits.release | self._released.read(),
         )
-        now, block, staked = self.clock.now(), self.clock.block(), Wei(stake.active)
-        return Observation(me, now, block, unlocked, jobs, limits, staked)
+        beside = self._beside is not None and self._beside.since_s is not None
+        now, block = self._read_at if beside else (self.clock.now(), self.clock.block())
+        return Observation(me, now, block, unlocked, jobs, limits, Wei(stake.active))
 
     def _job_observation(self, job: JobView) -> JobObservation:
         read, shop = self._read(job), self._shops.get(job.job_id)
@@ -340,8 +343,8 @@ class SolverService(Node):
     def _commit_outer(self, action: policy.CommitOuter) -> None:
         shop = self._shop(action.job_id)
         with self.as_seen():
-            state = shop.outer_input(action.round, action.number)
-        self._commit(action, shop.outer_draft(action.round, action.number, state))
+            begins = shop.outer_input(action.round, action.number)
+        self._commit(action, shop.outer_draft(action.round, action.number, *begins))
 
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(

@@ -43,7 +43,7 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
-from assay.solver.ahead import Ahead
+from assay.solver.ahead import Ahead, ExpectedStates
 from assay.solver.progress import TaskProgress
 from assay.solver.room import DiskBudget
 from assay.training.evaluate import training_loss
@@ -342,14 +342,16 @@ class TaskTrainer:
         self._ahead.made(draft.claim, draft.roots)
         return draft
 
-    def outer_input(self, round_: int, number: int) -> State:
-        """What the outer loops of a slice of a round start from. Raises SourceMissing."""
+    def outer_input(self, round_: int, number: int) -> tuple[State, ExpectedStates | None]:
+        """What the outer loops of a slice of a round start from, and what was worked out of the round. Raises
+        SourceMissing."""
         with self._spent.on(FETCHING):
-            return self.state_provider.input_state(Kind.OUTER, round_, number)
+            state = self.state_provider.input_state(Kind.OUTER, round_, number)
+        return state, self._ahead.known(round_)
 
-    def outer_draft(self, round_: int, number: int, state: State) -> Draft:
-        """Run and publish the outer loops of a slice of a round from there."""
-        leaves, known = [self._stored(state)], self._ahead.known(round_)
+    def outer_draft(self, round_: int, number: int, state: State, known: ExpectedStates | None) -> Draft:
+        """Run and publish the outer loops of a slice of a round from there, but for what is known."""
+        leaves = [self._stored(state)]
         ends = None if known is None else known.outer_ends(number, leaves[0].root)
         for segment in range(self.work.segments(Kind.OUTER)):
             with self._spent.on(COMPUTING):

@@ -1,8 +1,8 @@
 """The chain's time: `protocol.ports.Clock` over a node.
 
-Contract: time and number are of one block, the latest when it was last asked for: over a far
-link up to ten times as long ago as asking took, at most 10 s (``chain.eth.freshness``), so that a look at the
-market and the decision after it have one time. Safe to share between threads."""
+Contract: time and number are of one block, the latest when it was last asked for: over a far link up to ten
+times as long ago as asking took, at most 10 s (``chain.eth.freshness``), so that a look at the market and the
+decision after it have one time. Safe to share between threads."""
 
 from __future__ import annotations
 

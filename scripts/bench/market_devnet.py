@@ -221,9 +221,10 @@ def lead(
     speed: float = 1.0,
 ) -> Led:
     """The job on a devnet of processes in `home`; `command`: how a node is started; `helpers_apart`: as
-    `apart` says; `to_end`: until it is closed, or else while there is work for solvers, so that no outer
-    claim is told, and each round ends with its last task's commit; `speed`: what solvers' computing has of a
-    core's time. Raises SystemExit where the job's end does not come in time."""
+    `apart` says; `to_end`: until it is closed, or else while there is work for solvers: no outer claim is
+    told, each round ends with its last task's commit, and time is counted until the last segment is trained;
+    `speed`: what solvers' computing has of a core's time. Raises SystemExit where the job's end does not come
+    in time."""
     flags = Flags(home=str(home), executor="compiled", threads="1")
     app = App(flags, Output(as_json=False, quiet=True), True, False, None)
     shards, rounds = body.training.shards, body.training.rounds
@@ -245,8 +246,12 @@ def lead(
                 began = devnet.await_events(1, lambda event: event["event"] == "trained", until)[0]
                 first = devnet.look()
                 kind, each = (Kind.OUTER, 1) if to_end else (Kind.TASK, shards)
+                if not to_end:
+                    segments = rounds * shards * connection.market.job(job_id).terms.segments
+                    devnet.await_events(segments, lambda event: event["event"] == "trained", until)
+                at_work = devnet.look()
                 ends = devnet.await_events(rounds * each, partial(_committed, kind), until)[each - 1 :: each]
-                last = devnet.look()
+                last = devnet.look() if to_end else at_work
                 while to_end and not connection.market.job(job_id).progress.closed:
                     if time.time() > until:
                         raise SystemExit("the job did not close in time")

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.node.beside import HOUSE_LONGEST_S, LONGEST_S, PATIENCE_S, TAKEN_S, TIMES, Beside
+from assay.node.beside import (
+    HOUSE_LONGEST_S,
+    LONGEST_S,
+    PATIENCE_S,
+    TAKEN_S,
+    TIMES,
+    TIMES_HOUSE,
+    Beside,
+)
 from assay.protocol.errors import AssayError, Retry
 from tests.fakes.later import Later
 
@@ -41,7 +49,7 @@ class Scene:
 
 
 def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
-    scene = Scene(0.5)
+    scene = Scene(0.2)
     beside = scene.beside
     assert not beside.ready() and beside.since_s is None
     beside.begin()
@@ -52,9 +60,9 @@ def test_a_look_is_told_until_it_is_too_old_to_decide_by() -> None:
     scene.at += 1.0
     beside.take()
     assert beside.since_s == 50.0 and not beside.ready()
-    scene.at += TIMES * 0.5
+    scene.at += TIMES * 0.2 - 0.1
     beside.take()
-    assert beside.since_s == 50.0, "the next decision goes by it as well, ten times as long as it took"
+    assert beside.since_s == 50.0, "the next decision goes by it as well, thirty times as long as it took"
     scene.at += 0.5
     assert beside.since_s is None and scene.looks == 1
     at = scene.at
@@ -71,7 +79,7 @@ def test_who_has_rested_goes_by_no_look_of_before() -> None:
     assert scene.looks == 3, "but by one that was made meanwhile"
 
 
-@pytest.mark.parametrize(("took_s", "good_s"), [(0.5, TIMES * 0.5), (20.0, TAKEN_S)])
+@pytest.mark.parametrize(("took_s", "good_s"), [(0.5, TIMES * 0.5), (0.125, TIMES * 0.125), (20.0, TAKEN_S)])
 def test_a_look_that_ended_long_ago_is_not_taken(took_s: float, good_s: float) -> None:
     for late_s, looks in ((0.0, 1), (0.1, 2)):
         scene = Scene(took_s)
@@ -111,7 +119,7 @@ def test_house_is_kept_by_one_thread_at_a_time() -> None:
 
 
 def test_what_keeps_house_for_long_does_so_seldom() -> None:
-    for house_s, rests_s in ((2.0, 2.0 * TIMES), (30.0, HOUSE_LONGEST_S)):
+    for house_s, rests_s in ((2.0, 2.0 * TIMES_HOUSE), (30.0, HOUSE_LONGEST_S)):
         scene = Scene()
         beside, scene.house_s = scene.beside, house_s
         beside.house()

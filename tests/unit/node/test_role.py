@@ -320,7 +320,12 @@ def test_a_chain_that_does_not_answer_is_no_bug_and_is_shown_once(
             raise RpcUnreachable("the node does not answer", hint="start it")
         return day.market_state.time
 
+    def decided() -> Sequence[Action]:
+        clock.now()
+        return node.actions
+
     monkeypatch.setattr(clock, "now", down)
+    monkeypatch.setattr(node, "decide", decided)
     node.run()
     assert node.recorder.done == [1, 1, 1], "once it answers again"
     assert node.status.counters == {"retries": 3} and node.status.error == ""

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from assay.node.artifacts import State
 from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
 from assay.protocol.errors import Retry
@@ -179,9 +179,9 @@ def test_outer_states_that_cannot_all_be_had_are_computed_anew(
             return Hidden("let go")
         return leaf(states, view, end)
 
-    def drafted(shop: TaskTrainer, round_: int, number: int, state: State) -> Draft:
+    def drafted(shop: TaskTrainer, round_: int, number: int, *begins: Any) -> Draft:
         drafting[0] = True
-        made = draft(shop, round_, number, state)
+        made = draft(shop, round_, number, *begins)
         drafting[0] = False
         return made
 
