@@ -194,7 +194,7 @@ def test_a_look_before_something_was_sent_is_made_again() -> None:
     assert beside.since_s is not None and scene.looks == 2
 
 
-def test_a_short_look_is_held_for_what_is_sent_no_longer_than_half_as_long_as_it_counts() -> None:
+def test_a_short_look_waits_for_what_is_sent_half_as_long_as_it_counts() -> None:
     scene = Scene(0.2)
     beside = scene.looked()
     scene.at += 0.9
