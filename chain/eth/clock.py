@@ -1,8 +1,7 @@
 """The chain's time: `protocol.ports.Clock` over a node.
 
-Contract: time and number are of one block, the latest when it was last asked for: over a far link up to ten
-times as long ago as asking took, at most 10 s (``chain.eth.freshness``), so that a look at the market and the
-decision after it have one time. Safe to share between threads."""
+Contract: time and number are of one block, the latest when it was last asked for, which over a far link is a
+few times as long ago as asking took (``chain.eth.freshness``). Safe to share between threads."""
 
 from __future__ import annotations
 
@@ -13,15 +12,13 @@ from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Seconds
 
-PATIENCE, LONGEST_S = 10, 10.0
-
 
 class ChainClock:
     """Time of the latest block; `stop` ends every wait."""
 
     def __init__(self, rpc: Rpc, max_age_s: float = 0.0) -> None:
         self._rpc = rpc
-        self._freshness = Freshness(max_age_s, patience=PATIENCE, longest_s=LONGEST_S)
+        self._freshness = Freshness(max_age_s)
         self._lock = threading.Lock()
         self._block: dict[str, str] = {}
         self._stopped = threading.Event()

@@ -18,15 +18,8 @@ PATIENCE, LONGEST_S = 4, 5.0
 class Freshness:
     """When something was asked, and whether that is too long ago. `floor_s` 0 or less: always."""
 
-    def __init__(
-        self,
-        floor_s: float,
-        clock: Callable[[], float] = time.monotonic,
-        patience: float = PATIENCE,
-        longest_s: float = LONGEST_S,
-    ) -> None:
-        self._floor_s, self._patience, self._longest_s = floor_s, patience, longest_s
-        self._clock = clock
+    def __init__(self, floor_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._floor_s, self._clock = floor_s, clock
         self._asked_s = float("-inf")
         self._took_s = 0.0
 
@@ -36,7 +29,7 @@ class Freshness:
             return self._asked_s < since_s
         good_s = self._floor_s
         if good_s > 0:
-            good_s = max(good_s, min(self._patience * self._took_s, self._longest_s))
+            good_s = max(good_s, min(PATIENCE * self._took_s, LONGEST_S))
         return self._clock() - self._asked_s > good_s
 
     @contextmanager
