@@ -103,7 +103,8 @@ class Beside:
         if look is not None and not look.cancel():
             self._taken_s = None
             look.result()
-            if self._moved_s <= self._begun_s and self._clock() - self._ended_s <= TAKEN_S:
+            age_s = self._clock() - self._ended_s
+            if self._moved_s <= self._begun_s and age_s <= min(TIMES * self._took_s, TAKEN_S):
                 self._take_last()
         if self.since_s is None:
             self._taken_s = None
@@ -111,11 +112,9 @@ class Beside:
             self._take_last()
 
     def _take_last(self) -> None:
-        """Go by the look that was over last, unless that is too long ago for what it took."""
-        now = self._clock()
-        if now - self._ended_s <= TIMES * self._took_s:
-            self._taken_s = self._begun_s
-            self._good_until_s = now + min(TIMES * self._took_s, LONGEST_S)
+        """Go by the look that was over last."""
+        self._taken_s = self._begun_s
+        self._good_until_s = self._clock() + min(TIMES * self._took_s, LONGEST_S)
 
     @property
     def since_s(self) -> float | None:
