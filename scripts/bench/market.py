@@ -287,6 +287,9 @@ def main() -> None:
     refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone", "speed")
     size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
     rounds = chosen.rounds or (2 if chosen.quick else 5)
+    speed = 1.0 if chosen.speed is None else chosen.speed
+    if not 0.05 <= speed <= 1 or (speed != 1 and (chosen.one_core or chosen.links)):
+        parser.error("--speed is a part of a core from 0.05 to 1, neither over links nor with --one-core")
     if chosen.links:
         lines = [Line.parse(text) for text in chosen.only or ()] or GRID[: 1 if chosen.quick else None]
         if os.geteuid():
@@ -295,9 +298,6 @@ def main() -> None:
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return
-    speed = chosen.speed or 1.0
-    if not 0.05 <= speed <= 1 or (chosen.one_core and speed != 1):
-        parser.error("--speed is a part of a core from 0.05 to 1, and not for a solver on one core")
     one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone, speed)
     report(one, told(one), chosen.json, chosen.record)
     if not one["same_bits_as_in_process"]:

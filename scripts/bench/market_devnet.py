@@ -44,7 +44,7 @@ from assay.jobfile.post import publish_and_post
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of
 from assay.protocol.types import Kind, Phase
-from scripts.bench.slowed import released, slowed
+from scripts.bench.slowed import put, slowed
 
 LOOK_S = 0.1
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -142,7 +142,7 @@ def _send_helpers(pid: int, core: int, slow: bool) -> None:
             if int(path.name) != pid:
                 os.sched_setaffinity(int(path.name), {core})
                 if slow:
-                    released(int(path.name))
+                    put(int(path.name))
 
 
 def on_loopback(app: App, spec: NodeRecord) -> list[str]:
@@ -249,9 +249,9 @@ def lead(
                 if not to_end:
                     segments = rounds * shards * connection.market.job(job_id).terms.segments
                     devnet.await_events(segments, lambda event: event["event"] == "trained", until)
-                at_work = devnet.look()
+                at_work = None if to_end else devnet.look()
                 ends = devnet.await_events(rounds * each, partial(_committed, kind), until)[each - 1 :: each]
-                last = devnet.look() if to_end else at_work
+                last = at_work or devnet.look()
                 while to_end and not connection.market.job(job_id).progress.closed:
                     if time.time() > until:
                         raise SystemExit("the job did not close in time")

@@ -15,9 +15,9 @@ GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 10_000
 
 
-def released(thread: int) -> None:
-    """Let a thread have all the time there is."""
-    (GROUPS / "tasks").write_text(str(thread))
+def put(thread: int, group: Path = GROUPS) -> None:
+    """Move a thread, by its number, to a group: without one to all the time there is."""
+    (group / "tasks").write_text(str(thread))
 
 
 @contextmanager
@@ -35,13 +35,9 @@ def slowed(share: float) -> Iterator[Callable[[int], None]]:
     except OSError as error:
         raise SystemExit(f"no share of a processor can be had here ({error}); cgroup v1 and root") from error
     try:
-        yield lambda thread: _put(group, thread)
+        yield lambda thread: put(thread, group)
     finally:
         for thread in (group / "tasks").read_text().split():
             with suppress(OSError):
-                released(int(thread))
+                put(int(thread))
         group.rmdir()
-
-
-def _put(group: Path, thread: int) -> None:
-    (group / "tasks").write_text(str(thread))
