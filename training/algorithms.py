@@ -224,9 +224,9 @@ class CentredClip:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A coding, its error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and then forgotten), a mean
-    and a rule; `late`: how many rounds older the θ is that a shard begins from than the one that its change
-    goes against."""
+    """A coding, error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and forgotten), a mean and a
+    rule; `late`: how many rounds older the θ is that a shard begins from than the one that its change goes
+    against."""
 
     rule: Rule = field(default_factory=Nesterov)
     coding: Coding = field(default_factory=Whole)
