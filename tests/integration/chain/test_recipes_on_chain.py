@@ -47,7 +47,7 @@ from tests.fakes.alone import (
     whole_alone,
 )
 from tests.fakes.blocks import FakeBlocks
-from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
+from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, one_tensor_files, recipe_files
 from tests.unit.training.test_round_names import keep_own_base
 from tests.unit.training.test_streaming import streaming
 
@@ -98,6 +98,7 @@ def alone(name: str, terms: Terms) -> Alone:
         shards=terms.shards,
         size=size,
         slow=SPEEDS.get(name, (0, 1)),
+        tiny=one_tensor_files(name, terms.shards),
     )
 
 
@@ -128,7 +129,9 @@ def test_every_settled_state_has_its_bits_on_a_real_chain(
     blocks = FakeBlocks(day.network)
     found = fetch(market, blocks, job_id, tmp_path / "model", RESOURCE_LIMITS, chain, day.height())
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
-    genesis = recipe_files(name, shards).genesis
+    files = recipe_files(name, shards)
+    assert ({(12, 4), (8, 4)} <= {x.shape for x in files.inner.state}) == (name == "powersgd"), "low rank"
+    genesis = files.genesis
     assert not all(torch.equal(x, y) for x, y in zip(found.values(), genesis, strict=False)), "it learnt"
 
 
