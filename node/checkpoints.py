@@ -19,7 +19,15 @@ from torch import Tensor
 from assay.node.artifacts import State
 from assay.node.job_programs import BadManifest
 from assay.node.manifests import MAX_MANIFEST_BYTES, Reader, raw_cid
-from assay.node.slots import UNFETCHABLE, SlotFile, SlotReader, Slots, state_root_of, store_state
+from assay.node.slots import (
+    UNFETCHABLE,
+    KnownSlots,
+    SlotFile,
+    SlotReader,
+    Slots,
+    state_root_of,
+    store_state,
+)
 from assay.program.isa import Node, Program
 from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.ports import Blocks
@@ -47,9 +55,9 @@ class Gap:
     spans: tuple[range, ...]
 
 
-def publish_state(blocks: Blocks, state: Sequence[Tensor]) -> Checkpoint:
-    """Store a state, slot by slot; it is hashed meanwhile."""
-    stored = store_state(blocks, state)
+def publish_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None) -> Checkpoint:
+    """Store a state, slot by slot, but for what is `known`; it is hashed meanwhile."""
+    stored = store_state(blocks, state, known)
     return Checkpoint(stored.cid, stored.root)
 
 

@@ -15,9 +15,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
+from weakref import ReferenceType, ref
 
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes,
 from assay.program import hashing_threads
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import MAX_SLOTS, DType, Node
-from assay.program.state import begin_tree
+from assay.program.state import begin_roots
 from assay.protocol import trees
 from assay.protocol.errors import (
     BadCid,
@@ -124,18 +125,59 @@ class StoredState:
     slots: Slots
 
 
-def store_state(blocks: Blocks, state: Sequence[Tensor]) -> StoredState:
-    """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file."""
-    tree = begin_tree(state)
+class KnownSlots:
+    """The slots of the state that was hashed or stored last, for as long as their tensors are in use.
+
+    What a step does not change is the same tensor after it (``program.execute``), and tensors are never
+    changed in place: such a slot is neither hashed nor stored again."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, tuple[ReferenceType[Tensor], SlotFile]] = {}
+
+    def of(self, tensor: Tensor) -> SlotFile | None:
+        """The slot of this very tensor, where it is known; its CID is "" where it was only hashed."""
+        known = self._slots.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
+    def keep(self, state: Sequence[Tensor], slots: Sequence[SlotFile]) -> None:
+        """Know these slots, and none that was known before."""
+        self._slots = {id(x): (ref(x), slot) for x, slot in zip(state, slots, strict=True)}
+
+
+def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
+    """The root of a state that is not stored; its slots are `known` afterwards."""
+    there = [known.of(x) for x in state]
+    fresh = iter(begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])())
+    slots = [SlotFile(next(fresh), "") if slot is None else slot for slot in there]
+    known.keep(state, slots)
+    return state_root_of(slots)
+
+
+def store_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None) -> StoredState:
+    """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file. Those that are
+    `known` are taken from there, as long as `blocks` has their files; all of them are afterwards."""
+    there = [None if known is None else known.of(x) for x in state]
+    roots = begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
     with blocks.together():
-        widths = [width(x) for x in state]
-        cids = [
-            blocks.add_file(packed(x, bits) if bits else bytes(to_bytes(x)))
-            for x, bits in zip(state, widths, strict=True)
+        files = [
+            _stored(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
+            for x, slot in zip(state, there, strict=True)
         ]
-        roots = tree()
-        slots = tuple(map(SlotFile, roots.levels[0], cids, widths))
-        return StoredState(roots.root, blocks.add_file(encode_index(slots)), slots)
+        fresh = iter(roots())
+        slots = tuple(
+            replace(file, root=next(fresh) if slot is None else slot.root)
+            for file, slot in zip(files, there, strict=True)
+        )
+        stored = StoredState(state_root_of(slots), blocks.add_file(encode_index(slots)), slots)
+    if known is not None:
+        known.keep(state, slots)
+    return stored
+
+
+def _stored(blocks: Blocks, tensor: Tensor) -> SlotFile:
+    """The file of a slot, without its root."""
+    bits = width(tensor)
+    return SlotFile(b"", blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor))), bits)
 
 
 def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:

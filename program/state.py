@@ -65,15 +65,19 @@ def state_tree(state: Sequence[Tensor]) -> trees.Tree:
 
 
 def begin_tree(state: Sequence[Tensor]) -> Callable[[], trees.Tree]:
-    """`state_tree` in the background: the result waits for it. The tensors must not be changed meanwhile.
+    """`state_tree` in the background, as `begin_roots`."""
+    roots = begin_roots(state)
+    return lambda: trees.build(roots())
 
-    A small state is hashed at once.
-    """
-    if sum(x.numel() * x.element_size() for x in state) < BACKGROUND_BYTES:
-        tree = trees.build([trees.tensor_root(to_bytes(x)) for x in state])
-        return lambda: tree
-    roots = hashing_threads.shared().roots(state)
-    return lambda: trees.build([root.result() for root in roots])
+
+def begin_roots(tensors: Sequence[Tensor]) -> Callable[[], list[bytes]]:
+    """The tensor roots of these slots in the background: the result waits for them. The tensors must not be
+    changed meanwhile. Small ones are hashed at once."""
+    if sum(x.numel() * x.element_size() for x in tensors) < BACKGROUND_BYTES:
+        at_once = [trees.tensor_root(to_bytes(x)) for x in tensors]
+        return lambda: at_once
+    roots = hashing_threads.shared().roots(tensors)
+    return lambda: [root.result() for root in roots]
 
 
 def state_root(state: Sequence[Tensor]) -> bytes:

@@ -23,7 +23,7 @@ from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, Claims, standing
-from assay.node.slots import SlotReader, state_root_of
+from assay.node.slots import KnownSlots, SlotReader, hash_state, state_root_of
 from assay.node.states import CACHE_BYTES, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, STORING, TimeSpent
 from assay.node.work import Work
@@ -128,6 +128,8 @@ class TaskTrainer:
         """What a segment took of late, in seconds."""
         self._task: _Task | None = None
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
+        self._known = KnownSlots()
+        """Of the publisher's thread."""
         self._diverged = False
         self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
@@ -247,12 +249,16 @@ class TaskTrainer:
     def _publish(self, task: _Task) -> None:
         """Begin to publish the open task's state, if its end is to be kept; to its end, if it is small."""
         keep = self._is_kept(len(task.leaves) + len(task.publishing))
-        task.publishing.append(self._publisher.submit(self._published if keep else _root, task.state))
+        publish = self._published if keep else self._hashed
+        task.publishing.append(self._publisher.submit(publish, task.state))
         if self.work.files.inner.state_bytes < self.background_bytes:
             self.land()
 
     def _published(self, state: State) -> Checkpoint:
-        return publish_state(self._blocks, state)
+        return publish_state(self._blocks, state, self._known)
+
+    def _hashed(self, state: State) -> Checkpoint:
+        return Checkpoint("", hash_state(state, self._known))
 
     def _is_kept(self, end: int) -> bool:
         """Whether the state at a segment's end is to be kept, and published."""
@@ -382,8 +388,3 @@ class TaskTrainer:
             rewinds=0,
         )
         return Draft(claim, roots)
-
-
-def _root(state: State) -> Checkpoint:
-    """What is told of a state that is not kept."""
-    return Checkpoint("", state_root(state))

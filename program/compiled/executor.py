@@ -169,7 +169,9 @@ class CompiledExecutor(Executor):
                     Op.RECORD: handle,
                     Op.STEP: counter(context.step, self.device),
                 }
-                return [own(x) for x in form([*inputs, *(known[op] for op in self._numbers)])]
+                made = form([*inputs, *(known[op] for op in self._numbers)])
+                outputs = zip(self.program.outputs, made, strict=True)
+                return [own(inputs[i] if i < len(state) else x) for i, x in outputs]
 
     def _compared(self, compiled: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
         """The eager result; the form is trusted from now on if it gave the same bytes, else refused."""

@@ -98,6 +98,20 @@ def test_inputs_are_never_changed(seed: int) -> None:
     assert state_root(sample.state) == before
 
 
+def keeping() -> Program:
+    """A step that doubles its first slot and keeps the other two."""
+    b = ProgramBuilder()
+    x, base, counter = b.state(DType.F32, (3,)), b.state(DType.F32, (3,)), b.state(DType.I32, ())
+    return b.finish([b.add(x, x), base, counter], 1)
+
+
+def test_a_slot_that_is_not_changed_is_the_same_tensor() -> None:
+    state = [torch.ones(3), torch.arange(3.0), torch.tensor(5, dtype=torch.int32)]
+    after = Executor(keeping()).run(state, StepContext(None, SEED, 0, 0), 3)
+    assert after[0].tolist() == [8.0] * 3
+    assert after[1] is state[1] and after[2] is state[2]
+
+
 def test_next_state_holds_no_larger_tensor_alive() -> None:
     b = ProgramBuilder()
     x = b.state(DType.F32, (1,))

@@ -10,6 +10,7 @@ import torch
 from assay.node.artifacts import LoadedJob, State
 from assay.node.audit import WrongSegment
 from assay.node.checkpoints import Checkpoint
+from assay.node.slots import KnownSlots
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask
@@ -42,8 +43,8 @@ def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
     first `times` of these, and each time in another bit. The list grows with the faults planted."""
     publish, seen, planted = trainer.publish_state, list[str](), list[str]()
 
-    def failing(blocks: Blocks, state: State) -> Checkpoint:
-        made = publish(blocks, state)
+    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+        made = publish(blocks, state, *known)
         seen.append(made.cid)
         if len(seen) < 3 or made.cid != seen[2] or len(planted) == times:
             return made

@@ -11,6 +11,7 @@ from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.manifests import raw_cid
+from assay.node.slots import KnownSlots
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
@@ -107,10 +108,10 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
 ) -> None:
     calls, publish = iter(range(100)), trainer.publish_state
 
-    def failing(blocks: Blocks, state: State) -> Checkpoint:
+    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
         if next(calls) == 2:
             raise Retry("the disk is full", hint="make room")
-        return publish(blocks, state)
+        return publish(blocks, state, *known)
 
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
     monkeypatch.setattr(trainer, "publish_state", failing)

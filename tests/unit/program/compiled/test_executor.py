@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from assay.dispute.trace import trace_step
 from assay.program.build import ProgramBuilder
@@ -66,6 +68,20 @@ def test_a_stored_form_is_loaded_and_gives_the_reference_states(
     assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 3))
     assert {p: p.stat().st_mtime_ns for p in cache.rglob("*.so")} == before != {}
     assert not [record for record in caplog.records if record.name.startswith("program")]
+
+
+def test_a_slot_that_is_not_changed_is_the_same_tensor_though_the_form_copies_it() -> None:
+    b = ProgramBuilder()
+    x, base = b.state(DType.F32, (3,)), b.state(DType.F32, (3,))
+    program = b.finish([b.add(x, x), base], 1)
+
+    def copying(inputs: Sequence[Tensor]) -> list[Tensor]:
+        return [inputs[0] * 2, inputs[1].clone()]
+
+    state = [torch.ones(3), torch.arange(3.0)]
+    made = CompiledExecutor(program, self_check=False, form=copying)
+    after = made.step(state, StepContext(None, SEED, 0, 0))
+    assert after[0].tolist() == [2.0] * 3 and after[1] is state[1]
 
 
 def test_a_trace_takes_the_reference_way(cache: Path) -> None:
