@@ -89,6 +89,24 @@ def test_a_look_that_ended_long_ago_is_not_taken(took_s: float, good_s: float) -
         assert scene.looks == looks
 
 
+@pytest.mark.parametrize(
+    ("took_s", "counted_s"), [((0.5, 0.0), 0.25), ((0.5, 0.0, 0.0), 0.125), ((0.5, 0.375), 0.375)]
+)
+def test_a_look_that_asked_nothing_counts_half_as_long_as_the_one_before(
+    took_s: tuple[float, ...], counted_s: float
+) -> None:
+    """A look in the block of the one before has its answers."""
+    for late_s, own in ((0.0, 0), (0.1, 1)):
+        scene = Scene()
+        for scene.takes_s in took_s[:-1]:
+            scene.looked().take()
+        scene.takes_s = took_s[-1]
+        scene.looked()
+        scene.at += TIMES * counted_s + late_s
+        scene.beside.take()
+        assert scene.looks == len(took_s) + own
+
+
 def test_a_look_that_took_very_long_does_not_count_for_long() -> None:
     scene = Scene(60.0)
     scene.looked().take()
