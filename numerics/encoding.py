@@ -65,7 +65,7 @@ def from_bytes(data: bytes | memoryview, dtype: torch.dtype, shape: tuple[int, .
         raise EncodingError("a bool byte is above 1; refetch the tensor")
     tensor = torch.from_numpy(np.frombuffer(view, dtype=_NUMPY[dtype]).copy()).reshape(shape)
     if dtype == torch.float32:
-        foreign = torch.isnan(tensor) & (tensor.view(torch.int32) != CANONICAL_NAN_BITS)
-        if bool(foreign.any()):
+        nan = torch.isnan(tensor)
+        if bool(nan.any()) and bool((tensor.view(torch.int32)[nan] != CANONICAL_NAN_BITS).any()):
             raise EncodingError("a NaN is not 0x7fc00000; refetch the tensor")
     return tensor
