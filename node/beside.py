@@ -4,9 +4,10 @@ Contract: at most one look, and before it one round of housekeeping, are under w
 read is in the market's view, and when it began is told, so that decisions after it ask nothing again
 (`MarketView.snapshot`). It may be taken up to thirty times as long as it took after its end, at most
 `TAKEN_S`, and counts from then on for as long, at most `LONGEST_S`; whoever has none such to decide by looks
-himself. A look in the same block as the one before asks next to nothing: each counts as half as long as that
-at least. The house rests ten times as long as keeping it took, at most `HOUSE_LONGEST_S`. What either raises
-is raised where it is taken in. Used from one thread, but for what it runs and `moved`.
+himself. A look in the same block as the one before asks next to nothing, so each counts as half as long as
+that at least, up to `INHERITED_S`. The house rests ten times as long as keeping it took, at most
+`HOUSE_LONGEST_S`. What either raises is raised where it is taken in. Used from one thread, but for what it
+runs and `moved`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TIMES, TIMES_OVERTAKEN, TIMES_HOUSE = 30, 10, 10
 LONGEST_S = 10.0
 TAKEN_S = 30.0
 HOUSE_LONGEST_S = 30.0
+INHERITED_S = 1.0
 PATIENCE_S = 30.0
 """How long a decision is put off, for a house that is being kept or for looks that are overtaken."""
 
@@ -68,7 +70,10 @@ class Beside:
         begun_s = self._clock()
         self._read()
         self._ended_s = self._clock()
-        self._begun_s, self._took_s = begun_s, max(self._ended_s - begun_s, self._took_s / 2)
+        self._begun_s, self._took_s = begun_s, self._counted(self._ended_s - begun_s)
+
+    def _counted(self, took_s: float) -> float:
+        return max(took_s, min(self._took_s / 2, INHERITED_S))
 
     def moved(self) -> None:
         """This node has sent something: the view has moved on from what a look before it read. To be called

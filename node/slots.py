@@ -129,7 +129,8 @@ class KnownSlots:
     """The slots of the state that was hashed or stored last, for as long as their tensors are in use.
 
     What a step does not change is the same tensor after it (``program.execute``), and tensors are never
-    changed in place: such a slot is neither hashed nor stored again."""
+    changed in place: such a slot is neither hashed nor stored again. Not guaranteed: that its root was right,
+    or that its file is whole still; whoever commits to a state stores it with none known."""
 
     def __init__(self) -> None:
         self._slots: dict[int, tuple[ReferenceType[Tensor], SlotFile]] = {}

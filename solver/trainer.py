@@ -92,6 +92,8 @@ class _Task:
     state: State
     """Where training is."""
     publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
+    known: KnownSlots = field(default_factory=KnownSlots)
+    """Of the state that was published last; for the publisher's thread."""
 
     @property
     def segments(self) -> int:
@@ -128,8 +130,6 @@ class TaskTrainer:
         """What a segment took of late, in seconds."""
         self._task: _Task | None = None
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
-        self._known = KnownSlots()
-        """Of the publisher's thread."""
         self._diverged = False
         self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
@@ -247,18 +247,23 @@ class TaskTrainer:
         self._checked = {**kept, (round_, shard, root): list(leaves)}
 
     def _publish(self, task: _Task) -> None:
-        """Begin to publish the open task's state, if its end is to be kept; to its end, if it is small."""
-        keep = self._is_kept(len(task.leaves) + len(task.publishing))
-        publish = self._published if keep else self._hashed
-        task.publishing.append(self._publisher.submit(publish, task.state))
+        """Begin to publish the open task's state, if its end is to be kept; to its end, if it is small.
+
+        Its last state is hashed as a whole, and compared with what lies on the disk: nothing that went wrong
+        with a slot that stayed the same is left in the claim, or lacks in the files that it names.
+        """
+        end = len(task.leaves) + len(task.publishing)
+        known = KnownSlots() if end == self.work.segments(Kind.TASK) else task.known
+        publish = self._published if self._is_kept(end) else self._hashed
+        task.publishing.append(self._publisher.submit(publish, task.state, known))
         if self.work.files.inner.state_bytes < self.background_bytes:
             self.land()
 
-    def _published(self, state: State) -> Checkpoint:
-        return publish_state(self._blocks, state, self._known)
+    def _published(self, state: State, known: KnownSlots) -> Checkpoint:
+        return publish_state(self._blocks, state, known)
 
-    def _hashed(self, state: State) -> Checkpoint:
-        return Checkpoint("", hash_state(state, self._known))
+    def _hashed(self, state: State, known: KnownSlots) -> Checkpoint:
+        return Checkpoint("", hash_state(state, known))
 
     def _is_kept(self, end: int) -> bool:
         """Whether the state at a segment's end is to be kept, and published."""

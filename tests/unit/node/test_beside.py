@@ -8,6 +8,7 @@ import pytest
 
 from assay.node.beside import (
     HOUSE_LONGEST_S,
+    INHERITED_S,
     LONGEST_S,
     PATIENCE_S,
     TAKEN_S,
@@ -90,7 +91,8 @@ def test_a_look_that_ended_long_ago_is_not_taken(took_s: float, good_s: float) -
 
 
 @pytest.mark.parametrize(
-    ("took_s", "counted_s"), [((0.5, 0.0), 0.25), ((0.5, 0.0, 0.0), 0.125), ((0.5, 0.375), 0.375)]
+    ("took_s", "counted_s"),
+    [((0.5, 0.0), 0.25), ((0.5, 0.0, 0.0), 0.125), ((0.5, 0.375), 0.375), ((120.0, 0.0), INHERITED_S)],
 )
 def test_a_look_that_asked_nothing_counts_half_as_long_as_the_one_before(
     took_s: tuple[float, ...], counted_s: float

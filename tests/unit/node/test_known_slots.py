@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
+from weakref import ref
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from assay.node.slots import ENTRY_BYTES, KnownSlots, hash_state, store_state
 from assay.numerics.encoding import to_bytes
 from assay.program.state import begin_roots, state_root
 from assay.protocol import trees
+from assay.protocol.errors import Retry
 from tests.fakes.blocks import FakeBlocks, Network
 
 CODES = torch.arange(40_000, dtype=torch.int32).remainder(15) - 7
@@ -80,6 +82,45 @@ def test_what_was_only_hashed_is_stored_and_not_hashed_again(hashed: list[int]) 
     stored = store_state(blocks, changed, known)
     assert not hashed and len(blocks.added) == 4
     assert stored == store_state(Writing(), changed)
+
+
+def test_a_file_is_known_though_a_state_between_was_only_hashed() -> None:
+    blocks, known = Writing(), KnownSlots()
+    state = [torch.arange(8.0), torch.zeros(4)]
+    store_state(blocks, state, known)
+    hash_state([state[0], torch.ones(4)], known)
+    blocks.added.clear()
+    store_state(blocks, [state[0], torch.full((4,), 2.0)], known)
+    assert blocks.added == [16, 2 * ENTRY_BYTES]
+
+
+def test_slots_are_known_while_their_tensors_are_in_use_of_the_last_state_only() -> None:
+    known, first, second = KnownSlots(), torch.arange(8.0), torch.ones(4)
+    alive = ref(first)
+    hash_state([first], known)
+    hash_state([second], known)
+    assert known.of(second) is not None and known.of(first) is None
+    hash_state([first], known)
+    del first
+    assert alive() is None, "nobody else holds it"
+
+
+def test_what_could_not_be_stored_is_not_known() -> None:
+    class Full(Writing):
+        def add_file(self, data: bytes | BinaryIO) -> str:
+            if len(self.added) == full_at:
+                raise Retry("the disk is full", hint="make room")
+            return super().add_file(data)
+
+    state, full_at = [torch.arange(8.0), torch.zeros(4)], 99
+    blocks, known = Full(), KnownSlots()
+    first = store_state(blocks, [state[0], torch.ones(4)], known)
+    for full_at in (len(blocks.added), len(blocks.added) + 1):  # the new slot, the index
+        before = len(blocks.added)
+        with pytest.raises(Retry):
+            store_state(blocks, state, known)
+        assert known.of(state[1]) is None and known.of(state[0]) == first.slots[0]
+        assert len(blocks.added) == full_at >= before
 
 
 def test_equal_numbers_at_the_address_of_a_tensor_that_is_gone_are_not_known() -> None:
