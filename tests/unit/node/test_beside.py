@@ -92,7 +92,12 @@ def test_a_look_that_ended_long_ago_is_not_taken(took_s: float, good_s: float) -
 
 @pytest.mark.parametrize(
     ("took_s", "counted_s"),
-    [((0.5, 0.0), 0.25), ((0.5, 0.0, 0.0), 0.125), ((0.5, 0.375), 0.375), ((120.0, 0.0), INHERITED_S)],
+    [
+        ((0.5, 0.0), 0.25),
+        ((0.5, 0.0, 0.0), 0.125),
+        ((0.5, 0.375), 0.375),
+        ((120.0, 0.0, 0.0), INHERITED_S / 2),
+    ],
 )
 def test_a_look_that_asked_nothing_counts_half_as_long_as_the_one_before(
     took_s: tuple[float, ...], counted_s: float
