@@ -83,6 +83,12 @@ def test_a_slot_that_is_not_changed_is_the_same_tensor_though_the_form_copies_it
     after = made.step(state, StepContext(None, SEED, 0, 0))
     assert after[0].tolist() == [2.0] * 3 and after[1] is state[1]
 
+    state[1] = torch.arange(300.0)[:3]
+    (_, kept) = made.step(state, StepContext(None, SEED, 0, 0))
+    assert kept.tolist() == [0.0, 1.0, 2.0] and kept.untyped_storage().nbytes() == 12, (
+        "nothing larger is held"
+    )
+
 
 def test_a_trace_takes_the_reference_way(cache: Path) -> None:
     sample = training_sample()
