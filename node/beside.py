@@ -3,8 +3,7 @@
 Contract: at most one look, and before it one round of housekeeping, are under way in that thread. What a look
 read is in the market's view, and when it began is told, so that decisions after it ask nothing again
 (`MarketView.snapshot`). It may be taken up to thirty times as long as it took after its end, at most
-`TAKEN_S`, and counts from then on for as long, at most `LONGEST_S` or twice as long as it took, and
-`TAKEN_S`: where a look takes long, so does whatever is asked anew. Whoever has none such to decide by looks
+`TAKEN_S`, and counts from then on for as long, at most `LONGEST_S`; whoever has none such to decide by looks
 himself. A look in the same block as the one before asks next to nothing, so each counts as half as long as
 that at least, up to `INHERITED_S`. The house rests ten times as long as keeping it took, at most
 `HOUSE_LONGEST_S`. What either raises is raised where it is taken in. Used from one thread, but for what it
@@ -17,7 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-TIMES, TIMES_ACTING, TIMES_OVERTAKEN, TIMES_HOUSE = 30, 2, 10, 10
+TIMES, TIMES_OVERTAKEN, TIMES_HOUSE = 30, 10, 10
 LONGEST_S = 10.0
 TAKEN_S = 30.0
 HOUSE_LONGEST_S = 30.0
@@ -121,8 +120,7 @@ class Beside:
     def _take_last(self) -> None:
         """Go by the look that was over last."""
         self._taken_s = self._begun_s
-        most_s = min(max(LONGEST_S, TIMES_ACTING * self._took_s), TAKEN_S)
-        self._good_until_s = self._clock() + min(TIMES * self._took_s, most_s)
+        self._good_until_s = self._clock() + min(TIMES * self._took_s, LONGEST_S)
 
     @property
     def since_s(self) -> float | None:
