@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -147,9 +147,8 @@ class KnownSlots:
 
 def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
     """The root of a state that is not stored; its slots are `known` afterwards."""
-    there = [known.of(x) for x in state]
-    fresh = iter(begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])())
-    slots = [SlotFile(next(fresh), "") if slot is None else slot for slot in there]
+    there, rooted = _begin(state, known)
+    slots = rooted([SlotFile(b"", "") if slot is None else slot for slot in there])
     known.keep(state, slots)
     return state_root_of(slots)
 
@@ -157,22 +156,32 @@ def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
 def store_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None) -> StoredState:
     """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file. Those that are
     `known` are taken from there, as long as `blocks` has their files; all of them are afterwards."""
-    there = [None if known is None else known.of(x) for x in state]
-    roots = begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
+    known = KnownSlots() if known is None else known
+    there, rooted = _begin(state, known)
     with blocks.together():
         files = [
             _stored(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
             for x, slot in zip(state, there, strict=True)
         ]
-        fresh = iter(roots())
-        slots = tuple(
-            replace(file, root=next(fresh) if slot is None else slot.root)
-            for file, slot in zip(files, there, strict=True)
-        )
+        slots = rooted(files)
         stored = StoredState(state_root_of(slots), blocks.add_file(encode_index(slots)), slots)
-    if known is not None:
-        known.keep(state, slots)
+    known.keep(state, slots)
     return stored
+
+
+def _begin(
+    state: Sequence[Tensor], known: KnownSlots
+) -> tuple[list[SlotFile | None], Callable[[Sequence[SlotFile]], Slots]]:
+    """The slots that are known, and what gives each file its root; the other slots are hashed meanwhile."""
+    there = [known.of(x) for x in state]
+    roots = begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
+
+    def rooted(files: Sequence[SlotFile]) -> Slots:
+        fresh = iter(roots())
+        pairs = zip(files, there, strict=True)
+        return tuple(replace(file, root=next(fresh) if slot is None else slot.root) for file, slot in pairs)
+
+    return there, rooted
 
 
 def _stored(blocks: Blocks, tensor: Tensor) -> SlotFile:
