@@ -70,10 +70,8 @@ class Beside:
         begun_s = self._clock()
         self._read()
         self._ended_s = self._clock()
-        self._begun_s, self._took_s = begun_s, self._counted(self._ended_s - begun_s)
-
-    def _counted(self, took_s: float) -> float:
-        return max(took_s, min(self._took_s / 2, INHERITED_S))
+        self._begun_s = begun_s
+        self._took_s = max(self._ended_s - begun_s, min(self._took_s / 2, INHERITED_S))
 
     def moved(self) -> None:
         """This node has sent something: the view has moved on from what a look before it read. To be called
