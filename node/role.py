@@ -113,7 +113,12 @@ class Node(Service):
 
     def as_seen(self) -> AbstractContextManager[None]:
         """Hold the market's answers; where looks are made beside, as of the last one."""
-        return self.market.snapshot(None if self._beside is None else self._beside.since_s)
+        return self.market.snapshot(self.seen_since_s)
+
+    @property
+    def seen_since_s(self) -> float | None:
+        """When the look had begun by which decisions go; None where they look themselves."""
+        return None if self._beside is None else self._beside.since_s
 
     def moved(self) -> None:
         if self._beside is not None:

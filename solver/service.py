@@ -124,8 +124,8 @@ class SolverService(Node):
             retire=self.limits.retire or bool(self._convictions.alarm),
             release=self.limits.release | self._released.read(),
         )
-        beside = self._beside is not None and self._beside.since_s is not None
-        now, block = self._read_at if beside else (self.clock.now(), self.clock.block())
+        looks = self.seen_since_s is None
+        now, block = (self.clock.now(), self.clock.block()) if looks else self._read_at
         return Observation(me, now, block, unlocked, jobs, limits, Wei(stake.active))
 
     def _job_observation(self, job: JobView) -> JobObservation:
