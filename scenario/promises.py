@@ -32,6 +32,15 @@ def winners(outcome: Outcome, *names: str) -> list[str]:
     return [f"{name} won nothing" for name in names if outcome.change(name) <= 0]
 
 
+def paid(outcome: Outcome, *solvers: str) -> list[str]:
+    """Whoever of these took a shard has earned by it. One that looked after the others had taken all of them
+    has neither won nor lost."""
+    took = [name for name in solvers if outcome.told(name, "took")]
+    missing = [] if took else ["no honest solver took a shard"]
+    lost = [name for name in solvers if name not in took and outcome.change(name) < 0]
+    return missing + winners(outcome, *took) + [f"{name} lost, though it took no shard" for name in lost]
+
+
 def votes(outcome: Outcome) -> list[str]:
     """Verifiers lose if they vouched for what was wrong, and otherwise nothing."""
     guilty = {name for fallen in outcome.convicted for name in fallen["guilty"]}
@@ -83,7 +92,8 @@ def vote_promises(outcome: Outcome) -> list[str]:
         missing.append(f"no vote of verifier-1 was convicted for a wrong trace: {outcome.lies}")
     if len(lies) != len(outcome.lies):
         missing.append("an honest verifier's vote was convicted")
-    return missing + losers(outcome, "verifier-1") + winners(outcome, "whistle-1", "solver-1")
+    missing += losers(outcome, "verifier-1") + winners(outcome, "whistle-1")
+    return missing + paid(outcome, "solver-1", "solver-2")
 
 
 def junk(*reasons: str, accusers: Sequence[str] = ("whistle-1",), moves: int = 0) -> Promise:
@@ -105,7 +115,7 @@ def junk(*reasons: str, accusers: Sequence[str] = ("whistle-1",), moves: int = 0
             missing.append("an honest claim or vote was convicted")
         honest = [name for name in outcome.parties() if name.startswith("verifier")]
         missing += [f"{name} lost, though honest" for name in honest if outcome.change(name) < 0]
-        return missing + losers(outcome, *accusers) + winners(outcome, "solver-1", "solver-2")
+        return missing + losers(outcome, *accusers) + paid(outcome, "solver-1", "solver-2")
 
     return promised
 
@@ -123,7 +133,7 @@ def unmoved(times: int) -> Promise:
         missing = [] if seen == times else [f"{seen} of {times} disturbances happened"]
         nodes = [name for name in outcome.parties() if name.startswith(("solver", "verifier"))]
         lost = [f"{name} lost" for name in nodes if outcome.change(name) < 0]
-        return missing + honest_promises(outcome) + lost + winners(outcome, "solver-1", "solver-2")
+        return missing + honest_promises(outcome) + lost + paid(outcome, "solver-1", "solver-2")
 
     return promised
 
@@ -164,7 +174,7 @@ def silent_verifier_promises(outcome: Outcome) -> list[str]:
     missing += [f"{name} lost, though honest" for name in honest if outcome.change(name) < 0]
     if not any(outcome.change(name) > 0 for name in honest):
         missing.append("nobody was paid in its place")
-    return missing + losers(outcome, "verifier-1") + winners(outcome, "solver-1", "solver-2")
+    return missing + losers(outcome, "verifier-1") + paid(outcome, "solver-1", "solver-2")
 
 
 def hidden_promises(outcome: Outcome) -> list[str]:
@@ -209,8 +219,8 @@ def bait_promises(outcome: Outcome) -> list[str]:
         if bait not in {event["job"] for event in outcome.told(name, "abandoned")}:
             missing.append(f"{name} did not refuse the stranger's job")
         taken = {event["job"] for event in outcome.told(name, "took")}
-        if bait in taken or not taken:
+        if bait in taken:
             missing.append(f"{name} took shards of {sorted(taken)}")
     if outcome.change(STRANGER):
         missing.append(f"the stranger's budget did not come back to it: {outcome.change(STRANGER)}")
-    return missing + winners(outcome, "solver-1", "solver-2")
+    return missing + paid(outcome, "solver-1", "solver-2")

@@ -36,6 +36,7 @@ def fell(finding: str, claimant: str = "solver-1", kind: str = "task", round_: i
 
 
 PLANTED = [("solver-1", {"event": "fault-planted"})]
+TOOK = [("solver-1", {"event": "took", "job": "c0"}), ("solver-2", {"event": "took", "job": "c0"})]
 PAID = {"solver-1": -50, "whistle-1": 20, "verifier-1": -40, "verifier-2": 3}
 
 
@@ -69,12 +70,32 @@ def test_what_is_missing_of_it_is_said(changes: dict[str, Any], says: str) -> No
 
 
 def test_a_lie_of_a_verifier_must_be_in_its_trace() -> None:
-    planted = [("verifier-1", {"event": "fault-planted"})]
+    planted = [("verifier-1", {"event": "fault-planted"}), *TOOK[:1]]
     change = {"verifier-1": -40, "whistle-1": 20, "solver-1": 10}
     for finding, missing in (("WrongVote: sampled trace 0", 0), ("WrongSegment: segment 1", 1), ("", 1)):
         lies = [{"verifier": "verifier-1", "finding": finding}]
         seen = outcome(change, ("timeout",), events=planted, lies=lies)
         assert len(SCENARIOS["lazy-verifier"].promised(seen)) == missing
+
+
+@pytest.mark.parametrize(
+    ("took", "change", "says"),
+    [
+        (("solver-1", "solver-2"), {"solver-1": 10, "solver-2": 10}, None),
+        (("solver-2",), {"solver-2": 20}, None),
+        (("solver-2",), {"solver-1": -1, "solver-2": 20}, "solver-1 lost, though it took no shard"),
+        (("solver-1", "solver-2"), {"solver-2": 20}, "solver-1 won nothing"),
+        ((), {}, "no honest solver took a shard"),
+    ],
+)
+def test_whoever_took_a_shard_must_have_earned_by_it(
+    took: tuple[str, ...], change: dict[str, int], says: str | None
+) -> None:
+    """Which of two solvers takes a shard is a race, and no part of any promise."""
+    events = [("verifier-1", {"event": "fault-planted"}), *((name, {"event": "took"}) for name in took)]
+    lies = [{"verifier": "verifier-1", "finding": "WrongVote: sampled trace 0"}]
+    seen = outcome({"verifier-1": -40, "whistle-1": 20} | change, ("timeout",), events=events, lies=lies)
+    assert SCENARIOS["lazy-verifier"].promised(seen) == ([] if says is None else [says])
 
 
 def test_a_straggler_leaves_a_gap_pays_for_it_and_there_is_no_verdict() -> None:
@@ -118,12 +139,12 @@ def test_every_scenario_has_a_cast_of_two_solvers_and_enough_verifiers(name: str
 def test_junk_must_be_planted_lost_and_paid_for() -> None:
     promised = SCENARIOS["silent-challenger"].promised
     change = {"whistle-1": -20, "solver-1": 5, "solver-2": 5}
-    planted: dict[str, Any] = {"events": [("whistle-1", {"event": "fault-planted"})]}
+    planted: dict[str, Any] = {"events": [*TOOK, ("whistle-1", {"event": "fault-planted"})]}
     lost = [played("timeout", won=False)]
     assert promised(outcome(change, games=lost, **planted)) == []
     for games in ([], [played("timeout")], [played("arithmetic", won=False)]):
         assert promised(outcome(change, games=games, **planted))
-    assert promised(outcome(change, games=lost))
+    assert promised(outcome(change, games=lost, events=TOOK))
     assert promised(outcome(change | {"whistle-1": 0}, games=lost, **planted))
     assert promised(outcome(change | {"verifier-2": -1}, games=lost, **planted))
     short = [played("timeout", won=False, moves=3)]
@@ -132,7 +153,7 @@ def test_junk_must_be_planted_lost_and_paid_for() -> None:
 
 def test_what_cost_nobody_anything_must_have_happened() -> None:
     promised = SCENARIOS["reorganisation"].promised
-    seen = [("devnet", {"event": "disturbed"})] * 2
+    seen = [("devnet", {"event": "disturbed"})] * 2 + TOOK
     change = {"solver-1": 5, "solver-2": 5}
     assert promised(outcome(change, events=seen)) == []
     assert promised(outcome(change, events=seen[1:]))
@@ -165,10 +186,10 @@ def test_a_game_that_is_lost_on_purpose_clears_nothing() -> None:
 def test_votes_that_are_not_shown_are_fined_each() -> None:
     promised, fine = SCENARIOS["silent-verifier"].promised, parse_amount("20tok")
     change = {"verifier-1": -2 * fine, "verifier-2": 3, "solver-1": 5, "solver-2": 5}
-    planted: dict[str, Any] = {"events": [("verifier-1", {"event": "fault-planted"})]}
+    planted: dict[str, Any] = {"events": [*TOOK, ("verifier-1", {"event": "fault-planted"})]}
     assert promised(outcome(change, burnt=2 * fine, **planted)) == []
     assert promised(outcome(change, burnt=fine // 2, **planted)) and promised(outcome(change, **planted))
-    assert promised(outcome(change, burnt=2 * fine))
+    assert promised(outcome(change, burnt=2 * fine, events=TOOK))
     assert promised(outcome(change | {"verifier-2": 0}, burnt=2 * fine, **planted))
     assert promised(outcome(change | {"verifier-3": -1}, burnt=2 * fine, **planted))
     assert promised(outcome(change, ("timeout",), burnt=2 * fine, **planted))
