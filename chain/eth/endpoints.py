@@ -262,7 +262,7 @@ class _Watched:
         self.error = ""
         """Why it was last not answered; empty once it has answered."""
         self._endpoint, self._clock = endpoint, clock
-        self._failures = 0
+        self._failures, self._failed_at = 0, float("-inf")
         self._head, self._head_since = -1, clock()
 
     def ask(self, method: str, params: list[Any], limit_s: float) -> Any:
@@ -270,7 +270,8 @@ class _Watched:
         try:
             answer = self._endpoint.ask(method, params, limit_s)
         except RpcUnreachable as error:
-            self._failures += 1
+            self._failures += begin >= self._failed_at  # what failed together is one failure
+            self._failed_at = self._clock()
             self.rests_until = self._clock() + min(0.25 * 2**self._failures, 30.0)
             self.error = error.message
             raise

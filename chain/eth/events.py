@@ -7,8 +7,9 @@ stalls or loses its head changes nothing; only a different block at a height tha
 holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew. One follower
 has the file; another one beside it (a command beside a running node) goes on from a copy in memory, so that
 neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
-apart. So the newest blocks are read one by one, by their hashes, and a range's logs have to lie on the chain
-that it ends on.
+apart. So the newest blocks are read one by one, by their hashes, and a range's logs have to lie between the
+block that was read last and the one that the range ends with; both are compared again after the logs were
+read. What need not be asked in turn is asked at once (decision 0063).
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 
@@ -29,7 +30,8 @@ from typing import Any
 from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
 from assay.chain.eth.event_file import own_or_copy
 from assay.chain.eth.journal import WrongChain
-from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.chain.eth.log_source import LogSource
+from assay.chain.eth.rpc import Rpc, RpcFailed, identity, quantity
 from assay.disk.database import DamagedDatabase
 from assay.protocol import bounded_json
 from assay.protocol.errors import RpcUnreachable
@@ -40,6 +42,8 @@ MOST_AT_ONCE = 10_000
 """Events after which a poll reads no further range: some 40 MB, decoded."""
 NEWEST = 4
 """How many of the last blocks are read one by one."""
+AT_ONCE = NEWEST + 2
+"""Questions that a poll has at once at most: the newest blocks, the known one, and the end of a range."""
 _TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
 
 
@@ -76,9 +80,10 @@ class EventFollower:
         first_block: int = 0,
         range_blocks: int = 2_000,
         confirmations: int = 0,
+        at_once: int = 1,
     ) -> None:
-        """`contracts`: name -> (address, ABI). `confirmations`: how far behind the head to stay."""
-        self._rpc = rpc
+        """`contracts`: name -> (address, ABI). `confirmations`: how far behind the head to stay. `at_once`:
+        how many questions may go at once; for more than one `rpc` has to be safe to share between threads."""
         self.first_block = first_block
         self.rewinds: list[int] = []
         """Each time that blocks were gone, the last one that stayed."""
@@ -89,6 +94,8 @@ class EventFollower:
         """Whether the last poll has left something, so as not to hold a whole chain in memory."""
         self._read_up_to: str | None = None
         """Hash of the latest block at the last poll that read all it could."""
+        self._head: tuple[str, int] | None = None
+        """Hash and time of the latest block at the last poll."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
             (checksummed(address), topic(entry)): entry
@@ -96,11 +103,13 @@ class EventFollower:
             for entry in abi
             if entry.get("type") == "event"
         }
+        self._source = LogSource(rpc, list(self._names), at_once)
         self._lock, self._db = own_or_copy(path)
-        self._bind(path)
+        self._bind(path, identity(rpc))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and ask nothing more."""
+        self._source.close()
         self._db.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -116,13 +125,19 @@ class EventFollower:
         """Hash of the last block that was read; None before the first."""
         return self._last_block()[1]
 
+    @property
+    def cursor_time(self) -> int | None:
+        """Timestamp of the last block that was read, where it was the latest at the last poll."""
+        head = self._head
+        return head[1] if head is not None and head[0] == self.cursor_hash else None
+
     def poll(self) -> list[Event | RolledBack]:
         """Read up to the head, or until some `MOST_AT_ONCE` events were read, and there is `more`. Raises
         RpcUnreachable; what was read before it, the next poll returns."""
         self.more = False
-        latest = get_block(self._rpc, "latest")
-        if latest is None:
-            raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
+        self._source.drop()
+        latest = self._source.latest()
+        self._head = latest["hash"], quantity(latest["timestamp"], "a block's time")
         if latest["hash"] == self._read_up_to and not self._untold:
             return []
         head = quantity(latest["number"], "the block number") - self._confirmations
@@ -148,17 +163,25 @@ class EventFollower:
 
     def _catch_up(self, head: int) -> None:
         """Forget what the chain no longer has, and read on to `head`, range by range."""
+        size = self._range_blocks
+        newest: dict[int, dict[str, Any] | None] = {}
+        number, known = self._last_block()
+        if known is not None and number < head:
+            self._source.begin_blocks([number, *self._ends(number + 1, size, head)])
         rolled_back = self._roll_back(head)
         if rolled_back is not None:
             self._untold.append(rolled_back)
-        size, old = self._range_blocks, head + self._confirmations - NEWEST
         while (start := self.cursor + 1) <= head:
             if len(self._untold) >= MOST_AT_ONCE:
                 self.more = True
                 break
-            end = min(start + size - 1, head, max(start, old))
+            end, *one_by_one = self._ends(start, size, head)
+            if not newest and one_by_one:
+                self._source.begin_blocks([end, *one_by_one])
+                newest = {each: self._source.block(each) for each in one_by_one}
+                self._source.begin_logs(block["hash"] for block in newest.values() if block is not None)
             try:
-                read = self._read(start, end) if start <= old else self._read_new(start)
+                read = self._read_new(start, newest[start]) if start in newest else self._read(start, end)
             except RpcFailed as failure:
                 if size == 1 or not any(words in failure.text.lower() for words in _TOO_MUCH):
                     raise RpcUnreachable(
@@ -170,6 +193,13 @@ class EventFollower:
             if read is None:  # the chain changed while it was read: the next poll sees it
                 break
             self._untold.extend(read)
+
+    def _ends(self, start: int, size: int, head: int) -> list[int]:
+        """The block with which the range ends that begins here; with the last range also the newest blocks,
+        which are read one by one."""
+        old = head + self._confirmations - NEWEST
+        end = min(start + size - 1, head, max(start, old))
+        return [end, *range(max(start, old + 1), head + 1)] if end >= old else [end]
 
     def history(
         self, heeded: Callable[[str, str], bool] = lambda contract, name: True, after: int = -1
@@ -208,8 +238,7 @@ class EventFollower:
                 raise DamagedDatabase(f"the event at {place} is gone", hint="start again")
             yield self._decode(bounded_json.loads(row[2]))
 
-    def _bind(self, path: Path) -> None:
-        chain = identity(self._rpc)
+    def _bind(self, path: Path, chain: str) -> None:
         with self._db:
             self._db.execute("INSERT OR IGNORE INTO facts VALUES ('chain', ?)", (chain,))
         known = self._db.execute("SELECT value FROM facts WHERE name = 'chain'").fetchone()[0]
@@ -240,7 +269,7 @@ class EventFollower:
         known_blocks = self._db.rows("blocks", "ORDER BY number DESC")
         with closing(known_blocks):
             for number, known in known_blocks:
-                block = get_block(self._rpc, number) if number <= head + self._confirmations else None
+                block = self._source.block(number) if number <= head + self._confirmations else None
                 if block is None:
                     continue
                 if block["hash"] == known:
@@ -259,20 +288,20 @@ class EventFollower:
 
     def _read(self, start: int, end: int) -> list[Event] | None:
         """Keep and return the events of a range, or None when the chain changed under the reading."""
-        block = get_block(self._rpc, end)
-        asked = {"fromBlock": hex(start), "toBlock": hex(end), "address": list(self._names)}
-        logs = self._rpc.request("eth_getLogs", [asked])
-        if block is None or not self._has(end, block["hash"]):
+        block, (before, known) = self._source.block(end), self._last_block()
+        if block is None:
             return None
+        logs = self._source.logs(start, end)
+        stand = {end: block["hash"]} | ({} if known is None else {before: known})
         number, block_hash = max(map(_block_of, logs), default=(end, block["hash"]))
-        if number != end and not self._has(number, block_hash):  # the logs are of another fork
+        if stand.setdefault(number, block_hash) != block_hash:  # the logs are of another fork
             return None
-        return self._keep(logs, start, end, block["hash"])
+        return self._keep(logs, start, end, block["hash"]) if self._source.stand(stand) else None
 
-    def _read_new(self, number: int) -> list[Event] | None:
+    def _read_new(self, number: int, block: Mapping[str, Any] | None) -> list[Event] | None:
         """The same of the next block, if it follows on what was read; of a node that takes no hashes it is
         asked as a range."""
-        block, (_, known) = get_block(self._rpc, number), self._last_block()
+        known = self.cursor_hash
         if block is None or known not in (None, block.get("parentHash")):
             return None
         try:
@@ -280,19 +309,13 @@ class EventFollower:
         except RpcFailed as failure:
             if not failure.lacks_block:
                 return self._read(number, number)
-            if self._has(number, block["hash"]):
+            if self._source.stand({number: block["hash"]}):
                 raise
             return None
 
-    def _has(self, number: int, block_hash: str) -> bool:
-        block = get_block(self._rpc, number)
-        return block is not None and block["hash"] == block_hash
-
     def _read_named(self, number: int, block_hash: str) -> list[Event] | None:
         """The same of one block. Raises RpcFailed where the node does not have it, or takes no hashes."""
-        asked = {"blockHash": block_hash, "address": list(self._names)}
-        logs = self._rpc.request("eth_getLogs", [asked])
-        return self._keep(logs, number, number, block_hash)
+        return self._keep(self._source.logs_of(block_hash), number, number, block_hash)
 
     def _keep(self, logs: list[dict[str, Any]], start: int, end: int, end_hash: str) -> list[Event] | None:
         """Keep and return the events of a range that ends with this block; None when they contradict it."""

@@ -221,9 +221,14 @@ def block_tag(block: BlockTag) -> str | dict[str, Any]:
     return hex(block) if isinstance(block, int) else block
 
 
+def block_question(block: BlockTag) -> tuple[str, list[Any]]:
+    """The method and the parameters by which a block's header fields are asked for."""
+    return "eth_getBlockByNumber", [block_tag(block), False]
+
+
 def get_block(rpc: Rpc, block: BlockTag) -> dict[str, Any] | None:
     """A block's header fields, or None when the node has no such block."""
-    found = rpc.request("eth_getBlockByNumber", [block_tag(block), False])
+    found = rpc.request(*block_question(block))
     if found is None or (isinstance(found, dict) and "hash" in found):
         return found
     raise RpcUnreachable(f"the node gave a malformed block {block}", hint="use another node")

@@ -19,7 +19,7 @@ def test_attack_47_no_answer_of_an_rpc_node_ends_anything(
     life = Life(artifacts, tmp_path, seed=int(100 * share), witness=witness)
     truth = [part for part in life.look() if hasattr(part, "job_id")]
     life.rpc.share = share
-    life.live(rounds=8 if share > 0.1 else 24)
+    life.live(rounds=8 if share > 0.1 else 48)
     assert life.rpc.damaged > 10, "the faults were planted"
     assert not life.escaped, life.escaped
     assert life.recovers()

@@ -47,7 +47,7 @@ def alone(market: ChainView, contract: str, view: str, *arguments: Any) -> Any:
     return market.contracts[contract].read(view, *arguments)
 
 
-@pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 5, 0), (1_000, 11, 1), (400, 24, 3)])
+@pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 3, 0), (1_000, 7, 1), (400, 25, 5)])
 def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     rpc: HttpRpc,
     markets: list[ChainMarket],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,15 +68,18 @@ class FakeNode:
         self.after: Callable[[str], None] = lambda method: None
         self.lag = 0
         self.finalized = 0
+        self._turn = threading.RLock()
 
     def request(self, method: str, params: list[Any]) -> Any:
-        self.requests.append(method)
-        self.before(method)
-        if self.down:
-            raise RpcUnreachable("the node does not answer", hint="start it")
-        result = getattr(self, method)(*params)
-        self.after(method)
-        return result
+        """One after the other, as a node does that is asked by several threads."""
+        with self._turn:
+            self.requests.append(method)
+            self.before(method)
+            if self.down:
+                raise RpcUnreachable("the node does not answer", hint="start it")
+            result = getattr(self, method)(*params)
+            self.after(method)
+            return result
 
     # The chain itself
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -287,3 +288,31 @@ def test_attack_47_a_refusal_or_nothing_where_a_block_was_given_is_no_answer(nod
     with pytest.raises(EndpointsDisagree):
         endpoints.request("eth_getBlockByNumber", ["0x5", False])
     assert len(one.asked) >= 2
+
+
+def test_attack_47_what_fails_together_is_one_failure(node: FakeNode) -> None:
+    """An honest endpoint that refuses a burst (over its rate) is not left out for long, while what the other
+    one says is compared with nothing."""
+    honest, other = Flaky("honest", node), Flaky("other", node)
+    endpoints, time = made(honest, other)
+    together = threading.Barrier(6)
+
+    def over_its_rate(method: str, params: list[Any], limit_s: float) -> Any:
+        together.wait(10)
+        time.now = 1.0
+        raise DOWN
+
+    honest.ask, answered = over_its_rate, honest.ask
+    asking = [
+        threading.Thread(target=endpoints.request, args=("eth_getBlockByNumber", [hex(n), False]))
+        for n in range(6)
+    ]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join(10)
+    assert endpoints.counters["uncompared"] == 6, "each was answered by the other one alone"
+    assert 1.0 < endpoints._all[0].rests_until <= 1.5 and list(endpoints.troubles()) == ["honest"]
+    time.now, honest.ask = 1.6, answered
+    endpoints.request("eth_getBlockByNumber", ["0x1", False])
+    assert endpoints.counters["uncompared"] == 6 and not endpoints.troubles()

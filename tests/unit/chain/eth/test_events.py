@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import RpcFailed
 from assay.protocol.errors import RpcUnreachable
-from tests.unit.chain.eth.fake_node import FakeNode
+from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
 
 ADDRESS = "0x" + "Aa" * 20
 ABI = [
@@ -37,7 +38,18 @@ def log(game: int, to: int = 0) -> dict[str, Any]:
     return {"address": ADDRESS.lower(), "topics": words, "data": "0x" + to.to_bytes(32, "big").hex()}
 
 
+AT_ONCE = [1]
+"""How many questions the followers of a test ask at once."""
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, events.AT_ONCE], ids=["in turn", "together"])
+def asked(request: pytest.FixtureRequest) -> None:
+    """Each test of this file, with questions in turn and together."""
+    AT_ONCE[0] = request.param
+
+
 def follow(node: FakeNode, path: Path, **options) -> EventFollower:
+    options = {"at_once": AT_ONCE[0], **options}
     return EventFollower(node, {"Court": (ADDRESS, ABI)}, path / "events.db", **options)
 
 
@@ -139,6 +151,49 @@ def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path,
     assert games(follower.poll()) == [1, 3]
 
 
+def test_a_range_whose_empty_last_block_is_replaced_is_not_kept(tmp_path: Path, by_range: None) -> None:
+    """The block of its last log stands, and the one that it follows; the one that it ends with does not."""
+    node: Any = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.mine([log(2)])
+    node.mine([])
+
+    def change(method: str) -> None:
+        if method == "eth_getLogs":
+            node.after = lambda method: None
+            node.reorganise(1)
+            node.mine([log(3)])
+
+    node.after = change
+    assert follower.poll() == [] and follower.cursor == 1
+    assert games(follower.poll()) == [2, 3]
+
+
+@pytest.mark.parametrize(("options", "lag"), [({"confirmations": 4}, 0), ({}, 3)])
+def test_where_nothing_is_to_be_read_no_block_is_asked_for(
+    tmp_path: Path, options: dict[str, int], lag: int
+) -> None:
+    """A young chain with confirmations to wait for; a head below what was read."""
+    node: Any = FakeNode()
+    follower = follow(node, tmp_path, **options)
+    if not options:
+        for game in range(5):
+            node.mine([log(game)])
+        follower.poll()
+    node.lag = lag
+    own, asked = node.eth_getBlockByNumber, []
+
+    def told(tag: str, full: bool) -> Any:
+        asked.append(tag)
+        return own(tag, full)
+
+    node.eth_getBlockByNumber = told
+    assert follower.poll() == []
+    assert not follower._source._rpc._begun and asked == ["latest", *([hex(2)] if lag else [])]
+
+
 def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path, by_range: None) -> None:
     node = FakeNode()
     for game in range(6):
@@ -227,7 +282,9 @@ def test_a_file_of_other_contracts_is_read_anew(tmp_path: Path, caplog: pytest.L
     node.mine([log(1), {**log(2), "address": "0x" + "bb" * 20}])
     assert games(follow(node, tmp_path).poll()) == [1]
     assert games(follow(node, tmp_path).poll()) == [] and not caplog.text, "the same contracts"
-    other = EventFollower(node, {"Court": ("0x" + "bb" * 20, ABI)}, tmp_path / "events.db")
+    other = EventFollower(
+        node, {"Court": ("0x" + "bb" * 20, ABI)}, tmp_path / "events.db", at_once=AT_ONCE[0]
+    )
     assert "of other contracts" in caplog.text
     assert games(other.poll()) == games(list(other.history())) == [2]
 
@@ -540,3 +597,135 @@ def test_attack_47_two_logs_at_one_place_are_no_answer(tmp_path: Path, blocks: i
     node.eth_getLogs = own
     assert len(games(follower.poll())) == 2 * blocks
     assert games(list(follower.history())) == truth(node)
+
+
+@pytest.mark.parametrize("blocks", [events.NEWEST + 1, events.NEWEST + 3])
+def test_attack_46_a_known_block_replaced_after_it_was_compared_is_taken_back(
+    tmp_path: Path, blocks: int
+) -> None:
+    """All that is new is read from the other chain, whole and consistent: only the known block is not its."""
+    node: Any = FakeNode()
+    node.mine([log(1)])
+    node.mine([log(2)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    for game in range(blocks):
+        node.mine([log(10 + game)])
+    known, compared = node.blocks[2].hash, []
+
+    def change(method: str) -> None:
+        if method == "eth_getBlockByNumber" and known in compared:
+            assert AT_ONCE[0] > 1 or len(compared) == 2, "the head and the known block, and nothing new"
+            node.after = lambda method: None
+            node.reorganise(blocks + 1)
+            node.mine([log(3)])
+            for game in range(blocks):
+                node.mine([log(20 + game)])
+
+    own = node.eth_getBlockByNumber
+
+    def told(tag: str, full: bool) -> Any:
+        found = own(tag, full)
+        compared.append(found["hash"])
+        return found
+
+    node.eth_getBlockByNumber, node.after = told, change
+    follower.poll()
+    assert node.blocks[2].hash != known and known in compared, "it was compared, and then replaced"
+    follower.poll()
+    assert games(list(follower.history())) == truth(node) == [1, 3, *range(20, 20 + blocks)]
+
+
+class Meeting:
+    """A node that answers only when as many questions wait for it as it is told."""
+
+    def __init__(self, node: FakeNode) -> None:
+        self.node, self.together, self.rounds = node, [1], 0
+        self.waiting = 0
+        self.changed = threading.Condition()
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        with self.changed:
+            self.waiting += 1
+            if self.waiting == self.together[0]:
+                self.waiting, self.rounds = 0, self.rounds + 1
+                self.together = self.together[1:] or [1]
+                self.changed.notify_all()
+            else:
+                before = self.rounds
+                assert self.changed.wait_for(lambda: self.rounds > before, 10), f"{method} waits alone"
+        return self.node.request(method, params)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rounds"),
+    [
+        (1, [1, 1]),  # the head; its logs
+        (2, [1, 3, 2]),  # the head; it, the one before and the known one; their logs
+        (9, [1, 6, 5, 2]),  # and a range with the block it ends on; both its ends are compared again
+    ],
+)
+def test_what_need_not_be_asked_in_turn_is_asked_at_once(
+    tmp_path: Path, blocks: int, rounds: list[int]
+) -> None:
+    """Were one of a round asked only after another one's answer, both would wait."""
+    node: Any = FakeNode()
+    node.mine([log(1)])
+    meeting: Any = Meeting(node)
+    follower = follow(meeting, tmp_path, at_once=events.AT_ONCE)
+    follower.poll()
+    for game in range(blocks):
+        node.mine([log(10 + game)])
+    meeting.together, meeting.rounds = [*rounds, 99], 0
+    assert games(follower.poll()) == list(range(10, 10 + blocks))
+    assert meeting.rounds == len(rounds) and not meeting.waiting
+    follower.close()
+
+
+def test_a_range_whose_end_the_node_no_longer_has_is_not_kept(tmp_path: Path, by_range: None) -> None:
+    """A block that it does not show is no block that stands."""
+    node: Any = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.mine([log(2)])
+    node.mine([])
+
+    def behind(method: str) -> None:
+        if method == "eth_getLogs":
+            node.lag = 1
+
+    node.after = behind
+    assert follower.poll() == [] and follower.cursor == 1 and node.lag
+    node.after, node.lag = lambda method: None, 0
+    assert games(follower.poll()) == [2]
+
+
+def test_the_time_that_is_told_is_of_the_last_block_read(tmp_path: Path) -> None:
+    node: Any = FakeNode()
+    for game in range(6):
+        node.mine([log(game)])
+    follower, behind = follow(node, tmp_path), follow(node, tmp_path / "behind", confirmations=2)
+    assert follower.cursor_time is None
+    for each in (follower, behind):
+        each.poll()
+    assert (follower.cursor, follower.cursor_time) == (6, 6 * BLOCK_S)
+    assert (behind.cursor, behind.cursor_time) == (4, None)
+    node.mine()
+    node.lag = 1
+    follower.poll()
+    assert (follower.cursor, follower.cursor_time) == (6, 6 * BLOCK_S)
+
+
+def test_a_follower_that_is_closed_has_no_threads(tmp_path: Path) -> None:
+    node, others = FakeNode(), set(threading.enumerate())
+    follower = follow(node, tmp_path)
+    for game in range(9):
+        node.mine([log(game)])
+    follower.poll()
+    threads = set(threading.enumerate()) - others
+    assert bool(threads) == (AT_ONCE[0] > 1)
+    follower.close()
+    for each in threads:
+        each.join(10)
+    assert not any(each.is_alive() for each in threads)
