@@ -8,14 +8,13 @@ forgotten after some more such claims: an old market's past is on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from assay.chain.contracts.answers import Answers, Key
-from assay.chain.contracts.ended import Place
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.records import unpack
-from assay.chain.eth.events import Event
+from assay.chain.eth.events import Event, EventFollower
 from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, Phase, Seconds, Vote
 
@@ -27,13 +26,9 @@ MOST_OVER = 1_024
 class SeenClaims:
     """Claims as of the block that the answers are of."""
 
-    def __init__(
-        self, rpc: Rpc, answers: Answers, read: Callable[[Sequence[Place]], Iterable[Event]]
-    ) -> None:
-        """`read`: the events at these places."""
-        self._rpc = rpc
-        self._answers = answers
-        self._read = read
+    def __init__(self, rpc: Rpc, answers: Answers, follower: EventFollower) -> None:
+        """`answers` are of the last block that the follower has read."""
+        self._rpc, self._answers, self._follower = rpc, answers, follower
         self._over: dict[ClaimId, None] = {}
         """Those of `_kept` whose jobs were over when they were asked for, oldest first."""
         self._voted_on: dict[ClaimId, ClaimView] = {}
@@ -98,7 +93,11 @@ class SeenClaims:
         past = self._past(index, claim_ids)
         told = {claim_id: past if claim_id in past.claims else index for claim_id in claim_ids}
         claims = {claim_id: told[claim_id].claims[claim_id] for claim_id in claim_ids}
-        self._answers.gather(("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes"))
+        asked: list[Key] = [("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes")]
+        places = [_place(claim) for claim in claims.values() if claim.job_id not in index.closed]
+        if len(asked) + len(places) <= self._answers.batch:  # those of claims that have ended in vain
+            asked += places
+        self._answers.gather(asked)
         statuses = {i: unpack(ClaimStatus, self._answers.read("Tasks", "status", i)) for i in claims}
         standing = {i: _place(claims[i]) for i in claims if statuses[i].phase in _STANDING}
         self._answers.gather(standing.values())
@@ -122,7 +121,7 @@ class SeenClaims:
         """What events say of those of the claims whose jobs are over."""
         past = MarketIndex()
         over = [claim_id for claim_id in claim_ids if claim_id not in index.claims]
-        for event in self._read([place for claim_id in over for place in index.over.places(claim_id)]):
+        for event in self._follower.at([place for claim_id in over for place in index.over.places(claim_id)]):
             past.apply(event)
         return past
 
@@ -134,6 +133,8 @@ class SeenClaims:
 
     def _time(self) -> Seconds:
         """Timestamp of the block that all answers are of; 0 while the node does not know it."""
+        if self._block_time is None and (told := self._follower.cursor_time) is not None:
+            self._block_time = Seconds(told)
         if self._block_time is None:
             block = get_block(self._rpc, self._answers.block)
             self._block_time = Seconds(0 if block is None else quantity(block["timestamp"], "a block's time"))

@@ -4,8 +4,7 @@ Contract: every answer of one refresh is as of one block, `block`; the view move
 `max_age_s` (``chain.eth.freshness``) and after each transaction of this node. What no block changes without
 an event (claims, and jobs that have closed) is asked once, and remembered until that event, or until the
 block it was seen at is gone. Whatever else is to be known of a job, of its claims or of an account is asked
-in one batch; within `snapshot` the rest of a batch is filled with what will be asked of the jobs that follow
-(decision 0025).
+in one batch; within `snapshot` the rest of a batch is filled with what will be asked next (0025, 0063).
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 
@@ -13,13 +12,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
-from assay.chain.contracts.ahead import claims_ahead, jobs_ahead, shard_keys
-from assay.chain.contracts.answers import Answers, room_key, stake_keys, standing_keys
+from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
+from assay.chain.contracts.answers import Answers, Key, room_key, stake_keys, standing_keys
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
@@ -30,7 +28,7 @@ from assay.chain.contracts.seen_claims import SeenClaims
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
 from assay.chain.eth.event_reader import EventReader
-from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.events import AT_ONCE, Event, EventFollower, RolledBack
 from assay.chain.eth.freshness import Freshness
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
@@ -77,23 +75,22 @@ class ChainView:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.contracts = contracts(rpc, deployment, artifacts)
-        self._me = me
-        self._rpc = rpc
-        self._lock = threading.RLock()
+        self._me, self._lock = me, threading.RLock()
         self._follower = EventFollower(
             rpc,
             {name: (self.contracts[name].address, self.contracts[name].abi) for name in INTERFACES},
             events_file,
             first_block=deployment.first_block,
             confirmations=confirmations,
+            at_once=AT_ONCE,
         )
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
-        self._claims = SeenClaims(rpc, self._answers, self._follower.at)
+        self._claims = SeenClaims(rpc, self._answers, self._follower)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._freshness = Freshness(max_age_s, clock)
-        self._readers = 0
-        self._looks = 0
+        self._readers = self._looks = 0
+        self._priced = False  # whether anybody has asked for a price, as solvers do
         try:
             self._followed.read()
         except (KeyError, MalformedData) as error:
@@ -209,9 +206,7 @@ class ChainView:
     def jobs(self) -> Sequence[JobView]:
         """All jobs, oldest first."""
         with self._pinned() as index:
-            self._answers.gather(
-                key for job_id in index.jobs if job_id not in self._closed for key in standing_keys(job_id)
-            )
+            self._gather(key for job_id in self._not_closed() for key in standing_keys(job_id))
             return [self.job(job_id) for job_id in index.jobs]
 
     def job(self, job_id: JobId) -> JobView:
@@ -243,6 +238,7 @@ class ChainView:
     def price(self, job_id: JobId, shard: int) -> Wei:
         """Price at which an open shard can be taken now."""
         with self._pinned():
+            self._priced = True
             self._ask_shards("price", job_id, shard)
             return Wei(self._answers.read("Tasks", "price", job_id, shard))
 
@@ -300,22 +296,25 @@ class ChainView:
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""
-        with self._pinned() as index:
+        with self._pinned():
             keys = [key for either in Role for key in stake_keys(account, either)]
             if account == self._me and role == Role.SOLVER:  # which asks for each job's room next
-                keys += [room_key(account, role, client) for client in self._clients(index)]
-            self._answers.gather(keys)
+                keys += [room_key(account, role, client) for client in self._clients()]
+            self._gather(keys)
             return StakeView(*(Wei(self._answers.read(*key)) for key in stake_keys(account, role)))
 
     def room(self, account: Address, role: Role, client: Address) -> Wei:
         """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
-        with self._pinned() as index:
-            self._answers.gather(room_key(account, role, each) for each in {*self._clients(index), client})
+        with self._pinned():
+            self._answers.gather(room_key(account, role, each) for each in {*self._clients(), client})
             return Wei(self._answers.read(*room_key(account, role, client)))
 
-    def _clients(self, index: MarketIndex) -> set[Address]:
-        """Of the jobs that are not known to be closed."""
-        return {terms.client for job_id, terms in index.jobs.items() if job_id not in self._closed}
+    def _clients(self) -> set[Address]:
+        return {self._index.jobs[job_id].client for job_id in self._not_closed()}
+
+    def _not_closed(self) -> list[JobId]:
+        """Jobs that are not known to be closed."""
+        return [job_id for job_id in self._index.jobs if job_id not in self._closed]
 
     def free(self, account: Address) -> Wei:
         """Withdrawable balance in the vault."""
@@ -383,6 +382,11 @@ class ChainView:
             finally:
                 self._readers -= 1
 
+    def _gather(self, keys: Iterable[Key]) -> None:
+        """Ask together what is not known; within a snapshot, along with what a look asks next."""
+        ahead = look_ahead(self._index, self._me, self._not_closed(), self._priced) if self._looks else ()
+        self._answers.gather(filled(self._answers, keys, ahead))
+
     def _claims_ahead(self, job_id: JobId) -> Iterator[ClaimId]:
         """Within a snapshot, the claims that will be asked for after one of this job."""
         return claims_ahead(self._index, job_id) if self._looks else iter(())
@@ -390,8 +394,7 @@ class ChainView:
     def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
         """Unless known: a job's holders and prices; of open jobs after it what the batch has room for."""
         index = self._index
-        if ("Tasks", what, job_id, shard) in self._answers or job_id not in index.jobs:
-            return
-        alone = not self._looks or job_id in index.closed
-        keys = shard_keys(index, [job_id] if alone else jobs_ahead(index, job_id))
-        self._answers.gather(islice(keys, max(self._answers.batch, 2 * index.jobs[job_id].shards)))
+        if ("Tasks", what, job_id, shard) not in self._answers and job_id in index.jobs:
+            alone = not self._looks or job_id in index.closed
+            ahead = () if alone else shard_keys(index, jobs_ahead(index, job_id))
+            self._answers.gather(filled(self._answers, shard_keys(index, [job_id]), ahead))

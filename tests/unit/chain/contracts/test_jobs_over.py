@@ -38,6 +38,7 @@ def settled(node: MarketNode) -> MarketNode:
     node.answers = {
         "status": as_tuple(sample(ClaimStatus, phase=Phase.SETTLED)),
         "votes": lambda claim_id: [as_tuple(sample(Vote, commitment=claim_id))],
+        "current": bytes(32),
     }
     for job_id in JOBS:
         node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))

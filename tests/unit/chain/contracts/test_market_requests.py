@@ -142,14 +142,16 @@ def build(busy: Busy, closed: int, opened: int) -> None:
 
 POLL = 2
 """Requests of the follower for the next block: the block, and its logs."""
-LOOK = 9
-"""The rest of a look, if everything goes into one batch: stakes; jobs; open claims, who stands in their
-places, who was overtaken, the block's time; shards; and twice the clock."""
+LOOK = 5
+"""The rest of a look, if everything goes into one batch: stakes, jobs and shards; open claims, and who stands
+in their places; who was overtaken; and twice the clock."""
 
 
-@pytest.mark.parametrize(("closed", "opened"), [(0, 1), (50, 1), (50, 30), (150, 30)])
+@pytest.mark.parametrize(
+    ("closed", "opened", "more"), [(0, 1, 0), (50, 1, 0), (50, 20, 0), (50, 30, 1), (150, 10, 0)]
+)
 def test_a_restart_costs_one_request_for_250_claims_of_the_past(
-    market_of: Open, solver_of: Made, node: MarketNode, busy: Busy, closed: int, opened: int
+    market_of: Open, solver_of: Made, node: MarketNode, busy: Busy, closed: int, opened: int, more: int
 ) -> None:
     build(busy, closed, opened)
     market_of(-1.0).disconnect()
@@ -157,7 +159,19 @@ def test_a_restart_costs_one_request_for_250_claims_of_the_past(
     started = requests_of(node, lambda: markets.append(market_of(1e9)))
     assert started == 4, "which chain it is (2), the height, and whether the last block stands"
     solver = solver_of(markets[0])
-    assert requests_of(node, lambda: look(solver)) == LOOK + -(-4 * closed // 250)
+    past, shards = -(-4 * closed // 250), 1
+    assert requests_of(node, lambda: look(solver)) == LOOK + shards + past + more
+
+
+def test_who_takes_no_shards_asks_for_none(market_of: Open, node: MarketNode, busy: Busy) -> None:
+    """A verifier's look, or a command's."""
+    build(busy, closed=3, opened=3)
+    market = market_of(-1.0)
+    for _ in range(2):
+        with market.snapshot():
+            assert len(market.jobs()) == 6
+        node.mine()
+    assert not {"holder", "price"} & set(node.views)
 
 
 def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
@@ -166,12 +180,12 @@ def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
     build(busy, closed=10, opened=0)
     solver = solver_of(market_of(-1.0))
     look(solver)
-    for opened in (1, 3, 10, 30):
+    for opened, more in ((1, 0), (3, 0), (10, 0), (20, 0), (30, 1)):  # places of 240 claims do not fit
         while (number := len(busy.closed) - 10) < opened:
             busy.add(f"open {number}", 8, closed=False)
         assert len(look(solver).open_jobs) == opened
         node.mine()
-        assert requests_of(node, lambda: look(solver)) == POLL + LOOK
+        assert requests_of(node, lambda: look(solver)) == POLL + LOOK + more
 
 
 def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
@@ -199,14 +213,14 @@ def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
-    """100 jobs of a client and 800 claims: 7 views of our stakes, 200 of jobs, 800 of shards, and by 250
-    claims 1,600, 800 and 200."""
+    """100 jobs of a client and 800 claims: 7 views of our stakes, 200 of jobs and 800 of shards together, and
+    by 250 claims 1,600, 800 and 200: of the last 50 claims the places fit into the first batch."""
     build(busy, closed=0, opened=100)
     solver = solver_of(market_of(-1.0))
     look(solver)
     node.mine()
-    before, others = len(node.views), LOOK - 5
-    assert requests_of(node, lambda: look(solver)) == POLL + others + 1 + 2 + 4 + 4 + 4
+    before, clock = len(node.views), 2
+    assert requests_of(node, lambda: look(solver)) == POLL + clock + 3 + 4 + 3 + 4
     assert len(node.views) - before == 7 + 200 + 800 + 1_600 + 800 + 200, "nothing twice, nothing in vain"
 
 
@@ -242,7 +256,7 @@ def test_a_look_is_of_one_block_though_blocks_come_with_every_request(
     node.before = lambda method: None if method == "eth_blockNumber" else node.mine() and None
     look(solver)
     tags = node.tags[before:]
-    assert len(tags) > 5 and len(set(tags)) == 1
+    assert len(tags) == 5 and len(set(tags)) == 1
 
 
 def test_what_was_answered_before_the_node_failed_is_not_asked_again(
@@ -256,12 +270,12 @@ def test_what_was_answered_before_the_node_failed_is_not_asked_again(
     def die(method: str) -> None:
         nonlocal calls
         calls += method == "eth_call"
-        node.down = calls > 4
+        node.down = calls > 3
 
     node.before = die
     with pytest.raises(RpcUnreachable):
         look(solver)
-    assert node.views.count("status") == 500, "stakes, jobs, and two batches of 250 claims"
+    assert node.views.count("status") == 500, "stakes and jobs, and two batches of 250 claims"
     node.before, node.down = lambda method: None, False
     look(solver)
     assert node.views.count("status") == 800
