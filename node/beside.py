@@ -7,7 +7,7 @@ read is in the market's view, and when it began is told, so that decisions after
 himself. A look in the same block as the one before asks next to nothing, so each counts as half as long as
 that at least, up to `INHERITED_S`. The house rests ten times as long as keeping it took, at most
 `HOUSE_LONGEST_S`. What either raises is raised where it is taken in. Used from one thread, but for what it
-runs and `moved`.
+runs, `moved` and `since_s`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ LONGEST_S = 10.0
 TAKEN_S = 30.0
 HOUSE_LONGEST_S = 30.0
 INHERITED_S = 1.0
+LOOKS_LEFT = 2
 PATIENCE_S = 30.0
 """How long a decision is put off, for a house that is being kept or for looks that are overtaken."""
 
@@ -46,9 +47,12 @@ class Beside:
         """When the look that was taken last had begun."""
         self._good_until_s = 0.0
 
-    def begin(self) -> None:
-        """Keep house if that is due, and look after it, unless a look is under way."""
-        if self._look is None:
+    def begin(self, ends_in_s: float = float("inf")) -> None:
+        """Keep house if that is due, and look after it, unless a look is under way. None is begun that might
+        not be over when the work ends beside which it is made, where the last one serves until then: who
+        decides at that end would wait for its answers, or for the view that it holds."""
+        serves = self._serves and self._clock() + ends_in_s <= self._good_until_s
+        if self._look is None and not (serves and ends_in_s < LOOKS_LEFT * self._took_s):
             self._asked_s = self._clock()
             self._begin()
 
@@ -84,6 +88,8 @@ class Beside:
         beside which it is `sending` waits for that, half as long as a look counts; and neither of them nor
         one that has not begun, as the house takes long, is waited for beyond `PATIENCE_S`."""
         if self._look is None:
+            if self._taken_s is not None and not self._serves:  # the work did not end when it was to
+                self.begin()
             return False
         now = self._clock()
         late, age_s = now - self._asked_s > PATIENCE_S, now - self._ended_s
@@ -99,11 +105,14 @@ class Beside:
         return True
 
     def take(self, again: bool = True) -> None:
-        """Wait for the look that is under way, unless it has not begun. Look now where there is none by which
-        to decide: the last one may serve `again`, where nobody rested since. Raises what the look raised."""
-        look, self._look = self._look, None
+        """Wait for the look that is under way, unless it has not begun, or the last one serves: then it goes
+        on, and is taken another time. Look now where there is none by which to decide; the last one counts
+        only `again`, where nobody rested since. Raises what the look raised."""
         if not again:
             self._taken_s = None
+        if self._look is not None and not self._look.done() and self._serves:
+            return
+        look, self._look = self._look, None
         if look is not None and not look.cancel():
             self._taken_s = None
             look.result()
@@ -119,6 +128,12 @@ class Beside:
         """Go by the look that was over last."""
         self._taken_s = self._begun_s
         self._good_until_s = self._clock() + min(TIMES * self._took_s, LONGEST_S)
+
+    @property
+    def _serves(self) -> bool:
+        """Whether the look that was taken last counts, and this node has sent nothing since it began: then no
+        newer one is waited for."""
+        return (since_s := self.since_s) is not None and self._moved_s <= since_s
 
     @property
     def since_s(self) -> float | None:

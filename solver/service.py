@@ -274,7 +274,7 @@ class SolverService(Node):
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
         """Train the task's next segment; where a look is made beside it, further ones until that is over."""
         if (beside := self._beside) is not None:
-            beside.begin()
+            beside.begin(shop.left_s)
         while (done := shop.train_on()) is not None:
             self._trained_one(action, done)
             over = beside is None or beside.ready(self.is_sending()) or self.has_failed()
@@ -319,7 +319,9 @@ class SolverService(Node):
             self._convictions.refuse()  # it may be a while since it was checked
             if self._convictions.heeded != computed:
                 raise Retry("a claim of ours was convicted meanwhile", hint="all is computed anew")
-            if self.market.job(claim.job_id).progress.rewinds != action.rewinds:
+            with self.as_seen():  # or anew, where it has waited for longer than a look counts
+                rewinds = self.market.job(claim.job_id).progress.rewinds
+            if rewinds != action.rewinds:
                 raise Retry("the round was rewound meanwhile", hint="all is computed anew")
             return self.market.commit(key, claim, draft.roots)
 

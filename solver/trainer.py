@@ -122,8 +122,7 @@ class TaskTrainer:
         self.job_id: JobId = job.job_id
         self.work = work
         self.state_provider = StateProvider(market, blocks, job.job_id, work, cache_bytes)
-        self._market, self._blocks = market, blocks
-        self._progress = progress
+        self._market, self._blocks, self._progress = market, blocks, progress
         self._budget, self._clock = budget, clock
         self._spent = TimeSpent() if spent is None else spent
         self._segment_s = 0.0
@@ -302,6 +301,12 @@ class TaskTrainer:
         Raises DiskFull, and what publishing the one before raised."""
         task = self._task
         return None if task is None or task.segments == self.work.segments(Kind.TASK) else self._train(task)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds to the end of the open task, at the pace of the last segment; without end before one."""
+        left = 0 if self._task is None else self.work.segments(Kind.TASK) - self._task.segments
+        return left * self._segment_s or float("inf")
 
     def _train(self, task: _Task) -> Trained:
         round_, shard, segment, start = task.round, task.shard, task.segments, task.state

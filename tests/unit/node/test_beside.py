@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -284,3 +286,85 @@ def test_a_look_that_has_begun_is_waited_for() -> None:
     assert look is not None and look.set_running_or_notify_cancel()
     scene.at += PATIENCE_S + 0.1
     assert not beside.ready()
+
+
+def under_way(scene: Scene) -> Future[object]:
+    """A look was taken; the next one has begun, and is not over."""
+    scene.looked()
+    scene.beside.take()
+    scene.at += 1.0
+    scene.beside.begin()
+    look = scene.beside._look
+    assert look is not None and look.set_running_or_notify_cancel()
+    return look
+
+
+def test_a_look_under_way_is_not_waited_for_while_the_last_one_serves() -> None:
+    """As at the end of a task, where the next decision need not stand still for seconds over a far link."""
+    scene = Scene(2.0)
+    look: Any = under_way(scene)
+    look.result = lambda timeout=None: pytest.fail("it was waited for")
+    scene.beside.take()
+    assert scene.beside.since_s == 50.0 and scene.beside._look is look and scene.looks == 1
+    look.set_result(None)
+    assert scene.beside.ready(), "it is taken once it is over"
+
+
+@pytest.mark.parametrize("cause", ["rested", "moved", "old"])
+def test_a_look_under_way_is_waited_for_where_the_last_one_serves_no_longer(cause: str) -> None:
+    scene = Scene(0.2)
+    look: Any = under_way(scene)
+    if cause == "moved":
+        scene.beside.moved()
+    elif cause == "old":
+        scene.at += LONGEST_S
+    asked = []
+
+    def wait(timeout: float | None = None) -> None:
+        asked.append(scene.at)
+        scene.beside._looked()
+
+    look.result = wait
+    scene.beside.take(again=cause != "rested")
+    assert len(asked) == 1 and scene.beside._look is None
+    assert scene.beside.since_s == asked[0], "what is decided by began after that"
+
+
+def taken(scene: Scene) -> Beside:
+    """A look of two seconds was taken, which counts for ten."""
+    scene.takes_s = 2.0
+    scene.looked().take()
+    return scene.beside
+
+
+@pytest.mark.parametrize(("ends_in_s", "looks"), [(3.9, False), (4.1, True), (float("inf"), True)])
+def test_no_look_is_begun_that_may_last_beyond_the_work(ends_in_s: float, looks: bool) -> None:
+    scene = Scene()
+    beside = taken(scene)
+    beside.begin(ends_in_s)
+    assert (beside._look is not None) == looks == bool(scene.later.given)
+    assert not beside.ready()
+
+
+@pytest.mark.parametrize("cause", ["moved", "too old then", "none taken"])
+def test_one_is_begun_where_the_last_one_would_not_serve_until_then(cause: str) -> None:
+    scene = Scene()
+    beside = taken(scene) if cause != "none taken" else scene.beside
+    if cause == "moved":
+        beside.moved()
+    elif cause == "too old then":
+        scene.at += LONGEST_S - 0.9
+    beside.begin(1.0)
+    assert beside._look is not None
+
+
+def test_work_that_does_not_end_when_it_was_to_has_its_look_later() -> None:
+    scene = Scene()
+    beside = taken(scene)
+    beside.begin(3.0)
+    scene.at += LONGEST_S - 0.1
+    assert not beside.ready() and beside._look is None
+    scene.at += 0.2
+    assert not beside.ready() and beside._look is not None
+    scene.later.go()
+    assert beside.ready() and scene.looks == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from assay.node.beside import Beside
 from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
 from assay.protocol.errors import Retry
@@ -166,6 +168,21 @@ def test_where_a_look_is_made_beside_training_goes_on_until_it_is_over(day: Mark
     assert len(day.named("trained")) == 8 and "bugs" not in ann.status.counters
 
 
+def test_a_look_is_told_how_long_the_task_goes_on(day: MarketDay, monkeypatch: pytest.MonkeyPatch) -> None:
+    day.post(rounds=2, shards=1, **LATER)
+    ann, told = day.solver("ann"), list[float]()
+    assert isinstance(ann, SolverService)
+    day.run(lambda: len(day.named("trained")) == 1)
+    (shop,) = ann._shops.values()
+    monkeypatch.setattr(Beside, "begin", lambda _, ends_in_s: told.append(ends_in_s))
+    for pace_s in (0.0, 7.0):
+        monkeypatch.setattr(shop, "_segment_s", pace_s)
+        ann.look_beside(Later())
+        monkeypatch.setattr(Beside, "ready", lambda *_: True)
+        ann.tick()
+    assert told == [float("inf"), 14.0], "without a pace it has no end; two segments of four are left"
+
+
 def test_outer_states_that_cannot_all_be_had_are_computed_anew(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +284,28 @@ def test_a_commit_that_fails_is_seen_after_the_segment(
         if not trained:
             ann.tick()
     assert len(trained) == 1
+
+
+@pytest.mark.parametrize("since_s", [5.0, None])
+def test_what_is_sent_beside_goes_by_the_last_look_while_that_counts(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch, since_s: float | None
+) -> None:
+    """So that no view is held, and no answer forgotten, just when the next decision is made."""
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann, later, asked = day.solver("ann"), Later(), list[float | None]()
+    ann.sender = later
+    assert day.run(lambda: bool(later.given))
+    ann.look_beside(Later())
+    monkeypatch.setattr(Beside, "since_s", since_s)
+    snapshot = ann.market.snapshot
+
+    def told(since: float | None = None) -> AbstractContextManager[None]:
+        asked.append(since)
+        return snapshot(since)
+
+    monkeypatch.setattr(ann.market, "snapshot", told)
+    later.go()
+    assert asked[0] == since_s and ann.market.claims(job_id)
 
 
 @pytest.mark.parametrize("what", ["alarm", "conviction", "rewind"])
