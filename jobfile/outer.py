@@ -19,6 +19,20 @@ OF_STREAMING = ("fragments", "overlap_rounds", "alpha")
 """Keys that no other algorithm has."""
 MAX_OVERLAP = 254
 """Rounds: a link's lag, which is one more, is a byte (docs/protocol.md)."""
+BLOCKS = {
+    "diloco-u8": 4096,
+    "diloco-4bit": 64,
+    "diloco-int4": 64,
+    "diloco-2bit": 64,
+    "muloco": 64,
+    "diloco-late": 64,
+    "streaming": 64,
+    "eager": 64,
+}
+"""How many numbers that are sent share a scale, or a table of values, where nobody says another
+(``training.round_names.block_of``, which takes long to import)."""
+MAX_BLOCK = 4096
+"""Numbers: the terms of one sum or one maximum that the arbiter recomputes (docs/protocol.md, 2.5)."""
 
 
 class Outer(Section):
@@ -26,8 +40,10 @@ class Outer(Section):
     the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``), and an
     algorithm of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the
     momentum of "delayed-nesterov" moves; of no other. `fragments`, `overlap_rounds` (τ, in rounds) and
-    `alpha` are "streaming"'s, of no other; without them it has ``training.outer.Overlap``'s. `slices`: into
-    how many equal parts the outer step is cut; without it there is one, of whole tensors."""
+    `alpha` are "streaming"'s, of no other; without them it has ``training.outer.Overlap``'s. `block_size`:
+    how many numbers that are sent share a scale, or a table of values, by algorithms that have such; without
+    it the algorithm's own. `slices`: into how many equal parts the outer step is cut; without it there is
+    one, of whole tensors."""
 
     algorithm: Literal[
         "fedavg",
@@ -61,6 +77,7 @@ class Outer(Section):
     fragments: Count | None = None
     overlap_rounds: Annotated[int, Field(ge=0, le=MAX_OVERLAP)] | None = None
     alpha: Number | None = None
+    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK)] | None = None
     slices: Count | None = None
 
 
@@ -72,6 +89,8 @@ def unsuitable(outer: Outer) -> str:
     given = [key for key in OF_STREAMING if getattr(outer, key) is not None]
     if given and name != "streaming":
         return f"outer.{given[0]}: streaming may have it, and no other algorithm has it"
+    if outer.block_size is not None and name not in BLOCKS:
+        return f"outer.block_size: nothing that {name} sends has a scale for a block; {', '.join(BLOCKS)} do"
     if outer.alpha is not None and not 0 <= outer.alpha < 1:
         return (
             f"outer.alpha is {outer.alpha}; it is at least 0.0, a shard goes on with what came of the outer"
@@ -120,6 +139,14 @@ modules = 2                 # of each level; 2 levels of them make 4 paths, one 
 levels = [["blocks.0.*"], ["blocks.1.*"]]""",
 }
 """What such a file has after [outer]'s momentum and no other has."""
+
+
+def more_keys(name: str) -> str:
+    """Lines of [outer], and sections after it, that an algorithm's file has and others have not."""
+    block = f"block_size = {BLOCKS[name]}  # numbers that share a scale" if name in BLOCKS else ""
+    return "\n".join(lines for lines in (block, MORE_KEYS.get(name, "")) if lines)
+
+
 OPTIMISERS = {"muloco": "muon", "demo": "sgd", "data-parallel": "sgd"}
 """What shards train with, where the algorithm is about nothing else."""
 TRAINED = tuple(

@@ -69,7 +69,7 @@ def rule_of(file: JobFile) -> DiLoCo:
         usual.delay if said.overlap_rounds is None else said.overlap_rounds,
         usual.alpha if said.alpha is None else said.alpha,
     )
-    return DiLoCo(said.learning_rate, said.momentum, said.momentum_every or 1, overlap)
+    return DiLoCo(said.learning_rate, said.momentum, said.momentum_every or 1, overlap, said.block_size)
 
 
 def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:

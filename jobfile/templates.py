@@ -12,7 +12,7 @@ from math import ceil
 
 from assay.app.units import parse_duration
 from assay.jobfile.amounts import LEAST
-from assay.jobfile.outer import MORE_KEYS, PAPERS, TRAINED
+from assay.jobfile.outer import PAPERS, TRAINED, more_keys
 from assay.jobfile.read import BadJobFile
 from assay.jobfile.uses import OWN
 from assay.protocol.params import MAX_CALLS
@@ -305,10 +305,10 @@ def by_algorithm(text: str, name: str) -> str:
     for key, value in keys.items():
         if _head(text, key.partition(".")[0]):
             text = stated(text, key, value)
-    if name in MORE_KEYS:
+    if more := more_keys(name):
         head, mark, rest = text.partition("[outer]")
         outer, end, after = rest.partition("\n\n")
-        text = head + mark + outer + "\n" + MORE_KEYS[name] + end + after
+        text = head + mark + outer + "\n" + more + end + after
     return _aligned(text)
 
 

@@ -81,7 +81,7 @@ class E3M0:
     block: int = 64
 
     def encode(self, x: Tensor) -> Wire:
-        rows = blocks(x, self.block)
+        rows = blocks(x, min(self.block, x.numel()))
         scale = rows.abs().amax(1, keepdim=True)
         size = rows.abs() / torch.where(scale > 0, scale, 1.0)
         code = (size > 2.0**-7).int()
@@ -117,7 +117,7 @@ class Integers:
         return (1 << (self.width - 1)) - 1
 
     def encode(self, x: Tensor) -> Wire:
-        rows = blocks(x, self.block)
+        rows = blocks(x, min(self.block, x.numel()))
         scale = rows.abs().amax(1, keepdim=True)
         share = rows / torch.where(scale > 0, scale, 1.0)
         return (share * self.most + 0.5).floor().clamp(-self.most, self.most).int(), scale
@@ -143,7 +143,7 @@ class Bins:
 
     def encode(self, x: Tensor) -> Wire:
         count = 1 << self.width
-        rows = blocks(x, self.block if x.numel() > self.block else x.numel())
+        rows = blocks(x, min(self.block, x.numel()))
         mean = rows.mean(1, keepdim=True)
         spread = torch.sqrt(((rows - mean) ** 2).mean(1, keepdim=True))
         step = torch.where(spread > 0, 6 * spread / count, 1.0)

@@ -33,13 +33,15 @@ class Overlap:
 
 @dataclass(frozen=True)
 class DiLoCo:
-    """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves; and
-    Streaming DiLoCo's own numbers."""
+    """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves;
+    Streaming DiLoCo's own numbers; and how many numbers that are sent share a scale, where it is not the
+    algorithm's own number."""
 
     lr: float = 0.7
     momentum: float = 0.9
     every: int = 4
     overlap: Overlap = field(default_factory=Overlap)
+    block: int | None = None
 
 
 def _next(

@@ -25,13 +25,11 @@ def _pieces(coding: Coding, n: int) -> list[Piece]:
     """The tensors of a wire of n elements. Raises TypeError for a coding of somebody else's."""
     if isinstance(coding, Whole):
         return [((1, n), 32)]
-    if isinstance(coding, E3M0 | Integers):
-        rows = -(-n // coding.block)
-        return [((rows, coding.block), _width(coding)), ((rows, 1), 32)]
-    if isinstance(coding, Bins):
+    if isinstance(coding, E3M0 | Integers | Bins):
         block = min(coding.block, n)
         rows = -(-n // block)
-        return [((rows, block), coding.width), ((rows, 1 << coding.width), 32)]
+        scales = 1 << coding.width if isinstance(coding, Bins) else 1
+        return [((rows, block), _width(coding)), ((rows, scales), 32)]
     if isinstance(coding, Largest):
         chunk, kept = coding.chunk((n,)), coding.kept((n,))
         rows = -(-n // chunk)
@@ -39,8 +37,8 @@ def _pieces(coding: Coding, n: int) -> list[Piece]:
     raise TypeError(f"no packing for {coding}")
 
 
-def _width(coding: E3M0 | Integers) -> int:
-    """Bits of a code with a sign."""
+def _width(coding: E3M0 | Integers | Bins) -> int:
+    """Bits of a code, its sign among them."""
     return 4 if isinstance(coding, E3M0) else coding.width
 
 

@@ -26,7 +26,7 @@ from assay.training.algorithms import (
     Sign,
     Trimmed,
 )
-from assay.training.codings import E3M0, Largest, LowRank
+from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.eager import eager_round
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
@@ -62,6 +62,24 @@ ONE_ROUND = frozenset({"lofi"})
 def loops_of(name: str) -> int:
     """Loops of a task under this algorithm."""
     return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3, EAGER: 3}.get(name, 2)
+
+
+def block_of(name: str) -> int | None:
+    """How many of the numbers that are sent share a scale, or a table of values, by this algorithm's own
+    choice; None where none do."""
+    if name in (STREAMING, EAGER):
+        return E3M0().block
+    coding = RECIPES[name].coding if name in RECIPES else None
+    return coding.block if isinstance(coding, E3M0 | Integers | Bins) else None
+
+
+def in_blocks(algorithm: Algorithm, block: int | None) -> Algorithm:
+    """The algorithm with so many numbers to a scale; unless None is given, its coding has scales."""
+    if block is None:
+        return algorithm
+    coding = algorithm.coding
+    assert isinstance(coding, E3M0 | Integers | Bins), "a job file is asked for block_of"
+    return replace(algorithm, coding=replace(coding, block=block))
 
 
 def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algorithm:
@@ -238,8 +256,9 @@ def _made(
         shapes = [node.shape for node in train.state[: train.params]]
         streaming = streaming_of(shapes, overlap=rule.overlap)
         algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
-        return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
+        streaming = replace(streaming, algorithm=in_blocks(algorithm, rule.block))
+        return streaming_round(streaming, train, genesis, names, shards)
     if name == EAGER:
-        return eager_round(eager_of(rule), train, genesis, names, shards)
-    algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+        return eager_round(in_blocks(eager_of(rule), rule.block), train, genesis, names, shards)
+    algorithm = in_blocks(algorithm_of(name, rule.lr, rule.momentum, rule.every), rule.block)
     return coded_round(algorithm, train, genesis, names, shards, slices)

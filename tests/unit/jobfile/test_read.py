@@ -10,6 +10,7 @@ import torch
 from assay.app.settings import _read_file
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted, estimated
+from assay.jobfile.outer import BLOCKS
 from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.jobfile.terms import conditions_of
@@ -204,6 +205,34 @@ def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorit
     key = number.partition(" ")[0]
     with pytest.raises(BadJobFile, match=rf"outer\.{key}: streaming may have it, and no other"):
         parse_job_file(streamed(f"\n{number}", algorithm), "a test")
+
+
+@pytest.mark.parametrize("name", ["diloco-4bit", "diloco-u8", "streaming", "eager"])
+def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
+    def wire(numbers: str) -> set[tuple[int, ...]]:
+        made = build(parse_job_file(streamed(numbers, name), "a test"))
+        named = zip(made.slot_names, made.inner.state, strict=True)
+        return {node.shape for slot, node in named if slot.startswith("wire")}
+
+    own, usual = BLOCKS[name], wire("")
+    assert usual == wire(f"\nblock_size = {own}")
+    assert (128, 32) not in usual and (128, 32) in wire("\nblock_size = 32"), "of a matrix of 64 x 64"
+    assert (1, 10) in usual, "fewer numbers than a block are one, and nothing is filled up"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "block", "why"),
+    [
+        ("diloco-4bit", "0", r"outer\.block_size: it should be greater than or equal to 1"),
+        ("diloco-4bit", "4097", r"outer\.block_size: it should be less than or equal to 4096"),
+        ("diloco-4bit", "64.5", r"outer\.block_size"),
+        ("diloco", "64", r"outer\.block_size: nothing that diloco sends has a scale .* diloco-4bit"),
+        ("sparseloco", "64", r"outer\.block_size: nothing that sparseloco sends"),
+    ],
+)
+def test_a_block_that_cannot_be_is_refused(algorithm: str, block: str, why: str) -> None:
+    with pytest.raises(BadJobFile, match=why):
+        parse_job_file(streamed(f"\nblock_size = {block}", algorithm), "a test")
 
 
 def of_paths(text: str, paths: str, shards: int = 4) -> str:
