@@ -39,8 +39,10 @@ CALLS_EVERY_S = 0.05
 LOST_RACES = frozenset(
     {
         "ShardTaken",
+        "PriceBelow",
         "WrongPhase",
         "WrongRound",
+        "RewoundSince",
         "WrongGame",
         "NotDue",
         "NotStale",

@@ -32,7 +32,7 @@ from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Claim, ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Terms, Wei
+from assay.protocol.types import ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
 from assay.solver.observation import JobObservation, Limits, Observation
@@ -254,7 +254,7 @@ class SolverService(Node):
 
     def _take(self, action: policy.TakeShard) -> None:
         key = intent("take", action.job_id, action.shard, action.opened)
-        self.market.take_shard(key, action.job_id, action.shard)
+        self.market.take_shard(key, action.job_id, action.shard, action.price)
         self.count("shards_taken")
         self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
 
@@ -300,7 +300,7 @@ class SolverService(Node):
 
     def _commit(self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, **shown: float) -> None:
         """Commit a claim, beside long work where there is a sender."""
-        claim: Claim = draft.claim
+        claim = replace(draft.claim, rewinds=action.rewinds)  # the chain refuses it once there are more
         with self.as_seen():
             observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)

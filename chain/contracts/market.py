@@ -145,9 +145,9 @@ class ChainMarket(ChainView):
 
     # Tasks
 
-    def take_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        """Take an open shard."""
-        return self.do(intent, "Tasks", "takeShard", job_id, shard)
+    def take_shard(self, intent: str, job_id: JobId, shard: int, least_price: Wei = Wei(0)) -> TxResult:
+        """Take an open shard, for no less than this."""
+        return self.do(intent, "Tasks", "takeShard", job_id, shard, least_price)
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Give a shard back."""
@@ -160,7 +160,8 @@ class ChainMarket(ChainView):
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commit a claim; `roots`: the states at its segments' ends.
 
-        segments_root, claimant, price, committed_at, attempt and rewinds are the contract's to fill in.
+        segments_root, claimant, price, committed_at and attempt are the contract's to fill in; `rewinds` are
+        those of the job when the claim was computed, and another number of them refuses it.
         """
         receipt = self._send(intent, "Tasks", "commit", claim, roots)
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])

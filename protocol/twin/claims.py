@@ -39,7 +39,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     """Commit a task or an outer claim.
 
     Refused: NoSuchJob, BadSegments, PlaceTaken, NotHolder, WrongInput, NoSuchShard, JobEnded, WrongRound,
-    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, InsufficientStake,
+    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, RewoundSince, InsufficientStake,
     BeyondCap.
     """
     given = event.claim
@@ -54,6 +54,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     else:
         _check_outer(market, job, given, by, now)
         price = terms.outer_fee
+    require(given.rewinds == job.rewinds_so_far, "RewoundSince")
     before = market.places.get(place)
     claim = replace(
         given,
@@ -61,7 +62,6 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
         segments_root=segments_root,
         price=price,
         committed_at=now.time,
-        rewinds=job.rewinds_so_far,
         attempt=0 if before is None else market.claims[before].claim.attempt + 1,
     )
     claim_id = market.claim_id(claim)

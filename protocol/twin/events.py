@@ -17,6 +17,8 @@ from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.types import Address, Claim, ClaimId, Conditions, JobId, Role, Seconds, Terms, Wei
 
+ANY_PRICE = Wei(0)
+
 
 @dataclass(frozen=True)
 class Deposit:
@@ -168,6 +170,7 @@ class Close:
 class TakeShard:
     job_id: JobId
     shard: int
+    least_price: Wei = ANY_PRICE
 
 
 @dataclass(frozen=True)

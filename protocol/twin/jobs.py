@@ -97,17 +97,18 @@ def close(market: MarketState, event: Close, by: Address, now: Moment) -> Market
 
 
 def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) -> MarketState:
-    """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, BusinessPaused,
-    JobEnded."""
+    """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, PriceBelow,
+    BusinessPaused, JobEnded."""
     job = market.job(event.job_id)
     require(event.shard < job.terms.shards, "NoSuchShard")
     shard = job.shards[event.shard]
     require(shard.solver == ZERO_ADDRESS, "ShardTaken")
     needed = job.terms.solver_stake + job.terms.miss_penalty
     require(market.funds.room(by, Role.SOLVER, job.terms.client) >= needed, "InsufficientStake")
+    price = shard_price(job.terms, shard.opened_at, now.time)
+    require(price >= event.least_price, "PriceBelow")
     market.guardian.require_open(Business.SHARDS)
     require(not job.halted and job.begun, "JobEnded")
-    price = shard_price(job.terms, shard.opened_at, now.time)
     taken = replace(shard, solver=by, price=price, since=now.time)
     changed = replace(job.with_shard(event.shard, taken), last_shard_claim=now.time)
     funds = market.funds.lock(by, Role.SOLVER, job.terms.miss_penalty, job.terms.client)

@@ -186,7 +186,7 @@ def wave(crowd: Crowd, clients: Sequence[Address], solvers: Sequence[Address], j
         for number, job_id in zip(jobs, ids, strict=True)
         for shard in range(SHARDS)
     }
-    crowd.do([crowd.call(by, "Tasks", "takeShard", *place) for place, by in holders.items()])
+    crowd.do([crowd.call(by, "Tasks", "takeShard", *place, 0) for place, by in holders.items()])
     tasks: list[Made] = []
     outers: list[Made] = []
     last = {job_id: terms.genesis_root for job_id, terms in zip(ids, posted, strict=True)}

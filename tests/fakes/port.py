@@ -228,8 +228,8 @@ class FakeMarket:
     def close(self, intent: str, job_id: JobId) -> TxResult:
         return self._send(intent, "close", e.Close(job_id))
 
-    def take_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "takeShard", e.TakeShard(job_id, shard))
+    def take_shard(self, intent: str, job_id: JobId, shard: int, least_price: Wei = Wei(0)) -> TxResult:
+        return self._send(intent, "takeShard", e.TakeShard(job_id, shard, least_price))
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         return self._send(intent, "release", e.Release(job_id, shard))

@@ -21,7 +21,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.Halt(job_id),
         e.Close(job_id),
         e.TopUp(job_id, Wei(10**23)),
-        e.TakeShard(job_id, shard),
+        e.TakeShard(job_id, shard, rng.choice([Wei(0), Wei(1 << 100)])),
         e.Release(job_id, shard),
         e.Expire(job_id, shard),
     ]

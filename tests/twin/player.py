@@ -20,7 +20,7 @@ from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
-from assay.protocol.params import ABSTAIN, CHUNKS, worst_case
+from assay.protocol.params import ABSTAIN, CHUNKS, shard_price, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import free
@@ -203,7 +203,9 @@ class Player:
             doings += [self._outer(job_id, job)] * 2
         for number, shard in enumerate(job.shards):
             if shard.solver == ZERO_ADDRESS:
-                doings.append((e.TakeShard(job_id, number), self.rng.choice(PLAYERS)))
+                price = shard_price(job.terms, shard.opened_at, Seconds(self.twin.time))
+                least = Wei(max(price + self.rng.choice([-1, 0, 0, 0, 1]), 0))
+                doings.append((e.TakeShard(job_id, number, least), self.rng.choice(PLAYERS)))
             elif self.twin.market_state.current(job_id, Kind.TASK, job.round, number) is None:
                 doings.append(self._task(job_id, job, number, shard.solver))
         return doings
@@ -258,7 +260,8 @@ class Player:
     def _commit(self, job_id: JobId, job: Job, kind: Kind, shard: int, input_root: bytes) -> e.Commit:
         claim = self.scene.claim(job_id, job.terms, kind, job.round, shard, input_root)
         tree = self.scene.segments[claim.segments_root]
-        return e.Commit(claim, tree.levels[0])
+        seen = job.rewinds_so_far + self.rng.choice([0] * 18 + [-1, 1])
+        return e.Commit(replace(claim, rewinds=max(seen, 0)), tree.levels[0])
 
     def _claim_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
         claim, phase = state.claim, state.status.phase

@@ -10,8 +10,10 @@ interface ITasks is IBatch {
     error NotModule(address caller);
     error NoSuchJob(bytes32 jobId);
     error ShardTaken(address holder);
+    error PriceBelow(uint128 price);
     error NotHolder(address holder);
     error WrongRound(uint32 expected, uint32 given);
+    error RewoundSince(uint32 rewinds);
     error WrongClaim(bytes32 claimId);
     error WrongPhase(Phase phase);
     error NotDue(uint64 due);
@@ -81,9 +83,10 @@ interface ITasks is IBatch {
     /// @dev Equal parts; what does not divide is the first's.
     event RewardShared(bytes32 indexed claimId, address[] finders, uint256 amount);
 
-    /// @notice Take an open shard at its present price; locks missPenalty as long as it is held, and needs solverStake
+    /// @notice Take an open shard at its present price, unless that is below `leastPrice`: it falls to the floor when
+    /// somebody takes the shard first and gives it back. Locks missPenalty as long as it is held, and needs solverStake
     /// unlocked beside it.
-    function takeShard(bytes32 jobId, uint32 shard) external;
+    function takeShard(bytes32 jobId, uint32 shard, uint128 leastPrice) external;
     /// @notice Holder, or who owns it (Keys): give a shard back; free while nothing is owed for the current round, else
     /// missPenalty is burnt.
     function release(bytes32 jobId, uint32 shard) external;

@@ -11,7 +11,7 @@ import {Claims} from "./Claims.sol";
 
 /// @title Who holds which shard, at what price, and until when (docs/protocol.md 4.2, 4.3)
 abstract contract Shards is Claims {
-    function takeShard(bytes32 jobId, uint32 shard) external {
+    function takeShard(bytes32 jobId, uint32 shard, uint128 leastPrice) external {
         Terms memory t = TermsStore.load(address(JOBS), jobId);
         if (shard >= t.shards) revert ITasks.NoSuchShard(shard);
         Shard storage entry = shardsOf[jobId][shard];
@@ -22,6 +22,7 @@ abstract contract Shards is Claims {
             revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, needed, unlocked);
         }
         uint128 asked = _openPrice(jobId, entry, t);
+        if (asked < leastPrice) revert ITasks.PriceBelow(asked);
         entry.solver = msg.sender;
         entry.since = uint64(block.timestamp);
         entry.price = asked;

@@ -46,6 +46,8 @@ contract Tasks is Attestations, Batch {
         bool isTask = claim.kind == Kind.TASK;
         if (isTask) _enterTask(claim, t);
         else _enterOuter(claim, t);
+        // What it was computed from may have been rewound since, and one wrong slot convicts.
+        if (given.rewinds != claim.rewinds) revert ITasks.RewoundSince(claim.rewinds);
         uint40 seedBlock = isTask ? _newSeedBlock(t) : 0;
         claimId = _log(claim, roots, seedBlock);
         places[place] = claimId;

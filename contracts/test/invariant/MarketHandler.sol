@@ -140,7 +140,7 @@ abstract contract MarketHandler is KnownStates {
             if (jobs.progress(jobId).halted) return _settleOrPost(seed);
             solver = _solverWithStake(seed);
             vm.prank(solver);
-            tasks.takeShard(jobId, shard);
+            tasks.takeShard(jobId, shard, 0);
             return;
         }
         (,, uint64 start, bool disputed) = jobs.running(jobId);

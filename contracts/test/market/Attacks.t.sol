@@ -79,7 +79,7 @@ contract AttacksTest is FindingsMarket {
         court.decide(puppet, true);
         court.decide(honest, true);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         Claim memory again = draft(Kind.TASK, 0, 0);
         again.outputRoot = forged[4];
         (settled, settledRoots) = commitAs(solvers[0], again, forged);

@@ -41,7 +41,7 @@ contract BatchTest is Market {
         postJob(t);
         for (uint32 i; i < MANY; ++i) {
             vm.prank(solvers[0]);
-            tasks.takeShard(jobId, i);
+            tasks.takeShard(jobId, i, 0);
             claims.push(acceptedTask(0, i));
         }
         Claim memory outer = commitOuter(0);

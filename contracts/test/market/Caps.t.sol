@@ -50,7 +50,7 @@ contract CapsTest is RealCourt, Bound {
     function steal() private {
         theft();
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         Claim memory wrong = commitTask(0, 0);
         letPass(openAs(thief, wrong, 0));
         assertPhase(wrong, Phase.CONVICTED);
@@ -60,7 +60,7 @@ contract CapsTest is RealCourt, Bound {
     function locksMore() private returns (bool done) {
         theft();
         vm.prank(operator);
-        (done,) = address(tasks).call(abi.encodeCall(tasks.takeShard, (jobId, 0)));
+        (done,) = address(tasks).call(abi.encodeCall(tasks.takeShard, (jobId, 0, 0)));
     }
 
     function lost() private view returns (uint256) {
@@ -88,7 +88,7 @@ contract CapsTest is RealCourt, Bound {
         // The owner's own client is served as before.
         postJob(aTerms());
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         acceptedTask(0, 0);
         assertEq(lockedOf(operator, Role.SOLVER), 107 ether);
     }
@@ -96,7 +96,7 @@ contract CapsTest is RealCourt, Bound {
     function test_T13_aShardThatAStolenKeyHoldsInAClosedJobIsGivenBackByTheOwner() external {
         Terms memory t = theft();
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(t.client);
         jobs.halt(jobId);
         skip(t.taskTime + 1);
@@ -124,7 +124,7 @@ contract CapsTest is RealCourt, Bound {
         capClient(client, 800 ether);
         postJob(aTerms());
         vm.startPrank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.stopPrank();
         Claim memory wrong = commitTask(0, 0);
         letPass(openAs(thief, wrong, 0));
@@ -134,19 +134,19 @@ contract CapsTest is RealCourt, Bound {
         );
         vm.expectRevert(refusal);
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         cap(207 ether, 0);
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
     }
 
     function test_aClaimBeyondTheCapIsRefusedAndAMissCounts() external {
         cap(107 ether, 107 ether);
         postJob(aTerms());
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
         cap(106 ether, 107 ether);
         refuseCommit(
             operator,
@@ -172,9 +172,9 @@ contract CapsTest is RealCourt, Bound {
         cap(400 ether, 400 ether);
         postJob(aTerms());
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
         Claim[] memory claims = playRound(0);
         assertEq(
             stakes.room(operator, Role.SOLVER, client), 400 ether - 207 ether, "shard, task, outer claim"
@@ -192,7 +192,7 @@ contract CapsTest is RealCourt, Bound {
         cap(1000 ether, 120 ether);
         postJob(aTerms());
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         commitTask(0, 0);
         assertEq(stakes.room(operator, Role.SOLVER, stranger), 13 ether);
         capClient(client, 300 ether);
@@ -205,7 +205,7 @@ contract CapsTest is RealCourt, Bound {
     function test_locksFromBeforeTheCapMakeNoRoom() external {
         postJob(aTerms());
         vm.startPrank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.stopPrank();
         cap(1000 ether, 50 ether);
         assertEq(stakes.room(operator, Role.SOLVER, client), 50 ether);
@@ -310,7 +310,7 @@ contract CapsTest is RealCourt, Bound {
         postJob(t);
         vm.expectRevert();
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
     }
 
     /// @dev The operator has the tokens for a job of its own, and may put none of them into it.

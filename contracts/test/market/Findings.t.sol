@@ -198,7 +198,7 @@ contract FindingsTest is FindingsMarket {
         court.decide(honest, true);
         court.decide(other, true);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         Claim memory again = draft(Kind.TASK, 0, 0);
         again.outputRoot = right[4];
         (settled, settledRoots) = commitAs(solvers[0], again, right);

@@ -26,9 +26,9 @@ contract FreeTrainingTest is RealCourt {
         stakeAs(solvers[1], Role.SOLVER, 4000 ether);
         fund(puppet, 100 ether);
         vm.prank(sybil);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
     }
 
     function posted_() private view returns (Terms memory) {
@@ -42,7 +42,7 @@ contract FreeTrainingTest is RealCourt {
         vm.prank(sybil);
         tasks.release(jobId, 0);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         honest.push(commitOuter(0));
         for (uint32 round = 1; round < ROUNDS; ++round) {
             honest.push(acceptedTask(round, 0));

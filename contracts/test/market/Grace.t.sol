@@ -24,7 +24,7 @@ contract GraceTest is RealCourt {
         for (uint32 i; i < HOLDERS; ++i) {
             holders[i] = newSolver(string.concat("holder", vm.toString(i)), STAKE * 2);
             vm.prank(holders[i]);
-            tasks.takeShard(jobId, i);
+            tasks.takeShard(jobId, i, 0);
         }
         for (uint32 i; i < HOLDERS; ++i) {
             acceptedAs(i);

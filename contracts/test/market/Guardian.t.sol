@@ -34,7 +34,7 @@ contract GuardianTest is Market {
         jobs.post(t, budget);
         vm.expectRevert(paused(IGuardian.Business.SHARDS));
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.expectRevert(paused(IGuardian.Business.STAKES));
         vm.prank(solvers[0]);
         stakes.stake(Role.SOLVER, 1);
@@ -48,7 +48,7 @@ contract GuardianTest is Market {
         vm.prank(solvers[0]);
         stakes.stake(Role.SOLVER, 1);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
     }
 
     /// @dev Everything that was begun goes on to its end, all paused.

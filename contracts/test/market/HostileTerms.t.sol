@@ -53,7 +53,7 @@ contract HostileTermsTest is Market {
         jobId = jobs.post(t, jobs.worstCase(t));
         vm.stopPrank();
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         claim = submit(solvers[0], draft(Kind.TASK, 0, 0));
     }
 

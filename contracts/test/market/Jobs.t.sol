@@ -309,12 +309,12 @@ contract JobsTest is Market {
         postJob(t);
         skip(300);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(client);
         jobs.halt(jobId);
         vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
         skip(1000);
         vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
         jobs.close(jobId);

@@ -120,7 +120,7 @@ contract KeysTest is Market {
         stakes.stakeFor(operator, Role.SOLVER, 600 ether);
         postJob(aTerms());
         vm.prank(operator);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(address(tasks));
         stakes.slash(operator, Role.SOLVER, 100 ether, client);
         assertEq(activeOf(operator, Role.SOLVER), 500 ether);

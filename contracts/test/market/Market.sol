@@ -272,7 +272,7 @@ abstract contract Market is Test {
     function holdShards() internal {
         for (uint32 i; i < SHARDS; ++i) {
             vm.prank(solvers[i]);
-            tasks.takeShard(jobId, i);
+            tasks.takeShard(jobId, i, 0);
         }
     }
 
@@ -345,6 +345,7 @@ abstract contract Market is Test {
     function draft(Kind kind, uint32 round, uint32 shard) internal returns (Claim memory claim) {
         claim.jobId = jobId;
         (claim.kind, claim.round, claim.shard) = (kind, round, shard);
+        claim.rewinds = jobs.progress(jobId).rewinds;
         claim.manifest = newSalt();
         string memory name = vm.toString(claim.manifest);
         uint256 slots = kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;

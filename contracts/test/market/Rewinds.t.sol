@@ -47,7 +47,7 @@ contract RewindsTest is Market {
         Claim[] memory second = playRound(1);
         convictByGame(first[0]);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         Claim memory again = acceptedTask(0, 0);
         assertEq(again.attempt, 1);
         assertEq(again.rewinds, 1);
@@ -174,8 +174,8 @@ contract RewindsTest is Market {
         tasks.void(second[0]);
         assertEq(vault.burnt() - burnt, 10 ether);
         vm.startPrank(solvers[1]);
-        tasks.takeShard(jobId, 0);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 0, 0);
+        tasks.takeShard(jobId, 1, 0);
         vm.stopPrank();
         Claim[] memory again = playRound(0);
         tasks.void(first[2]);
@@ -204,7 +204,7 @@ contract RewindsTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         convictByGame(claim);
         (address solver,,) = tasks.holder(jobId, 0);
         assertEq(solver, solvers[1]);

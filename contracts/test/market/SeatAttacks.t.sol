@@ -183,7 +183,7 @@ contract SeatAttacksTest is Market {
         vm.prank(drawn[0]);
         tasks.revealVote(idOf(claim), true, traces, VOTE_SALT);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         Claim memory again = commitTask(0, 0);
         bytes32 id = idOf(again);
         address[] memory anew = seedFor(again);

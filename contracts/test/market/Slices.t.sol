@@ -224,7 +224,7 @@ contract SlicesTest is Market {
         tasks.void(built);
         assertEq(free(solvers[1]) - before, 5 ether);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         refill(solvers[1]);
         accept(taskOf(0, 0));
         assertEq(slice(0, 1).attempt, 1);
@@ -539,7 +539,7 @@ contract SlicesTest is Market {
             (address solver,,) = tasks.holder(jobId, k);
             if (solver != address(0)) continue;
             vm.prank(solvers[k]);
-            tasks.takeShard(jobId, k);
+            tasks.takeShard(jobId, k, 0);
         }
         for (uint32 k; k < SHARDS; ++k) {
             if (tasks.current(jobId, Kind.TASK, round, k) == 0) accept(taskOf(round, k));

@@ -316,7 +316,7 @@ contract StragglersTest is Market {
         convictByGame(task);
         stakeAs(solvers[1], Role.SOLVER, 100 ether);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
         return submitFrom(solvers[1], Kind.TASK, 2, 1, input);
     }
 
@@ -337,9 +337,9 @@ contract StragglersTest is Market {
         (t.priceFloor, t.priceCap, t.verifierFee, t.outerFee) = (5 ether, 5 ether, 0, 1 ether);
         postJob(t);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 1);
+        tasks.takeShard(jobId, 1, 0);
         for (uint256 i; i < 2; ++i) {
             fund(solvers[i], 1e6 ether);
             stakeAs(solvers[i], Role.SOLVER, 1e6 ether);

@@ -47,7 +47,7 @@ contract TasksTest is Market {
         skip(1e6);
         assertEq(tasks.price(jobId, 0), 20 ether);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         skip(10);
         assertEq(tasks.price(jobId, 0), 20 ether, "agreed");
         assertEq(tasks.price(jobId, 1), 20 ether);
@@ -61,16 +61,16 @@ contract TasksTest is Market {
         holdShards();
         vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, solvers[0]));
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[0]));
         vm.prank(solvers[1]);
         tasks.release(jobId, 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchShard.selector, 2));
         vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 2);
+        tasks.takeShard(jobId, 2, 0);
         bytes32 absent = "no job";
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, absent));
-        tasks.takeShard(absent, 0);
+        tasks.takeShard(absent, 0, 0);
     }
 
     function test_aShardNeedsUnlockedStake() external {
@@ -82,7 +82,7 @@ contract TasksTest is Market {
             )
         );
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
     }
 
     function test_R10_aHeldShardHasItsPenaltyLocked() external {
@@ -396,7 +396,7 @@ contract TasksTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 0, 0);
         refuseCommit(
             solvers[0],
             draft(Kind.TASK, 0, 0),

@@ -248,7 +248,7 @@ WRITES = [
     ("top_up", (D, 5), "topUp"),
     ("halt", (D,), "halt"),
     ("close", (D,), "close"),
-    ("take_shard", (D, 1), "takeShard"),
+    ("take_shard", (D, 1, 5), "takeShard"),
     ("release", (D, 1), "release"),
     ("expire", (D, 1), "expire"),
     ("record_seed", (CLAIM,), "recordSeed"),

@@ -73,6 +73,7 @@ class Story:
         program = INNER if kind == Kind.TASK else OUTERS[2]
         input_root = genesis if job.round == 0 else self.scene.state(program)
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
+        claim = replace(claim, rewinds=job.rewinds_so_far)
         tree = self.scene.segments[claim.segments_root]
         self.tell(e.Commit(claim, tree.levels[0]), by)
         claim_id = self.market_state.current(self.job_id, kind, job.round, shard)
@@ -318,6 +319,27 @@ def test_a_seed_that_the_history_has_lost_gives_another_seed_block_and_no_vote_d
     assert (status.phase, status.draws, status.valid) == (Phase.ACCEPTED, 2, 0)
     lost = before - story.market_state.funds.active(VERA, Role.VERIFIER)
     assert lost == story.market_state.jobs[story.job_id].terms.miss_penalty  # no game stands for a fault
+
+
+def test_a_commit_of_before_a_rewind_is_refused_after_it(story: Story) -> None:
+    """Rule 4.3: one slot of its input may be another one now."""
+    terms = story.market_state.jobs[story.job_id].terms
+    wrong = story.accept(story.commit(Kind.TASK, 0, ANN))
+    claim = story.scene.claim(story.job_id, terms, Kind.TASK, 0, 1, terms.genesis_root)
+    roots = story.scene.segments[claim.segments_root].levels[0]
+    story.silence(story.challenge(wrong))
+    assert story.market_state.progress(story.job_id, story.time).rewinds == 1
+    assert story.refuse(e.Commit(claim, roots), BOB) == "RewoundSince"
+    story.tell(e.Commit(replace(claim, rewinds=1), roots), BOB)
+
+
+def test_a_shard_is_not_taken_below_the_least_price(story: Story) -> None:
+    """Rule 4.2."""
+    terms = story.market_state.jobs[story.job_id].terms
+    story.tell(e.Release(story.job_id, 0), ANN)
+    assert terms.price_floor < terms.price_cap
+    assert story.refuse(e.TakeShard(story.job_id, 0, Wei(terms.price_cap)), ANN, 0) == "PriceBelow"
+    story.tell(e.TakeShard(story.job_id, 0, Wei(terms.price_cap)), ANN, terms.price_period)
 
 
 def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> None:
