@@ -39,6 +39,8 @@ MAX_SLOTS = 4_096
 MAX_LOOPS = 8
 """Of a kind of claim."""
 MAX_LINKS = 16
+MAX_LAG = 255
+"""Rounds between a link's reader and its source: a byte in the contracts."""
 MAX_ABSENCE = 128
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
 GRACE_MOVES = 18
@@ -216,6 +218,8 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
     for number, link in enumerate(links):
         where = f"link {number}"
         _require(link.count >= 1 and link.times >= 1, field, f"cover no slot in {where}")
+        near = 0 <= link.lag <= MAX_LAG
+        _require(near, field, f"reach back {link.lag} rounds in {where}; at most {MAX_LAG} are possible")
         if link.origin in (Origin.OWN, Origin.GENESIS):
             continue
         of_tasks = link.source == Kind.TASK

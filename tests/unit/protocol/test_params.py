@@ -61,6 +61,8 @@ def test_sound_terms_and_classes_are_taken() -> None:
         ("samples", {"outer_loops": (replace(TERMS.outer_loops[0], samples=1),)}),
         ("links", {"links": TERMS.links[:1]}),
         ("links", {"links": (replace(TERMS.links[0], lag=0), TERMS.links[1])}),
+        ("links", {"links": (replace(TERMS.links[0], lag=256), TERMS.links[1])}),
+        ("links", {"links": (TERMS.links[0], replace(TERMS.links[1], lag=256))}),
         ("links", {"links": (replace(TERMS.links[0], first=TERMS.outer_slots), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], times=2), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], mod=2, stride=TERMS.outer_slots), TERMS.links[1])}),
