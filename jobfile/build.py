@@ -33,7 +33,8 @@ from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds
+from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds, outer_of
+from assay.training.sound import check_algorithm
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -46,7 +47,14 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
 
 def _check_rounds(file: JobFile) -> None:
     t = file.training
-    check_rounds(file.outer.algorithm, t.rounds, t.steps_per_round, t.segment_steps, t.min_shards)
+    check_rounds(file.outer.algorithm, t.rounds, t.steps_per_round, t.segment_steps)
+
+
+def _check_algorithm(file: JobFile, made: Recipe) -> None:
+    """Raises Stop where the outer algorithm's numbers cannot train, whoever named them."""
+    algorithm = outer_of(file.outer.algorithm, rule_of(file), made.outer)
+    assert algorithm is not None, "a job that trains has one"
+    check_algorithm(algorithm, file.training.shards, file.training.min_shards)
 
 
 def _check_idle(file: JobFile, what: str) -> None:
@@ -181,6 +189,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
     if file.outer.algorithm == EVALUATE:
         return _evaluation(file, made, blocks)
     _check_rounds(file)
+    _check_algorithm(file, made)
     if file.speeds is not None:
         speeds = file.speeds
         check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)

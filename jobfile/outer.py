@@ -119,6 +119,7 @@ PAPERS: dict[str, Mapping[str, str]] = {
     "diloco-late": {"outer.momentum": "0.0"},
     "eager": {"outer.learning_rate": "0.4", "outer.momentum": "0.6"},
     "diloco-trimmed": _FOUR,
+    "diloco-centred": _FOUR,
     "dipaco": {**_FOUR, "outer.learning_rate": "0.65"},
 }
 """By algorithm: "section.key" to its value; of any other a template's 0.7 and 0.9 are the paper's. With these

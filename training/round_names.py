@@ -24,13 +24,13 @@ from assay.training.algorithms import (
     OuterAdam,
     OuterSgd,
     Sign,
-    Trimmed,
 )
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.eager import eager_round
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
-from assay.training.outer import DiLoCo
+from assay.training.outer import DiLoCo, Overlap
+from assay.training.overlap import Streaming
 from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
 from assay.training.slicing import least_slices
@@ -106,20 +106,26 @@ def eager_of(rule: DiLoCo) -> Algorithm:
     return Algorithm(Nesterov(rule.lr, rule.momentum), E3M0(), feedback=1.0)
 
 
-def check_rounds(name: str, rounds: int, steps: int, segment_steps: int, min_shards: int) -> None:
-    """Whether so many rounds, of so many steps and shards, suit the algorithm, in whole segments. Raises
-    Stop."""
+def outer_of(name: str, rule: DiLoCo, own: Algorithm | None = None) -> Algorithm | None:
+    """What shards send by this name and how θ follows; `own`: the algorithm that `OWN` names. None where no
+    shard sends a change. Raises Stop as `algorithm_of`."""
+    if own is not None or name in OTHER_USES:
+        return own
+    if name == PATHS:
+        return Algorithm(Nesterov(rule.lr, rule.momentum))
+    if name == EAGER:
+        return in_blocks(eager_of(rule), rule.block)
+    if name == STREAMING:
+        return in_blocks(replace(Streaming(()).algorithm, rule=Nesterov(rule.lr, rule.momentum)), rule.block)
+    return in_blocks(algorithm_of(name, rule.lr, rule.momentum, rule.every), rule.block)
+
+
+def check_rounds(name: str, rounds: int, steps: int, segment_steps: int) -> None:
+    """Whether so many rounds, of so many steps, suit the algorithm, in whole segments. Raises Stop."""
     if steps % segment_steps:
         raise Stop(
             f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
             hint="change steps_per_round or segment_steps",
-        )
-    mean = RECIPES[name].mean if name in RECIPES else None
-    if isinstance(mean, Trimmed) and min_shards <= 2 * mean.cut:
-        raise Stop(
-            f"{name} leaves out the {mean.cut} least and the {mean.cut} greatest of every number, so that of"
-            f" {min_shards} shards nothing is left, and nothing is learnt",
-            hint=f"ask for min_shards of at least {2 * mean.cut + 1}",
         )
     if name in ONE_STEP and steps != 1:
         raise Stop(
@@ -223,11 +229,15 @@ def made_round(
     try:
         if (least := (1 + shards) * train.params // slices) > MAX_SLOTS:  # before all of it is traced in vain
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        if name == WHOLE and paths is None and own is None:
+            return diloco_round(train, genesis, names, shards, rule, slices)
+        algorithm = outer_of(PATHS if paths is not None else name, rule, own)
+        assert algorithm is not None, "a job that trains has one"
         if paths is not None:
-            return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
+            return paths_round(algorithm, paths, train, genesis, names)
         if own is not None:
             return coded_round(own, train, genesis, names, shards)
-        return _made(name, train, genesis, names, shards, rule, slices)
+        return _made(name, algorithm, train, genesis, names, shards, rule.overlap, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
         way_out = "take fewer shards or a model with fewer and larger tensors (docs/scale.md)"
@@ -243,22 +253,17 @@ def made_round(
 
 def _made(
     name: str,
+    algorithm: Algorithm,
     train: Program,
     genesis: Sequence[Tensor],
     names: Sequence[str],
     shards: int,
-    rule: DiLoCo,
+    overlap: Overlap,
     slices: int,
 ) -> Round:
-    if name == WHOLE:
-        return diloco_round(train, genesis, names, shards, rule, slices)
     if name == STREAMING:
         shapes = [node.shape for node in train.state[: train.params]]
-        streaming = streaming_of(shapes, overlap=rule.overlap)
-        algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
-        streaming = replace(streaming, algorithm=in_blocks(algorithm, rule.block))
-        return streaming_round(streaming, train, genesis, names, shards)
+        return streaming_round(streaming_of(shapes, algorithm, overlap), train, genesis, names, shards)
     if name == EAGER:
-        return eager_round(in_blocks(eager_of(rule), rule.block), train, genesis, names, shards)
-    algorithm = in_blocks(algorithm_of(name, rule.lr, rule.momentum, rule.every), rule.block)
+        return eager_round(algorithm, train, genesis, names, shards)
     return coded_round(algorithm, train, genesis, names, shards, slices)
