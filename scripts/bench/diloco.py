@@ -90,9 +90,9 @@ def arms(setting: Setting) -> dict[str, Arm]:
             replace(streaming, algorithm=replace(streaming.algorithm, coding=wide)), h64
         ),
         "eager updates H=50": Arm(Eager(Nesterov(0.7, 0.9)), h50),
-        "the same, 0.4 and 0.6": Arm(Eager(Nesterov(0.4, 0.6)), h50),
+        "eager, 0.4 and 0.6": Arm(Eager(Nesterov(0.4, 0.6)), h50),
         "one-step delay H=50": Arm(RECIPES["diloco"], h50, late=1),
-        "the same, 0.7 and 0": Arm(replace(RECIPES["diloco"], rule=Nesterov(0.7, 0.0)), h50, late=1),
+        "delay, 0.7 and 0": Arm(replace(RECIPES["diloco"], rule=Nesterov(0.7, 0.0)), h50, late=1),
         MULOCO: Arm(replace(RECIPES["muloco"], coding=Bins(2, 512)), h50, muon),
         "SparseLoCo H=32": Arm(RECIPES["sparseloco"], h32, flat=True),
         "FedAvg H=50": Arm(RECIPES["fedavg"], h50),
