@@ -2,8 +2,8 @@
 
 Contract: `decide` is deterministic and never acts; the same observation gives the same actions, in order of
 urgency: clocks that run against us, then what moves claims on, then commits and work, then new shards. A
-shard is taken only of a job whose program was examined and found sound. Not guaranteed: that an action
-succeeds when it is sent.
+shard is taken only of a job whose program was examined and found sound; files are fetched only of a job in
+which nothing else keeps it from taking one. Not guaranteed: that an action succeeds when it is sent.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from assay.node.service import turn
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
-from assay.solver.acceptance import unacceptable
 from assay.solver.observation import JobObservation, Observation, Takes, holds, round_open
-from assay.solver.reasons import why, why_no_outer
+from assay.solver.reasons import why, why_no_outer, why_no_shard
 
 MOST_GUESSED = Fraction(1, 4)
 """Operations of an outer claim over those of a task, up to which everybody computes the outer step ahead."""
@@ -212,7 +211,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if progress.round >= progress.final_round or job.refusal:
         return
     if alone and not job.examined:
-        yield Examine(job.view.job_id, "its outer claims may be made")
+        if observation.unlocked_for(job) >= terms.solver_stake:
+            yield Examine(job.view.job_id, "its outer claims may be made")
         return
     if not closable(job.view, job.claims, observation.now):
         return
@@ -316,14 +316,7 @@ def _left_behind(observation: Observation, job: JobObservation) -> Iterator[Acti
 
 
 def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    progress = job.view.progress
-    over = progress.halted or progress.round >= progress.final_round
-    if over or observation.limits.retire or job.refusal or observation.limits.takes == Takes.OUTER:
-        return
-    if unacceptable(job.view.terms, observation.limits.terms):
-        return
-    opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
-    if not opened:
+    if why_no_shard(observation, job):
         return
     if not job.examined:
         yield Examine(job.view.job_id, "it has an open shard")
@@ -331,6 +324,7 @@ def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if why(observation, job):
         return
     limits, terms = observation.limits, job.view.terms
+    opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     keep = [k for k in opened if (job.view.job_id, k) not in limits.release and limits.suits(terms, k)]
     start = turn(observation.me, job.view.job_id, len(keep))
     shard = keep[start]

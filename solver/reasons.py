@@ -10,38 +10,46 @@ from math import ceil
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rounds import moving
-from assay.protocol.types import ZERO_ADDRESS, Kind, Wei
+from assay.protocol.types import ZERO_ADDRESS, Kind, Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable, unpaid_outer
-from assay.solver.observation import JobObservation, Observation, Takes, holds
+from assay.solver.observation import JobObservation, Limits, Observation, Takes, holds
 
 
 def why(observation: Observation, job: JobObservation) -> str:
     """Why the solver takes no shard of this job now; empty if it would take one."""
-    terms = job.view.terms
-    if observation.limits.takes == Takes.OUTER:
-        return "this solver takes outer claims alone"
-    if reason := _no_work(observation, job):
+    if reason := why_no_shard(observation, job):
         return reason
     if not job.examined:
         return "its files are not fetched and validated yet"
+    if observation.limits.takes == Takes.TASKS:
+        return ""
+    best = max(job.prices[k] for k in _suitable(observation, job))
+    return unpaid_outer(job.view.terms, best, job.outer_share, observation.limits.terms)
+
+
+def why_no_shard(observation: Observation, job: JobObservation) -> str:
+    """Why the solver takes no shard of this job now, whatever its files say; empty if they decide."""
+    terms, limits = job.view.terms, observation.limits
+    if limits.takes == Takes.OUTER:
+        return "this solver takes outer claims alone"
+    if reason := _no_work(observation, job):
+        return reason
+    if reason := too_cheap(terms, limits):
+        return reason
+    if held_in_all(observation) >= limits.max_shards:
+        return f"this solver already holds its {limits.max_shards} shard(s)"
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     if not opened:
         return "every shard is taken"
-    opened = [k for k in opened if observation.limits.suits(terms, k)]
-    if not opened:
-        return f"its open shards are {'fast' if observation.limits.slow else 'slow'} ones"
-    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
+    if not any(limits.suits(terms, k) for k in opened):
+        return f"its open shards are {'fast' if limits.slow else 'slow'} ones"
+    opened = _suitable(observation, job)
     if not opened:
         return (
             "its open shards were given back; `assay solver release --again"
             f" {job.view.job_id.hex()[:16]}` takes that back"
         )
-    if (
-        sum(len(holds(observation, other)) for other in observation.open_jobs)
-        >= observation.limits.max_shards
-    ):
-        return f"this solver already holds its {observation.limits.max_shards} shard(s)"
     owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
     needed = terms.solver_stake + terms.miss_penalty
     unlocked = observation.unlocked_for(job)
@@ -52,13 +60,30 @@ def why(observation: Observation, job: JobObservation) -> str:
             " deposit more solver stake"
         )
     best = max(job.prices[k] for k in opened)
-    if best < observation.limits.min_price:
-        floor = observation.limits.min_price
-        low, least = show_amount(best), show_amount(floor)
+    if best < limits.min_price:
+        low, least = show_amount(best), show_amount(limits.min_price)
         return f"the price {low} is below the operator's floor {least}; it rises with time"
-    if observation.limits.takes == Takes.TASKS:
+    return ""
+
+
+def too_cheap(terms: Terms, limits: Limits) -> str:
+    """Why no shard of a job is ever worth its price to the operator; empty if one may be."""
+    if terms.price_cap >= limits.min_price:
         return ""
-    return unpaid_outer(terms, best, job.outer_share, observation.limits.terms)
+    cap, least = show_amount(terms.price_cap), show_amount(limits.min_price)
+    return f"its price rises to {cap}, which is below the operator's floor {least}"
+
+
+def held_in_all(observation: Observation) -> int:
+    """Shards of open jobs that this solver holds."""
+    return sum(len(holds(observation, job)) for job in observation.open_jobs)
+
+
+def _suitable(observation: Observation, job: JobObservation) -> list[int]:
+    """Open shards of the job that the operator takes."""
+    limits, job_id = observation.limits, job.view.job_id
+    opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
+    return [k for k in opened if (job_id, k) not in limits.release and limits.suits(job.view.terms, k)]
 
 
 def _no_work(observation: Observation, job: JobObservation) -> str:

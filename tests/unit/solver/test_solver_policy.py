@@ -31,7 +31,7 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
-from assay.solver.observation import JobObservation, Limits, Observation
+from assay.solver.observation import JobObservation, Limits, Observation, Takes
 from assay.solver.policy import (
     CommitOuter,
     CommitTask,
@@ -243,6 +243,32 @@ def test_a_solver_locks_no_more_for_a_client_than_its_owner_lets_it() -> None:
     assert kinds(replace(observation(), jobs=tuple(roomy))) == [TakeShard]
     done = observation((ME, OTHER), trained={(0, 0): 4})
     assert kinds(replace(done, jobs=tuple(replace(job, room=Wei(99)) for job in done.jobs))) == [Wait]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        observation((OTHER, OTHER), examined=False),
+        observation(unlocked=99, examined=False),
+        observation(limits=Limits(Wei(11), 2, Seconds(20)), examined=False),
+        observation(limits=Limits(Wei(0), 0, Seconds(20)), examined=False),
+        observation(limits=replace(LIMITS, release=frozenset({(JOB, 0), (JOB, 1)})), examined=False),
+        observation(
+            limits=replace(LIMITS, terms=replace(LIMITS.terms, least_move=Seconds(9_999))), examined=False
+        ),
+    ],
+)
+def test_attack_T34_no_file_is_fetched_of_a_job_in_which_nothing_would_be_taken(seen: Observation) -> None:
+    assert kinds(seen) == []
+    assert why(seen, seen.jobs[0]) not in ("", "its files are not fetched and validated yet")
+    learner = replace(seen, limits=replace(LIMITS, takes=Takes.OUTER), unlocked=Wei(99))
+    assert kinds(learner) == [], "a claim locks 100"
+    assert kinds(replace(learner, unlocked=Wei(100))) == [Examine]
+
+
+def test_a_price_that_never_rises_to_the_operators_floor_is_named() -> None:
+    floor = observation(limits=Limits(Wei(10**30), 2, Seconds(20)))
+    assert "its price rises to" in why(floor, floor.jobs[0])
 
 
 def test_why_names_the_reason() -> None:
