@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import requests
 import urllib3
 
 from assay.chain.eth import shapes
+from assay.chain.eth.timed_http import TimedAdapter
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
 
@@ -113,7 +113,6 @@ class HttpRpc:
 
     def _exchange(self, method: str, question: dict[str, Any], timeout_s: float) -> bytes:
         """The body of the answer, read within the time limit. Raises RpcFailed if it is too large."""
-        end = time.monotonic() + timeout_s
         with self._session().post(
             self.url, json=question, timeout=timeout_s, stream=True, allow_redirects=False
         ) as response:
@@ -122,15 +121,12 @@ class HttpRpc:
             if response.status_code != 200:
                 raise self._unreachable(method, f"HTTP status {response.status_code}")
             parts, size = [], 0
-            # One read of the socket at a time: an answer that trickles ends with the time limit all the same.
             while part := response.raw.read1(_PART, decode_content=True):
                 parts.append(part)
                 size += len(part)
                 if size > LARGEST_ANSWER:
                     response.close()
                     raise RpcFailed(method, 413, f"the answer is too large, over {LARGEST_ANSWER} bytes", "")
-                if time.monotonic() > end:
-                    raise TimeoutError
             return b"".join(parts)
 
     def _session(self) -> requests.Session:
@@ -142,6 +138,8 @@ class HttpRpc:
             session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
             session.auth = requests.utils.get_netrc_auth(self.url)
             session.trust_env = False
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, TimedAdapter())
             self._threads.session = session
         kept: requests.Session = self._threads.session
         return kept

@@ -4,8 +4,12 @@ error of the right class, within its time."""
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -155,6 +159,105 @@ def test_attack_47_an_answer_that_trickles_ends_with_its_time(gateway: Gateway) 
     gateway.pause_s = 0.05
     with pytest.raises(RpcUnreachable, match="timed out"):
         HttpRpc(gateway.url, timeout_s=0.3).request("eth_call", [])
+
+
+ENDLESS = {
+    "a header": (b"HTTP/1.1 200 OK\r\nX-Waits: ", b"a"),
+    "a status": (b"HTTP/1.1 200 ", b"O"),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b" "),
+    "a chunk's size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+    "a trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\nX: ", b"a"),
+}
+"""What comes first, and what comes again and again."""
+
+
+@contextmanager
+def endless(begin: bytes, again: bytes) -> Iterator[str]:
+    """The address of who answers so, to all; once nobody asks any more, nobody is answered any more."""
+    stop, threads = threading.Event(), list[threading.Thread]()
+
+    def answer(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.recv(1 << 16)
+            client.sendall(begin)
+            while not stop.wait(0.05):
+                client.sendall(again)
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while not stop.is_set():
+                client = server.accept()[0]
+                threads.append(threading.Thread(target=answer, args=(client,)))
+                threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threads.append(threading.Thread(target=serve, args=(server,)))
+        threads[0].start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        stop.set()
+        server.shutdown(socket.SHUT_RDWR)
+        for each in threads:
+            each.join(10)
+
+
+def ends(rpc: HttpRpc) -> float:
+    """Seconds after which a question that may take 0.4 s was given up; 5 where it never was."""
+    begun, ended = time.monotonic(), threading.Event()
+
+    def ask() -> None:
+        with pytest.raises(RpcUnreachable, match=r"timed out|connection refused or lost"):
+            rpc.ask("eth_blockNumber", [], 0.4)
+        ended.set()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    ended.wait(5)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize(("begin", "again"), ENDLESS.values(), ids=ENDLESS)
+def test_attack_T32_an_answer_that_never_ends_ends_with_its_time(begin: bytes, again: bytes) -> None:
+    """Each byte restarted the socket's time limit: a look hung for good, an honest endpoint beside or not."""
+    with endless(begin, again) as url:
+        rpc = HttpRpc(url)
+        assert 0.3 < ends(rpc) < 2
+        before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            assert ends(rpc) < 2
+        time.sleep(0.2)  # the other end sees that nobody reads
+        after = threading.active_count(), len(os.listdir("/proc/self/fd"))
+        assert after <= before, "no thread and no socket is left"
+
+
+def test_attack_T32_a_proxy_whose_answer_never_ends_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a node under TLS a proxy makes a tunnel, and says so before."""
+    with endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n") as url:
+        monkeypatch.setenv("https_proxy", url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert 0.3 < ends(HttpRpc("https://node.invalid")) < 2
+
+
+def test_attack_T32_many_addresses_that_do_not_answer_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a host's addresses had the whole time."""
+
+    def addresses(*_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))] * 100
+
+    def connect(place: tuple[str, int], timeout_s: float, *_: Any) -> socket.socket:
+        time.sleep(min(timeout_s, 0.15))
+        raise TimeoutError
+
+    def connect_to_all(place: tuple[str, int], timeout_s: float, *_: Any, **__: Any) -> socket.socket:
+        for _address in addresses():
+            with suppress(TimeoutError):
+                connect(place, timeout_s)
+        raise TimeoutError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect_to_all)
+    monkeypatch.setattr("assay.chain.eth.timed_http.create_connection", connect, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    assert ends(HttpRpc("http://node.invalid:8545")) < 2
 
 
 def test_attack_47_an_answer_that_ends_early_is_none(gateway: Gateway) -> None:
