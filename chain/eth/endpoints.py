@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
+from assay.chain.eth.witnessed import gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
 
 _OWN_METHODS = ("evm_", "anvil_", "hardhat_", "debug_")
@@ -142,7 +143,7 @@ class Endpoints:
             by.doubted()
             self._pause(doubt)
         self._seen.note(method, params, answer)
-        if answer is not None and len(self._all) > 1 and _has_one_answer(method, params):
+        if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
             return self._compared(method, params, answer, by)
         return answer
 
@@ -217,7 +218,7 @@ class Endpoints:
             if other is None or second is None:
                 self.counters["uncompared"] += 1
                 return answer
-            if _gist(method, second) == _gist(method, answer):
+            if _same(method, params, answer, second):
                 return answer
             if attempt + 1 < self.patience.doubts:  # the chain may have changed between the two
                 self._pause(attempt)
@@ -335,30 +336,11 @@ def _passes(failure: RpcFailed) -> bool:
     return failure.lacks_block or any(words in text for words in _PASSING)
 
 
-def _has_one_answer(method: str, params: list[Any]) -> bool:
-    """Whether all honest endpoints give the same to a question, once they know the block that it names."""
-    if method in ("eth_getLogs", "eth_chainId"):
-        return True
-    block = {"eth_getBlockByNumber": 0, "eth_call": 1, "eth_getTransactionCount": 1, "eth_getCode": 1}
-    if method not in block:
+def _same(method: str, params: list[Any], answer: Any, second: Any) -> bool:
+    """Whether two answers say the same; a refusal, or nothing, is another answer than any."""
+    if answer is None or second is _REFUSED:
         return False
-    named = params[block[method]]
-    return named not in ("latest", "pending", "earliest", "safe", "finalized")
-
-
-def _gist(method: str, answer: Any) -> Any:
-    """What of an answer must be the same everywhere."""
-    if answer is None or answer is _REFUSED:
-        return answer
-    if method == "eth_getBlockByNumber":
-        return answer["hash"].lower()
-    if method == "eth_getLogs":
-        return [
-            [log["blockHash"].lower(), int(log["logIndex"], 16), log["address"].lower(), log["data"].lower()]
-            + [topic.lower() for topic in log["topics"]]
-            for log in answer
-        ]
-    return answer.lower() if isinstance(answer, str) else answer
+    return bool(gist(method, params, answer) == gist(method, params, second))
 
 
 def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:

@@ -323,8 +323,7 @@ class EventFollower:
         kept = []
         for log in logs:
             number, block_hash = _block_of(log)
-            inside = start <= number <= end and not log.get("removed", False)
-            if not inside or blocks.setdefault(number, block_hash) != block_hash:
+            if not start <= number <= end or blocks.setdefault(number, block_hash) != block_hash:
                 return None
             if self._entry(log) is not None:
                 kept.append((number, quantity(log["logIndex"], "the log's index"), log))

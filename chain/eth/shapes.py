@@ -95,6 +95,8 @@ def _block(params: list[Any], answer: Any) -> None:
     quantity(block.get("timestamp"), "a block's time", 62)
     if _QUANTITY.fullmatch(asked) and number != int(asked, 16):
         raise Misshapen(f"block {number} for block {int(asked, 16)}")
+    if (parent := block.get("parentHash")) is not None:
+        data(parent, "a block's parent", 32)
     if (base_fee := block.get("baseFeePerGas")) is not None:
         quantity(base_fee, "the base fee", 128)
     for name, value in block.items():
@@ -125,8 +127,8 @@ def _log(value: Any) -> None:
     data(log.get("blockHash"), "a log's block's hash", 32)
     quantity(log.get("logIndex"), "a log's index", 62)
     data(log.get("transactionHash"), "a log's transaction", 32)
-    if not isinstance(log.get("removed", False), bool):
-        raise Misshapen(f"a log is removed: {_shown(log['removed'])}")
+    if log.get("removed", False) is not False:  # where blocks or a transaction are asked about, none is
+        raise Misshapen("a log is said to be removed, which is to be asked again")
 
 
 def _logs(params: list[Any], answer: Any) -> None:

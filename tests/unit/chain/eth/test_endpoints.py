@@ -169,6 +169,68 @@ def test_attack_47_a_lie_of_either_endpoint_is_no_answer(node: FakeNode, method:
             made(*pair)[0].request(method, params)
 
 
+def _with(name: str, value: Any) -> Callable[[str, Any], Any]:
+    """A lie about one field of a block, of each of its transactions, or of each log."""
+
+    def lie(method: str, answer: Any) -> Any:
+        if isinstance(answer, list):
+            return [{**log, name: value} for log in answer]
+        if name not in answer:
+            return {**answer, "transactions": [{**each, name: value} for each in answer["transactions"]]}
+        return {**answer, name: value}
+
+    return lie
+
+
+OTHER = "0x" + "99" * 32
+LIES: list[tuple[str, str, Any]] = [
+    *(("eth_getBlockByNumber", name, OTHER) for name in ("hash", "parentHash")),
+    *(("eth_getBlockByNumber", name, "0x77") for name in ("number", "timestamp", "baseFeePerGas")),
+    *(("eth_getBlockByNumber", name, value) for name, value in (("from", OTHER[:42]), ("nonce", "0x77"))),
+    *(("eth_getLogs", name, OTHER) for name in ("data", "blockHash", "transactionHash")),
+    *(("eth_getLogs", name, "0x77") for name in ("blockNumber", "logIndex")),
+    *(
+        ("eth_getLogs", name, lie)
+        for name, lie in (("address", OTHER[:42]), ("topics", []), ("removed", True))
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "name", "value"), LIES, ids=[f"{lie[0]}-{lie[1]}" for lie in LIES])
+def test_attack_T33_a_lie_about_any_field_that_is_read_is_no_answer(
+    node: FakeNode, method: str, name: str, value: Any
+) -> None:
+    """A parent that is none kept a dead block's events for good; a time that is none had a verifier fined."""
+    node.foreign("0x" + "33" * 20)
+    node.mine([{"address": "0x" + "11" * 20, "topics": [OTHER], "data": "0x"}])
+    params = [{"fromBlock": "0x1", "toBlock": "0xc"}] if method == "eth_getLogs" else ["0xb", True]
+    for liar in (0, 1):
+        pair = Flaky("one", node), Flaky("two", node)
+        assert made(*pair)[0].request(method, params)
+        pair[liar].change = _with(name, value)
+        with pytest.raises(EndpointsDisagree):
+            made(*pair)[0].request(method, params)
+
+
+def test_the_same_answer_in_another_spelling_is_the_same(node: FakeNode) -> None:
+    node.mine([{"address": "0x" + "ab" * 20, "topics": ["0x" + "cd" * 32], "data": "0xef"}])
+    one, two = Flaky("one", node), Flaky("two", node)
+
+    def spelt(method: str, answer: Any) -> Any:
+        def other(value: Any) -> Any:
+            return "0x" + value[2:].upper() if isinstance(value, str) else value
+
+        answers = answer if isinstance(answer, list) else [answer]
+        found = [{name: other(value) for name, value in each.items() if value} for each in answers]
+        return found if isinstance(answer, list) else {**found[0], "size": "0x5", "transactions": []}
+
+    two.change = spelt
+    endpoints, _ = made(one, two)
+    assert endpoints.request("eth_getLogs", [{"fromBlock": "0x1", "toBlock": "0xb"}])
+    assert endpoints.request("eth_getBlockByNumber", ["0xa", False])
+    assert not endpoints.counters["uncompared"] and len(two.asked) == 2
+
+
 def test_a_difference_that_passes_is_none(node: FakeNode) -> None:
     """The chain moved on between the two questions."""
     one, two = Flaky("one", node), Flaky("two", node)

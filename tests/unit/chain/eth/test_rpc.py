@@ -267,7 +267,14 @@ def test_attack_47_an_answer_that_ends_early_is_none(gateway: Gateway) -> None:
         HttpRpc(gateway.url, timeout_s=2.0).request("eth_call", [])
 
 
-BLOCK = {"hash": HASH, "number": "0x5", "timestamp": "0x1", "baseFeePerGas": "0x1", "mixHash": HASH}
+BLOCK = {
+    "hash": HASH,
+    "parentHash": HASH,
+    "number": "0x5",
+    "timestamp": "0x1",
+    "baseFeePerGas": "0x1",
+    "mixHash": HASH,
+}
 LOG = {
     "address": ADDRESS,
     "topics": [HASH],
@@ -299,7 +306,7 @@ def test_attack_47_every_field_that_is_read_is_what_it_must_be(gateway: Gateway,
     gateway.answers(answer)
     assert rpc.request(method, params) == answer
     inner = answer[0] if isinstance(answer, list) else answer
-    optional = {"baseFeePerGas", "mixHash"}
+    optional = {"baseFeePerGas", "mixHash", "parentHash"}
     for name in inner:
         without = {key: value for key, value in inner.items() if key != name}
         for wrong in [without, *({**inner, name: value} for value in WRONG if value != inner[name])]:
@@ -315,6 +322,16 @@ def test_attack_47_every_field_that_is_read_is_what_it_must_be(gateway: Gateway,
                 continue
             with pytest.raises(RpcUnreachable):
                 rpc.request(method, params)
+
+
+def test_attack_T33_a_log_that_is_said_to_be_removed_is_no_answer(gateway: Gateway) -> None:
+    """It was taken for a chain that had changed meanwhile, at every poll, in silence."""
+    for wrong in (True, "false", None):
+        gateway.answers([{**LOG, "removed": False}, {**LOG, "removed": wrong}])
+        with pytest.raises(RpcUnreachable, match="removed"):
+            HttpRpc(gateway.url).request("eth_getLogs", [{}])
+    gateway.answers([{**LOG, "removed": False}])
+    assert HttpRpc(gateway.url).request("eth_getLogs", [{}])
 
 
 def test_an_answer_to_another_question_is_none(gateway: Gateway) -> None:

@@ -1,0 +1,52 @@
+"""What two endpoints are compared by: which questions have one answer, and what of it has to be the same.
+
+Contract: `gist` is equal for two honest answers to a question that `has_one_answer`, however the nodes spell
+them, and differs where any field differs that this package reads of a block, its transactions or a log: so an
+endpoint that lies about one of them is found out by another.
+Not guaranteed: the other fields of a block's header, which `chain.eth.headers` reads. They prove themselves
+by the block's hash: a lie about them leaves a header that cannot be used, and no false one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def has_one_answer(method: str, params: list[Any]) -> bool:
+    """Whether all honest endpoints give the same to a question, once they know the block that it names."""
+    if method in ("eth_getLogs", "eth_chainId"):
+        return True
+    block = {"eth_getBlockByNumber": 0, "eth_call": 1, "eth_getTransactionCount": 1, "eth_getCode": 1}
+    if method not in block:
+        return False
+    named = params[block[method]]
+    return named not in ("latest", "pending", "earliest", "safe", "finalized")
+
+
+def gist(method: str, params: list[Any], answer: Any) -> Any:
+    """What of an answer of the right shape (`chain.eth.shapes`) must be the same everywhere."""
+    if method == "eth_getBlockByNumber":
+        return _block(answer, whole=params[1:] == [True])
+    if method == "eth_getLogs":
+        return [_log(log) for log in answer]
+    return answer.lower() if isinstance(answer, str) else answer
+
+
+def _block(block: dict[str, Any], *, whole: bool) -> list[Any]:
+    transactions = block.get("transactions", []) if whole else []
+    return [
+        block["hash"].lower(),
+        (block.get("parentHash") or "").lower(),
+        *(int(block[name], 16) for name in ("number", "timestamp")),
+        int(block.get("baseFeePerGas") or "0x0", 16),
+        [[each["hash"].lower(), each["from"].lower(), int(each["nonce"], 16)] for each in transactions],
+    ]
+
+
+def _log(log: dict[str, Any]) -> list[Any]:
+    return [
+        *(log[name].lower() for name in ("address", "data", "blockHash", "transactionHash")),
+        *(int(log[name], 16) for name in ("blockNumber", "logIndex")),
+        [topic.lower() for topic in log["topics"]],
+        log.get("removed", False),
+    ]
