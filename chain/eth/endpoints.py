@@ -36,6 +36,9 @@ _PASSING = (
 """In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
 much.)"""
 FRESH_S = 0.2
+_FIRST_REST_S, _LONGEST_REST_S, _MOST_DOUBLINGS = 0.25, 30.0, 7
+"""An endpoint that fails rests twice as long each time, up to the longest; its failures are many more in a
+night than a power of two can have."""
 _REFUSED = "refused"
 _LATEST: list[Any] = ["latest", False]
 _MOVING = ("eth_sendRawTransaction", "eth_getTransactionReceipt", "eth_blockNumber")
@@ -271,9 +274,12 @@ class _Watched:
         try:
             answer = self._endpoint.ask(method, params, limit_s)
         except RpcUnreachable as error:
-            self._failures += begin >= self._failed_at  # what failed together is one failure
-            self._failed_at = self._clock()
-            self.rests_until = self._clock() + min(0.25 * 2**self._failures, 30.0)
+            now = self._clock()
+            # What is refused together is one failure (it was over its rate, say); each time-out is one.
+            self._failures += begin >= self._failed_at or now - begin >= limit_s
+            self._failed_at = now
+            rest_s = _FIRST_REST_S * 2 ** min(self._failures, _MOST_DOUBLINGS)
+            self.rests_until = now + min(rest_s, _LONGEST_REST_S)
             self.error = error.message
             raise
         except RpcFailed:

@@ -352,6 +352,45 @@ def test_attack_47_a_refusal_or_nothing_where_a_block_was_given_is_no_answer(nod
     assert len(one.asked) >= 2
 
 
+@pytest.mark.parametrize("down", [0, 1])
+def test_attack_T31_an_endpoint_that_is_down_for_a_night_blinds_nobody(node: FakeNode, down: int) -> None:
+    """After a thousand failures in a row its rest was no number, and every request raised OverflowError."""
+    pair = Flaky("one", node), Flaky("two", node)
+    pair[down].faults = [DOWN] * 2_000
+    endpoints, time = made(*pair)
+    for _ in range(1_200):
+        time.now += 60
+        assert endpoints.request("eth_blockNumber", []) == "0xa"
+    assert len(pair[down].asked) == 1_200 and endpoints._all[down].rests_until <= time.now + 30
+    pair[down].faults = []
+    time.now += 60
+    assert endpoints.request("eth_blockNumber", []) == "0xa" and not endpoints.troubles()
+
+
+def test_attack_47_each_time_out_of_an_endpoint_that_hangs_counts(node: FakeNode) -> None:
+    """However many questions overlap, an endpoint that keeps each for its whole time comes to rest."""
+    hanging, other = Flaky("hanging", node), Flaky("other", node)
+    endpoints, time = made(hanging, other)
+    together = threading.Barrier(4)
+
+    def hang(method: str, params: list[Any], limit_s: float) -> Any:
+        together.wait(10)
+        time.now = limit_s
+        raise DOWN
+
+    hanging.ask, _ = hang, hanging.ask
+    asking = [
+        threading.Thread(target=endpoints.request, args=("eth_getBlockByNumber", [hex(n), False]))
+        for n in range(4)
+    ]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join(10)
+    limit_s = Patience().first_limit_s
+    assert limit_s + 4 <= endpoints._all[0].rests_until <= limit_s + 5
+
+
 def test_attack_47_what_fails_together_is_one_failure(node: FakeNode) -> None:
     """An honest endpoint that refuses a burst (over its rate) is not left out for long, while what the other
     one says is compared with nothing."""
