@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of
+from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of, task_of
 from assay.jobfile.read import BadJobFile, JobFile, OwnModel
 from assay.jobfile.slices import check_outer
 from assay.jobfile.uses import EVALUATE, GRPO, INFER, DecoderModel
@@ -24,7 +24,7 @@ from assay.training import models
 from assay.training.actors import Play, check_play, grpo_job
 from assay.training.evaluate import with_parameters
 from assay.training.evaluation import check_passes, evaluation_job
-from assay.training.grpo import Addition, Shape
+from assay.training.grpo import Shape
 from assay.training.inference import Asked, check_turns, inference_job
 from assay.training.job import JobArtifacts, build_job
 from assay.training.micro import MicroSteps
@@ -126,7 +126,7 @@ def _grpo(file: JobFile, blocks: Files | None) -> JobArtifacts:
     section, training, model = file.grpo, file.training, file.model
     assert section is not None and isinstance(model, DecoderModel), "the job file was validated"
     _check_idle(file, "GRPO's outer claim learns by [optimiser]: [outer]")
-    task = Addition(section.digits)
+    task = task_of(section)
     play = Play(
         task,
         Shape(model.layers, model.heads, model.width, task.length),

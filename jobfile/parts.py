@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
-from assay.jobfile.uses import EVALUATE, OWN
+from assay.jobfile.uses import EVALUATE, OWN, AdditionSection, GrpoSection, SortingSection
 from assay.protocol.errors import Stop
 from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
@@ -21,6 +21,7 @@ from assay.training.outer import DiLoCo, Overlap
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
 from assay.training.schedules import Schedule
+from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 
 
 def schedule_of(file: JobFile) -> Schedule:
@@ -154,3 +155,12 @@ def config_of(file: JobFile) -> models.Config:
         return models.MlpConfig(hidden=model.hidden, layers=model.layers)
     assert isinstance(model, CnnModel), "a model of one's own has no config"
     return models.CnnConfig(width=model.width)
+
+
+def task_of(section: GrpoSection) -> Verifiable:
+    """The task that GRPO's actors play."""
+    if isinstance(section, AdditionSection):
+        return Addition(section.digits)
+    if isinstance(section, SortingSection):
+        return Sorting(section.digits)
+    return Brackets(section.depth, section.kinds)

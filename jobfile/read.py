@@ -269,7 +269,7 @@ class JobFile(Section):
     weights: WeightsSection | None = None
     evaluation: EvaluationSection | None = None
     inference: InferenceSection | None = None
-    grpo: GrpoSection | None = None
+    grpo: Annotated[GrpoSection, Field(discriminator="task")] | None = None
     held_out: HeldOutSection | None = None
     speeds: SpeedsSection | None = None
     paths: PathsSection | None = None
@@ -300,6 +300,12 @@ def _fault(found: ErrorDetails) -> str:
             return f"{key} is no key of a job file"
         case "literal_error":
             return f"{key} is {found['input']!r}; it is one of {found['ctx']['expected']}"
+        case "union_tag_invalid":
+            named, tag = found["ctx"]["discriminator"].strip("'"), found["ctx"]["tag"]
+            return f"{key}.{named} is {tag!r}; it is one of {found['ctx']['expected_tags']}"
+        case "union_tag_not_found":
+            named = found["ctx"]["discriminator"].strip("'")
+            return f"{key}.{named} is missing"
     said = found["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
     return f"{key}: {said}" if key else said
 

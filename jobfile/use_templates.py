@@ -57,8 +57,8 @@ heads = 4
 width = 64
 
 [grpo]
-task = "addition"           # of two numbers; 1 reward for an exactly right answer, else 0
-digits = 1
+task = "addition"           # 1 reward for an exactly right answer, else 0. Or "sorting", of digits = 3; or
+digits = 1                  # "brackets", depth = 3 of kinds = 3 instead of digits; both take 6 steps a round
 group = 8                   # samples of a problem, which are compared with one another
 epochs = 4                  # steps of the learner on a round's rollouts
 clip_low = 0.2              # of the ratio of probabilities

@@ -54,13 +54,11 @@ class DecoderModel(Section):
     width: Count
 
 
-class GrpoSection(Section):
-    """`group` samples of a problem; `epochs` steps of the learner on a round's rollouts; `clip_low` and
-    `clip_high`: of the ratio of probabilities. Without [weights] the client takes `warm_steps` supervised
-    steps of `warm_batch` problems at `warm_rate` before it posts."""
+class LearningSection(Section):
+    """Of GRPO on any task: `group` samples of a problem; `epochs` steps of the learner on a round's rollouts;
+    `clip_low` and `clip_high`: of the ratio of probabilities. Without [weights] the client takes `warm_steps`
+    supervised steps of `warm_batch` problems at `warm_rate` before it posts."""
 
-    task: Literal["addition"]
-    digits: Count
     group: Count
     epochs: Count
     clip_low: Number
@@ -68,6 +66,31 @@ class GrpoSection(Section):
     warm_steps: Whole
     warm_batch: Count
     warm_rate: Rate
+
+
+class AdditionSection(LearningSection):
+    """Of two numbers of `digits` digits."""
+
+    task: Literal["addition"]
+    digits: Count
+
+
+class SortingSection(LearningSection):
+    """Of `digits` digits."""
+
+    task: Literal["sorting"]
+    digits: Count
+
+
+class BracketsSection(LearningSection):
+    """`depth` opening brackets of `kinds` kinds, which are closed in reverse order."""
+
+    task: Literal["brackets"]
+    depth: Count
+    kinds: Count
+
+
+GrpoSection = AdditionSection | SortingSection | BracketsSection
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")

@@ -6,7 +6,7 @@ outer claim's loops are `epochs` equal steps of the learner on the rollouts of a
 computes rewards and advantages itself, from the problems in the tokens. Problems and draws come from random
 numbers of the shard's own counter, so that everybody computes the same rollout. Its last parameter, `REWARD`,
 is the mean reward of the rollouts that were played with the θ before. The bits are those of the same programs
-run in one process. Not guaranteed: that a policy learns; that anything but addition is played.
+run in one process. Not guaranteed: that a policy learns.
 
 Source: GRPO, Shao and others 2024; the wider upper clip, DAPO, Yu and others 2025.
 """
@@ -26,13 +26,14 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.grpo import Addition, Shape, advantages, answers_known, clipped_loss, decoded
+from assay.training.grpo import Shape, advantages, answers_known, clipped_loss, decoded
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import Named, Optimiser
 from assay.training.ordered import ordered, own_counter
 from assay.training.policy import Policy
 from assay.training.results import REWARD
 from assay.training.rounds import Round
+from assay.training.verifiable import Verifiable
 
 ROLLOUT, KNOWN, POSITION = "grpo.tokens", "grpo.known", "grpo.position"
 
@@ -42,7 +43,7 @@ class Play:
     """What is played and learnt: `rows` rollouts an actor, `group` of each problem, `epochs` steps of the
     learner on them, and the bounds of the ratio of probabilities."""
 
-    task: Addition
+    task: Verifiable
     shape: Shape
     rows: int
     group: int
@@ -64,7 +65,7 @@ def check_play(play: Play, steps: int) -> None:
         (play.group < 2, "a group of one has no advantage over itself", "write group = 2 or more"),
         (play.epochs > MAX_LOOPS, f"{play.epochs} epochs are more than {MAX_LOOPS} loops", "lower epochs"),
         (play.shape.width % play.shape.heads, "the width does not divide into the heads", "change width"),
-        (play.task.digits > 3, "numbers of more than three digits are not exact", "lower digits"),
+        (play.task.refused[0], *play.task.refused),
         (
             steps != play.steps,
             f"a rollout takes {play.steps} steps, and steps_per_round is {steps}",

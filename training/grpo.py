@@ -18,59 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-PLUS, EQUALS, VOCABULARY = 10, 11, 12
-
-
-@dataclass(frozen=True)
-class Addition:
-    """a+b=c with two numbers of `digits` digits, and digits + 1 digits of answer, the least one first."""
-
-    digits: int = 2
-
-    @property
-    def prompt(self) -> int:
-        """Tokens of a problem."""
-        return 2 * self.digits + 2
-
-    @property
-    def answer(self) -> int:
-        """Tokens of an answer."""
-        return self.digits + 1
-
-    @property
-    def length(self) -> int:
-        """Tokens of both."""
-        return self.prompt + self.answer
-
-    def _digit(self, x: Tensor, place: int) -> Tensor:
-        return (x / 10.0**place).floor() - 10 * (x / 10.0 ** (place + 1)).floor()
-
-    def problems(self, a: Tensor, b: Tensor) -> Tensor:
-        """f32 [B, length]: problems and their right answers, of whole f32 [B] numbers."""
-        places = range(self.digits)
-        a_digits = [self._digit(a, p) for p in reversed(places)]
-        b_digits = [self._digit(b, p) for p in reversed(places)]
-        plus, equals = torch.full_like(a, PLUS), torch.full_like(a, EQUALS)
-        right = [self._digit(a + b, p) for p in range(self.answer)]
-        return torch.stack([*a_digits, plus, *b_digits, equals, *right], 1)
-
-    def drawn(self, count: int) -> Tensor:
-        """f32 [count, length]: random problems with their right answers."""
-        top = 10.0**self.digits
-        return self.problems((torch.rand(count) * top).floor(), (torch.rand(count) * top).floor())
-
-    def _number(self, digits: Tensor) -> Tensor:
-        total = torch.zeros_like(digits[:, 0])
-        for i in range(digits.shape[1]):
-            total = total * 10 + digits[:, i]
-        return total
-
-    def rewards(self, tokens: Tensor) -> Tensor:
-        """f32 [B]: 1 where the answer in [B, length] tokens is exactly right, else 0."""
-        n = self.digits
-        right = self.problems(self._number(tokens[:, :n]), self._number(tokens[:, n + 1 : 2 * n + 1]))
-        wrong = (tokens[:, self.prompt :] - right[:, self.prompt :]).abs().sum(1)
-        return (wrong == 0).float()
+from assay.training.verifiable import Verifiable
 
 
 @dataclass(frozen=True)
@@ -84,13 +32,13 @@ class Shape:
 
 
 class Decoder(nn.Module):
-    """A GPT over few tokens that runs over whole rows, or over one position with a cache."""
+    """A GPT over `vocabulary` tokens that runs over whole rows, or over one position with a cache."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, vocabulary: int) -> None:
         super().__init__()
         self.shape = shape
         width = shape.width
-        self.token, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(shape.length, width)
+        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(shape.length, width)
         self.norm_1 = nn.ModuleList(nn.LayerNorm(width, bias=False) for _ in range(shape.layers))
         self.norm_2 = nn.ModuleList(nn.LayerNorm(width, bias=False) for _ in range(shape.layers))
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width, bias=False) for _ in range(shape.layers))
@@ -98,7 +46,7 @@ class Decoder(nn.Module):
         self.up = nn.ModuleList(nn.Linear(width, 4 * width, bias=False) for _ in range(shape.layers))
         self.down = nn.ModuleList(nn.Linear(4 * width, width, bias=False) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(width, bias=False)
-        self.head = nn.Linear(width, VOCABULARY, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
         for name, p in self.named_parameters():
             if p.dim() > 1:
                 nn.init.normal_(
@@ -120,7 +68,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """f32 [B, T, 12] logits of f32 [B, T] tokens."""
+        """f32 [B, T, vocabulary] logits of f32 [B, T] tokens."""
         length = tokens.shape[1]
         place = torch.arange(length)
         x = self.token(tokens.long()) + self.position(place)
@@ -136,7 +84,7 @@ class Decoder(nn.Module):
         return [torch.zeros(batch, s.heads, s.length, s.width // s.heads) for _ in range(2 * s.layers)]
 
     def decode(self, token: Tensor, at: Tensor, cache: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """f32 [B, 12] logits after f32 [B] tokens at position `at` (f32 scalar), and the cache with it."""
+        """f32 [B, vocabulary] logits after f32 [B] tokens at `at` (f32 scalar), and the cache with them."""
         place = torch.arange(self.shape.length).float()
         here = place == at
         x = (self.token(token.long()) + self.position(at.long().reshape(1))).unsqueeze(1)
@@ -160,7 +108,7 @@ def sampled(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decoded(
-    net: Decoder, task: Addition, group: int, tokens: Tensor, known: Tensor, at: Tensor, cache: list[Tensor]
+    net: Decoder, task: Verifiable, group: int, tokens: Tensor, known: Tensor, at: Tensor, cache: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
     """One position further: (tokens, log-probabilities of answers, position, cache).
 
@@ -187,7 +135,7 @@ def advantages(rewards: Tensor, group: int) -> Tensor:
     return (apart / (spread + 1e-4)).reshape(-1)
 
 
-def answers_known(net: Decoder, task: Addition, tokens: Tensor) -> Tensor:
+def answers_known(net: Decoder, task: Verifiable, tokens: Tensor) -> Tensor:
     """f32 [B, answer]: log-probabilities of the answers' tokens in [B, length]."""
     logits = net(tokens[:, :-1])[:, task.prompt - 1 :]
     chosen = tokens[:, task.prompt :].long().unsqueeze(-1)

@@ -19,8 +19,9 @@ from assay.program.isa import Program
 from assay.program.lowering import lower_step
 from assay.program.lowering.recordless import NO_RECORD
 from assay.program.lowering.tracing import trace_step
-from assay.training.grpo import Addition, Decoder, Shape, answers_known
+from assay.training.grpo import Decoder, Shape, answers_known
 from assay.training.optimisers import Named, Optimiser
+from assay.training.verifiable import Verifiable
 
 
 class _Calling(nn.Module):
@@ -38,11 +39,11 @@ class _Calling(nn.Module):
 class Policy:
     """A decoder of a task, with its first parameters by name."""
 
-    def __init__(self, task: Addition, shape: Shape, seed: int = 0) -> None:
+    def __init__(self, task: Verifiable, shape: Shape, seed: int = 0) -> None:
         self.task = task
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.net = Decoder(shape)
+            self.net = Decoder(shape, task.vocabulary)
         self.params = {n: p.detach().clone() for n, p in self.net.named_parameters()}
         self.names = list(self.params)
 

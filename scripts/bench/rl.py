@@ -3,14 +3,14 @@
 Three programs of the instruction set: a supervised step for the warm-up; one position of a rollout, with the
 cache of keys and values in the state; the learner's step over the rollouts of all actors, which computes
 rewards and advantages itself. Sampling is counter-based: two runs give the same bits. Every actor's counter
-is its own, since `torch.rand` knows the step and not the shard. The task is addition; the reward is 1 for an
-exactly right answer. In process: nobody claims, proves or pays. `--market` plays so many rounds of a job of
-a million parameters, with `--small` of the template's hundred thousand, through the market instead
-(``scripts.bench.rl_market``), and in one process, whose bits must be equal.
+is its own, since `torch.rand` knows the step and not the shard. The task is addition, or what `--task` says;
+the reward is 1 for an exactly right answer. In process: nobody claims, proves or pays. `--market` plays so
+many rounds of a job of a million parameters, with `--small` of the template's hundred thousand, through the
+market instead (``scripts.bench.rl_market``), and in one process, whose bits must be equal.
 
-Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS [--weights FOLDER]] [--twice] [--json [FILE]]
-[--record]`. Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with --twice
-`equal_digests`, with --market `same_bits_as_in_process`.
+Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS [--weights FOLDER]] [--task NAME] [--twice]
+[--json [FILE]] [--record]`. Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with
+--twice `equal_digests`, with --market `same_bits_as_in_process`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from assay.numerics.encoding import to_bytes
 from assay.program.execute import StepContext
 from assay.program.isa import Program
 from assay.program.lowering.recordless import lowered
-from assay.training.grpo import Addition, Shape, advantages, answers_known, clipped_loss, decoded
+from assay.training.grpo import Shape, advantages, answers_known, clipped_loss, decoded
 from assay.training.optimisers import AdamW, Named
 from assay.training.policy import Policy
+from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from scripts.bench.cluster import ready_for
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
@@ -49,7 +50,7 @@ UNDER, OVER = 0.40, 0.80
 class Setting:
     """Sizes and rates; `group` samples of each of `rows`/`group` problems an actor."""
 
-    task: Addition = field(default_factory=Addition)
+    task: Verifiable = field(default_factory=Addition)
     layers: int = 5
     heads: int = 4
     width: int = 128
@@ -83,6 +84,12 @@ SMALL = Setting(
     compiled=False,
 )
 QUICK = replace(SMALL, width=16, rows=32, warm_rows=16, most_warm=20, most_rounds=4)
+TASKS: dict[str, tuple[Verifiable, Verifiable]] = {
+    "addition": (FULL.task, SMALL.task),
+    "sorting": (Sorting(5), Sorting(3)),
+    "brackets": (Brackets(6, 3), Brackets(3, 3)),
+}
+"""By name: of the whole benchmark, and of its small forms."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few rounds of a tiny model")
     parser.add_argument("--small", action="store_true", help="a small model, numbers of one digit")
+    parser.add_argument("--task", choices=TASKS, help="what is played, in process; addition if nobody says")
     parser.add_argument("--twice", action="store_true", help="a second run, whose digest must be equal")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
     parser.add_argument("--market", type=int, metavar="ROUNDS", help="through a devnet of processes")
@@ -286,7 +294,9 @@ def main() -> None:
     )
     add_options(parser, "rl")
     chosen = parser.parse_args()
-    refuse_partial(parser, chosen, "quick")
+    refuse_partial(parser, chosen, "quick", "task")
+    if chosen.market and chosen.task:
+        parser.error("--task is of play in process: a job by --market is the template's, which adds")
     torch.set_num_threads(1)
     if chosen.market:
         section = "rl-market-small" if chosen.small else "rl-market"
@@ -295,6 +305,8 @@ def main() -> None:
         through_market(chosen.market, chosen.small, chosen.weights, chosen.json, record)
         return
     setting = QUICK if chosen.quick else SMALL if chosen.small else FULL
+    if chosen.task:
+        setting = replace(setting, task=TASKS[chosen.task][setting is not FULL])
     made = play(setting, 0, chosen.cache)
     results: dict[str, Any] = {
         **vars(made),

@@ -31,6 +31,7 @@ from assay.client.fetching import fetch
 from assay.client.verifying import verify
 from assay.devnet.market import NodeSpec, bring_up, default_nodes, fund_account, take_down
 from assay.jobfile.build import build
+from assay.jobfile.parts import task_of
 from assay.jobfile.post import publish_and_post
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated
@@ -43,7 +44,6 @@ from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import Address, JobId, Kind, Phase
 from assay.training.actors import KNOWN, ROLLOUT
-from assay.training.grpo import Addition
 from assay.training.job import JobArtifacts
 from assay.training.results import REWARD
 
@@ -98,7 +98,7 @@ class Actors:
     def __init__(self, body: JobFile, files: JobArtifacts) -> None:
         assert body.grpo is not None
         self.files, self.shards, self.rounds = files, body.training.shards, body.training.rounds
-        self.task, self.steps = Addition(body.grpo.digits), body.training.steps_per_round
+        self.task, self.steps = task_of(body.grpo), body.training.steps_per_round
         self._actor = Executor(files.tasks[0], kernels=FAST)
         self._learners = [Executor(program, kernels=FAST) for program in files.outers]
         self._wire = [files.slot_names.index(name) for name in (ROLLOUT, KNOWN)]
@@ -227,7 +227,7 @@ def play(rounds: int, changes: dict[str, str], weights: str = "", limit_s: float
         "rewards": alone.rewards,
         "same_bits_as_in_process": market.roots == alone.roots and market.reward == alone.rewards[-1],
         "wire_bytes_a_rollout": alone.wire_bytes / rollouts,
-        "toploc_bytes_a_rollout": 258 / 32 * Addition(body.grpo.digits if body.grpo else 1).answer,
+        "toploc_bytes_a_rollout": 258 / 32 * actors.task.answer,
         "actors": len(market.actors),
         "learner_is_no_actor": len(market.learners) == 1 and not market.learners & market.actors,
         "seconds_market": market.seconds,

@@ -22,9 +22,10 @@ from assay.protocol.errors import Stop
 from assay.storage.cid import Cid
 from assay.training import datasets, models
 from assay.training.evaluate import with_parameters
-from assay.training.grpo import Addition, Shape
+from assay.training.grpo import Shape
 from assay.training.policy import Policy
 from assay.training.round_names import OTHER_USES
+from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 
 SHAPE = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=12)
 DESCRIPTION = models.describe(SHAPE)
@@ -55,6 +56,49 @@ def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
     assert made.slot_names[: len(theta)] == list(theta)
     for state in (made.genesis, made.outer_genesis):
         assert all(torch.equal(state[i], x) for i, x in enumerate(theta.values()))
+
+
+def playing(task: str, sizes: str) -> str:
+    """The template's job of another task, in 6 steps a round."""
+    return grpo().replace('task = "addition"', f'task = "{task}"').replace("\ndigits = 1 ", f"\n{sizes} ")
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "task"),
+    [
+        ("addition", "digits = 1", Addition(1)),
+        ("sorting", "digits = 3", Sorting(3)),
+        ("brackets", "depth = 3\nkinds = 2", Brackets(3, 2)),
+    ],
+)
+def test_grpo_plays_the_task_that_the_file_names(
+    folder: Path, name: str, sizes: str, task: Verifiable
+) -> None:
+    steps = str(task.length - 1)
+    changes = {**SMALL, "warm_steps": "2", "steps_per_round": steps, "segment_steps": steps}
+    made = build(file(folder, playing(name, sizes), **changes))
+    at = made.slot_names.index("grpo.tokens")
+    assert made.genesis[at].shape == (8, task.length) and made.genesis[at + 1].shape == (8, task.answer)
+    assert made.genesis[0].shape == (task.vocabulary, 8), "the decoder has a row a token"
+    with pytest.raises(Stop, match=f"takes {steps} steps") as caught:
+        build(
+            file(folder, playing(name, sizes), **{**changes, "steps_per_round": str(2 * (task.length - 1))})
+        )
+    assert caught.value.hint == f"write steps_per_round = {steps}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (playing("subtraction", "digits = 1"), "task is 'subtraction'.* 'addition', 'sorting', 'brackets'"),
+        (playing("brackets", "digits = 3"), "depth is missing.*kinds is missing.*digits is no key"),
+        (playing("sorting", "depth = 3"), "digits is missing.*depth is no key"),
+        (grpo().replace('task = "addition"', ""), "grpo.task is missing"),
+    ],
+)
+def test_a_task_that_there_is_not_is_refused_with_those_that_there_are(text: str, why: str) -> None:
+    with pytest.raises(BadJobFile, match=why):
+        parse_job_file(text, "it")
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import AggregatePlan, FaultySolver, WeightPlan
 from assay.training.actors import KNOWN, REWARD, ROLLOUT, Play, check_play, grpo_job
-from assay.training.grpo import Addition, Shape
+from assay.training.grpo import Shape
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy
+from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 
@@ -125,6 +126,14 @@ def test_who_is_away_counts_neither_as_right_nor_as_wrong() -> None:
     assert any(not torch.equal(x, before) for x, before in zip(one[:reward], held, strict=False))
 
 
+@cache
+def files_of(task: Verifiable) -> JobArtifacts:
+    """As `files`, of another task."""
+    play = replace(PLAY, task=task, shape=Shape(1, 1, 8, task.length))
+    untrained = Policy(task, play.shape, seed=2)
+    return grpo_job(untrained, play, list(untrained.params.values()), shards=SHARDS, seed=18)
+
+
 CHEATS = {
     "a token that the policy did not draw": (3, ROLLOUT, 4),
     "a log-probability that it has not": (4, KNOWN, 1),
@@ -146,6 +155,17 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
     assert view.claim.kind == kind
 
 
+@pytest.mark.parametrize("task", [Sorting(2), Brackets(2, 2)], ids=str)
+def test_a_token_that_was_not_drawn_is_convicted_for_every_task(tmp_path: Path, task: Verifiable) -> None:
+    made, last = files_of(task), task.length - 2
+    plan = WeightPlan(0, last, made.slot_names.index(ROLLOUT), task.prompt)
+    day = MarketDay(tmp_path / "day")
+    job_id = day.post(made, steps_per_round=task.length - 1, segment_steps=1, rounds=ROUNDS)
+    finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
+    assert isinstance(finding, WrongSegment) and finding.segment == last
+    assert view.claim.kind == Kind.TASK
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -154,6 +174,8 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
         ({"epochs": 9}, "more than 8 loops"),
         ({"shape": Shape(1, 3, 8, 6)}, "divide into the heads"),
         ({"task": Addition(4)}, "more than three digits"),
+        ({"task": Sorting(1)}, "in order as it is"),
+        ({"task": Brackets(3, 1)}, "all have the same answer"),
         ({"low": 1.5}, "clipped between"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from assay.program.validate import validate
-from assay.training.grpo import Addition
+from assay.training.verifiable import Addition
 from scripts.bench import rl as bench
 
 TINY = replace(
