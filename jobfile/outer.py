@@ -115,7 +115,7 @@ PAPERS: dict[str, Mapping[str, str]] = {
     "muloco": {"outer.momentum": "0.6"},
     "demo": {**_PLAIN, **_ONE_STEP, **_GRADIENT, "outer.learning_rate": "0.001"},
     "sparseloco": _PLAIN,
-    "streaming": {"outer.learning_rate": "0.4"},
+    "streaming": {"outer.learning_rate": "0.4", "training.rounds": "4"},
     "diloco-late": {"outer.momentum": "0.0"},
     "eager": {"outer.learning_rate": "0.4", "outer.momentum": "0.6"},
     "diloco-trimmed": _FOUR,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from torch import nn
+
 from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
 from assay.jobfile.uses import EVALUATE, OWN, AdditionSection, GrpoSection, SortingSection
@@ -81,7 +83,7 @@ def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
     precision, or neither.
     """
     if not isinstance(file.model, OwnModel):
-        model = models.build(config_of(file), file.training.seed)
+        model = _module(file)
         optimiser = None if file.outer.algorithm == EVALUATE else optimiser_of(file)
         return Recipe(model, cross_entropy, _template_data(file), optimiser, precisions_of(file))
     made = made or recipe.load(file.model.source)
@@ -102,6 +104,19 @@ def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
         optimiser=made.optimiser or optimiser_of(file),
         precision=made.precision or precisions_of(file),
     )
+
+
+def _module(file: JobFile) -> nn.Module:
+    """The template's module. Raises Stop where this machine has no memory for it."""
+    try:
+        return models.build(config_of(file), file.training.seed)
+    except (MemoryError, RuntimeError) as error:  # PyTorch's own says so in words alone
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise Stop(
+            "this machine has no memory for the parameters of such a model",
+            hint="write smaller numbers in [model], or use a machine with more memory",
+        ) from error
 
 
 def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, sections: str) -> None:

@@ -187,8 +187,8 @@ def _ended(app: App, job_id: JobId) -> str:
     """What there is to do when a job is closed."""
     fetch = app.command(f"job fetch {job_id.hex()[:DIGITS]} --out model")
     return (
-        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches the model."
-        " Nobody needs these files any more: stop with Ctrl-C"
+        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches the model,"
+        " while this still serves the job's files, which nodes need not keep; then stop with Ctrl-C"
     )
 
 

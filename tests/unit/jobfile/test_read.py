@@ -12,7 +12,7 @@ from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.outer import BLOCKS
 from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
-from assay.jobfile.templates import LOCAL, template
+from assay.jobfile.templates import LOCAL, stated, template
 from assay.jobfile.terms import conditions_of
 from assay.jobfile.use_templates import grpo_template
 from assay.program.isa import Op
@@ -233,6 +233,12 @@ def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
 def test_a_block_that_cannot_be_is_refused(algorithm: str, block: str, why: str) -> None:
     with pytest.raises(BadJobFile, match=why):
         parse_job_file(streamed(f"\nblock_size = {block}", algorithm), "a test")
+
+
+def test_a_model_for_which_there_is_no_memory_is_no_bug_of_ours() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL)
+    with pytest.raises(Stop, match="no memory for the parameters"):
+        build(parse_job_file(stated(text, "model.hidden", "100000000"), "a test"))
 
 
 def of_paths(text: str, paths: str, shards: int = 4) -> str:
