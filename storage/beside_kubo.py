@@ -22,6 +22,7 @@ from assay.storage.dagpb import children
 from assay.storage.exchange import Exchange
 from assay.storage.kubo import KuboBlocks
 from assay.storage.node import NodeBlocks
+from assay.storage.race import FileTime
 
 
 class BesideKubo(NodeBlocks):
@@ -65,9 +66,9 @@ class BesideKubo(NodeBlocks):
                 data = self._get(block)
                 stack.extend(children(block, data, MAX_DAG_LINKS) if block.codec == DAG_PB else [])
 
-    def _prefetch(self, plan: unixfs.FilePlan) -> dict[Cid, bytes]:
+    def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
         with suppress(BlockNotFound):  # those are asked of the daemon, one by one
-            return super()._prefetch(plan)
+            return super()._prefetch(plan, time)
         return {}
 
     def _below(self, root: Cid) -> Iterator[Cid]:
@@ -84,9 +85,9 @@ class BesideKubo(NodeBlocks):
                 named = children(block, self.store.get_block(block), MAX_DAG_LINKS)
                 stack.extend((child, False) for child in reversed(named))
 
-    def _get(self, cid: Cid) -> bytes:
+    def _get(self, cid: Cid, within: FileTime | None = None) -> bytes:
         try:
-            return super()._get(cid)
+            return super()._get(cid, within)
         except BlockNotFound:
             data = self.kubo.get(str(cid))
             self.store.put_verified(data, cid, durable=False)

@@ -10,6 +10,8 @@ Contract:
 - Every request has one deadline for everything (connecting, headers, body), a least rate of bytes after
   `grace_s`, for a CAR also a time without a new block, a cap on the bytes it may bring, no redirects, no
   cookies, no decompression, and no proxy from the environment.
+- The blocks of one file have a `file_time` together: however many they are, a file that comes slower than the
+  least rate for longer than one grace period is not had (`BlockNotFound`); what came of it stays stored.
 - A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked for
   end the transfer and the peer's good name.
 - `BlockNotFound` names peers asked and what became of it.
@@ -27,7 +29,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
@@ -46,15 +48,15 @@ from assay.storage.blockstore import BlockStore
 from assay.storage.car import BadCar, CarParser
 from assay.storage.cid import CID_BYTES, Cid
 from assay.storage.exchange_config import ExchangeConfig
+from assay.storage.missing import not_found, too_slow
 from assay.storage.peers import Peer, PeerInfo, Peers
-from assay.storage.race import Pace, Race, RaceConfig, Spent, read_capped
+from assay.storage.race import FileTime, Pace, Race, RaceConfig, Spent, read_capped
 
 T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
 """A block's digest to the URL of whoever published it, where the chain knows."""
 
 _CAR_OVERHEAD_BYTES = CID_BYTES + 8
-_NAMED_PEERS = 8
 _AT_ONCE = 128
 READ_BYTES = 1 << 20
 """Taken from a connection at once: httpcore's 64 KiB cost more in events than their bytes do in hashing."""
@@ -157,14 +159,18 @@ class Exchange:
         """Fetch, verify and store one block. Raises `BadCid`, `BlockNotFound`."""
         return self.fetch_block(Cid.parse(cid))
 
-    def fetch_block(self, cid: Cid) -> bytes:
-        """Like `fetch`, for a parsed CID."""
-        return self._run(self._fetch(cid, self._publisher(cid.digest)))
+    def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
+        """Like `fetch`, for a parsed CID, of a file that has this time."""
+        return self._run(self._fetch_one(cid, self._publisher(cid.digest), within))
 
-    def fetch_many(self, cids: Iterable[Cid]) -> None:
-        """Fetch and store blocks, a few at a time. Raises `BlockNotFound` for the first one that nobody
-        has."""
-        self._run(self._fetch_many(list(dict.fromkeys(cids))))
+    def fetch_many(self, cids: Iterable[Cid], within: FileTime | None = None) -> None:
+        """Fetch and store blocks, a few at a time, of a file that has this time (None: without one). Raises
+        `BlockNotFound` for the first one that nobody has."""
+        self._run(self._fetch_many(list(dict.fromkeys(cids)), within))
+
+    def file_time(self) -> FileTime:
+        """What the blocks of one file may take together."""
+        return FileTime(self.config.file_grace_s, self.config.min_bytes_per_s)
 
     def fetch_from(self, peer_url: str, cid: str) -> bytes:
         """Fetch and verify one block from one peer, without storing it.
@@ -195,16 +201,32 @@ class Exchange:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _fetch_many(self, cids: list[Cid]) -> None:
+    async def _fetch_one(self, cid: Cid, publisher: str | None, within: FileTime | None) -> bytes:
+        if within is None:
+            return await self._fetch(cid, publisher)
+        try:
+            async with within.waiting():
+                data = await self._fetch(cid, publisher)
+        except TimeoutError as error:
+            raise too_slow(cid) from error
+        within.came(len(data))
+        return data
+
+    async def _fetch_many(self, cids: list[Cid], within: FileTime | None) -> None:
         queue = iter(cids)
 
         async def work() -> None:
             for cid in queue:
-                await self._fetch(cid, self._latest)
+                data = await self._fetch(cid, self._latest)
+                if within is not None:
+                    within.came(len(data))
 
         workers = [asyncio.ensure_future(work()) for _ in range(min(self.config.parallel, len(cids)))]
         try:
-            await asyncio.gather(*workers)
+            async with within.waiting() if within is not None else nullcontext():
+                await asyncio.gather(*workers)
+        except TimeoutError as error:
+            raise too_slow(cids[-1]) from error
         finally:
             for worker in workers:
                 worker.cancel()
@@ -236,7 +258,7 @@ class Exchange:
             asked = sorted(failed, key=lambda peer: not peer.vouched)[: self.config.fanout]
         cause = list(outcomes.values())[-1] if outcomes else None
         told = {url: error.code for url, error in outcomes.items()}
-        raise _not_found(cid, told, self.banned()) from cause
+        raise not_found(cid, told, self.banned()) from cause
 
     async def _download(self, peer: Peer, cid: Cid, spent: Spent) -> bytes:
         async with self._room:
@@ -371,16 +393,3 @@ class Exchange:
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),
             hint="check that the peer's gateway runs and can be reached, or add other peers",
         )
-
-
-def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNotFound:
-    named = [f"{url} ({outcome})" for url, outcome in outcomes.items()]
-    tried = ", ".join(named[:_NAMED_PEERS]) or "none"
-    if len(named) > _NAMED_PEERS:
-        tried += f" and {len(named) - _NAMED_PEERS} more"
-    silent = [url for url in banned if url not in outcomes][:_NAMED_PEERS]
-    left_out = "".join(f"; not asked, sent corrupt blocks: {url}" for url in silent)
-    return BlockNotFound(
-        f"block {cid} is not stored here and no peer delivered it; peers tried: {tried}{left_out}",
-        hint="add a peer that has the block, or try again once one is reachable",
-    )

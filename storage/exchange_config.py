@@ -11,7 +11,9 @@ class ExchangeConfig:
 
     `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
     `fetch_deadline_s`: after this long, a fetch asks no further peer for its block. `patience_s`: a peer that
-    has not answered for three times its usual pace, within these bounds, gets company. `car_peers`: how many
+    has not answered for three times its usual pace, within these bounds, gets company. `file_grace_s`: for
+    which a whole file may come slower than `min_bytes_per_s`, all waits for its blocks together; longer than
+    `stranger_s`, so that whoever has something at stake is asked for the first of them. `car_peers`: how many
     are asked for a CAR before the blocks are fetched one by one.
     """
 
@@ -20,6 +22,7 @@ class ExchangeConfig:
     fetch_deadline_s: float = 120.0
     grace_s: float = 2.0
     min_bytes_per_s: float = 16_384.0
+    file_grace_s: float = 30.0
     patience_s: tuple[float, float] = (0.05, 2.0)
     fanout: int = 32
     stranger_s: float = 20.0

@@ -23,6 +23,7 @@ from assay.storage.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
 from assay.storage.cid import DAG_PB, RAW, Cid
 from assay.storage.dagpb import children
 from assay.storage.exchange import Exchange
+from assay.storage.race import FileTime
 
 CAR_FROM_LEAVES = 8
 HELD_BYTES = 64 << 20
@@ -57,12 +58,13 @@ class NodeBlocks:
         return self.store.together()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """The whole file, fetching what is missing. Raises `BadDag`, `FileTooLarge`,
-        `BlockNotFound`."""
+        """The whole file, fetching what is missing, all of it within one `file_time`. Raises `BadDag`,
+        `FileTooLarge`, `BlockNotFound`."""
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
-        plan = unixfs.plan_file(root, self._get, limits)
-        fetched = self._prefetch(plan)
-        return unixfs.join_file(plan, lambda leaf: fetched.pop(leaf, None) or self._get(leaf), limits)
+        time = self.exchange.file_time()
+        plan = unixfs.plan_file(root, lambda cid: self._get(cid, time), limits)
+        fetched = self._prefetch(plan, time)
+        return unixfs.join_file(plan, lambda leaf: fetched.pop(leaf, None) or self._get(leaf, time), limits)
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
         """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
@@ -85,13 +87,13 @@ class NodeBlocks:
         self.exchange.fetch_many(missing)
         self.store.pin(cid)
 
-    def _get(self, cid: Cid) -> bytes:
+    def _get(self, cid: Cid, within: FileTime | None = None) -> bytes:
         try:
             return self.store.get_block(cid)
         except (BlockNotFound, CorruptBlock):
-            return self.exchange.fetch_block(cid)
+            return self.exchange.fetch_block(cid, within)
 
-    def _prefetch(self, plan: unixfs.FilePlan) -> dict[Cid, bytes]:
+    def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
         """Fetch what is missing of a file's leaves. Returns those that came as one stream, as far as they fit
         HELD_BYTES: they are verified, and need not be read from disk and hashed again.
         """
@@ -111,5 +113,5 @@ class NodeBlocks:
                     room -= len(data)
 
             missing = self.exchange.fetch_car(plan.root, missing, allowed, max_bytes, take)
-        self.exchange.fetch_many(missing)
+        self.exchange.fetch_many(missing, time)
         return held

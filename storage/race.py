@@ -10,7 +10,8 @@ Source: hedged requests, Dean and Barroso, The Tail at Scale, 2013.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,36 @@ class Pace:
     def until(self, first_s: float, received_bytes: int) -> float:
         """When a transfer that brought so much since `first_s` ends unless more comes."""
         return min(self.last_s, first_s + self.grace_s + received_bytes / self.bytes_per_s)
+
+
+class FileTime:
+    """What all fetches for one file may take: a grace period, and what their bytes take at a least rate.
+
+    Counts only while somebody waits. Used on one event loop, by one fetch at a time.
+    """
+
+    def __init__(self, grace_s: float, bytes_per_s: float) -> None:
+        self._left_s, self._bytes_per_s = grace_s, bytes_per_s
+        self._deadline: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Wait for blocks of the file. Raises TimeoutError once its time is over."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self._left_s) as self._deadline:
+                yield
+        finally:
+            self._deadline = None
+            self._left_s -= loop.time() - began
+
+    def came(self, size_bytes: int) -> None:
+        """So much of the file has come, which gives it more time."""
+        more_s = size_bytes / self._bytes_per_s
+        self._left_s += more_s
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule((self._deadline.when() or 0.0) + more_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,3 +159,35 @@ def test_peers_can_be_replaced(node: NodeBlocks, far: BlockStore) -> None:
         node.get(cid)
     node.exchange.set_peers(["http://far"])
     assert node.get(cid) == b"there"
+
+
+@pytest.mark.parametrize("least", [1e-3, 1e6])
+def test_attack_T34_a_files_blocks_have_one_time_together(
+    far: BlockStore, wire: Counting, tmp_path: Path, least: float
+) -> None:
+    """Twenty leaves, each within its own time: a file that is slower than the least rate is not waited for,
+    and what came of it is there when it is asked for again."""
+
+    async def late(request: httpx.Request) -> httpx.Response:
+        if request.url.params["format"] == "car":
+            return httpx.Response(404)
+        await asyncio.sleep(0.05)
+        return await wire.handle_async_request(request)
+
+    data = bytes(range(80))
+    cid, near = file_in(far, data), BlockStore(tmp_path / "near")
+    config = ExchangeConfig(parallel=1, file_grace_s=0.4, min_bytes_per_s=least, block_deadline_s=5.0)
+    with Exchange(near, ["http://far"], config, transport=httpx.MockTransport(late)) as exchange:
+        node = NodeBlocks(near, exchange)
+        if least < 1:
+            assert node.read_file(cid, 100) == data, "the bytes that come give it time"
+            return
+        with pytest.raises(BlockNotFound, match="slower than files"):
+            node.read_file(cid, 100)
+        for _ in range(20):
+            try:
+                assert node.read_file(cid, 100) == data
+                return
+            except BlockNotFound:
+                continue
+    raise AssertionError("it never came to an end")
