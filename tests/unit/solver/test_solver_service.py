@@ -227,9 +227,11 @@ def test_a_solver_says_why_it_takes_nothing(day: MarketDay) -> None:
     poor = day.join("poor", solver=50)
     assert poor.me
     service = day.solver("poor")
-    assert "validated" in service.why(job_id)
-    service.tick()
-    assert "stake" in service.why(job_id)
+    assert "validated" in day.solver("ann").why(job_id)
+    for _ in range(2):
+        assert "stake" in service.why(job_id), "which is known without the job's files"
+        service.tick()
+    assert not day.named("examined")
 
 
 def test_a_service_survives_a_bug_in_a_tick(day: MarketDay) -> None:
