@@ -132,7 +132,7 @@ def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
     day.solver("ann", slow=False)
     job_id = day.post(recipe_files(DELAYED), rounds=1, slow=SLOW)
     plain = day.post(nonce=2, rounds=1)
-    reason = "its open shards are slow ones"
+    reason = "this solver already holds its 1 shard(s)"
     assert day.run(lambda: day.services["ann"].why(job_id) == reason), day.services["ann"].why(job_id)
     day.solver("bob", slow=True)
     for name in ("v0", "v1"):
