@@ -17,8 +17,6 @@ from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.types import Address, Claim, ClaimId, Conditions, JobId, Role, Seconds, Terms, Wei
 
-ANY_PRICE = Wei(0)
-
 
 @dataclass(frozen=True)
 class Deposit:
@@ -170,7 +168,7 @@ class Close:
 class TakeShard:
     job_id: JobId
     shard: int
-    least_price: Wei = ANY_PRICE
+    least_price: Wei
 
 
 @dataclass(frozen=True)

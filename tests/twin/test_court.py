@@ -118,7 +118,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         assert twin.act(e.Subscribe(terms.class_id), account)
     twin.wait(1, 2 * DELAYS.weight_epoch)
     assert twin.act(e.Post(terms, worst_case(terms)), CLIENT)
-    assert twin.act(e.TakeShard(job_id, 0), SOLVER)
+    assert twin.act(e.TakeShard(job_id, 0, Wei(0)), SOLVER)
     roots = tree.levels[0]
     wanted = Claim(
         job_id=job_id,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from assay.dispute.evidence import node_proof
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.twin import events as e
-from assay.protocol.types import Address, Claim, Kind, Phase, Seconds
+from assay.protocol.types import Address, Claim, Kind, Phase, Seconds, Wei
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player
@@ -24,7 +24,7 @@ def committed(player: Player) -> tuple[Claim, Address]:
     while not twin.act(post, client):
         post, client = player.posting()
     ((job_id, _),) = twin.market_state.jobs.items()
-    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.TakeShard(job_id, 0), a))
+    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.TakeShard(job_id, 0, Wei(0)), a))
     doings = player.useful()
     ((commit, by),) = [d for d in doings if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     assert twin.act(commit, by)

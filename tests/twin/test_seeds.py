@@ -9,7 +9,7 @@ import pytest
 from assay.protocol import sampling
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
-from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase
+from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase, Wei
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.player import Player
@@ -30,7 +30,7 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
     while not twin.act(post, client):
         post, client = player.posting()
     ((job_id, _),) = twin.market_state.jobs.items()
-    solver = next(a for a in ACCOUNTS[1:] if twin.act(e.TakeShard(job_id, 0), a))
+    solver = next(a for a in ACCOUNTS[1:] if twin.act(e.TakeShard(job_id, 0, Wei(0)), a))
     ((commit, by),) = [
         d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0 and d[1] == solver
     ]

@@ -192,7 +192,7 @@ def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
     build(busy, closed=3, opened=3)
-    market = market_of(0.2)
+    market = market_of(60.0)
     solver = solver_of(market)
     solver.clock = ChainClock(node, 60.0)
     node.mine()

@@ -164,8 +164,8 @@ def story() -> Story:
     told.tell(e.Stake(Role.VERIFIER, Wei(5_000)), VERA)
     told.tell(e.Post(terms, worst_case(terms)), CLIENT)
     told.job_id = told.market_state.job_id(terms)
-    told.tell(e.TakeShard(told.job_id, 0), ANN)
-    told.tell(e.TakeShard(told.job_id, 1), BOB, 7_000)
+    told.tell(e.TakeShard(told.job_id, 0, Wei(0)), ANN)
+    told.tell(e.TakeShard(told.job_id, 1, Wei(0)), BOB, 7_000)
     return told
 
 
@@ -392,7 +392,7 @@ def test_who_owns_a_shards_holder_gives_it_back(story: Story) -> None:
 def test_a_refused_event_changes_nothing(story: Story) -> None:
     before = story.market_state
     assert story.refuse(e.Stake(Role.SOLVER, Wei(10**9)), ANN) == "InsufficientBalance"
-    assert story.refuse(e.TakeShard(story.job_id, 0), BOB) == "ShardTaken"
+    assert story.refuse(e.TakeShard(story.job_id, 0, Wei(0)), BOB) == "ShardTaken"
     assert story.refuse(e.Post(before.jobs[story.job_id].terms, Wei(10**5)), CLIENT) == "JobExists"
     assert story.market_state is before
 
