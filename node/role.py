@@ -6,7 +6,7 @@ that deadlines are looked at again. Actions that are one call of Tasks each, due
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -244,6 +244,11 @@ class Accuser(Node):
                 kept=self.kept_replays,
             )
         return self._state_providers[job_id]
+
+    def let_go(self, watched: Iterable[JobId]) -> None:
+        """Keep no state provider of jobs that are over and hold nothing of ours."""
+        for job_id in self._state_providers.keys() - set(watched):
+            del self._state_providers[job_id]
 
     def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
         """The next step of a challenge: announce the finding, open its game, or prove it at once."""

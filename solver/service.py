@@ -169,7 +169,14 @@ class SolverService(Node):
         if question := self._convictions.question:
             self.note(questions={**self.status.questions, "convictions": question})
         self._complain(no_stake("solver"), not observation.staked)
+        self._let_go(observation)
         return policy.decide(observation)
+
+    def _let_go(self, observation: Observation) -> None:
+        """Keep nothing in memory of jobs that are over and hold nothing of ours."""
+        watched = {job.view.job_id for job in observation.jobs}
+        for job_id in [job_id for job_id in self._shops if job_id not in watched]:
+            del self._shops[job_id]
 
     def _heed(self, observation: Observation) -> bool:
         """A new conviction of ours: whatever was kept, on disk or in memory, is not believed any longer."""

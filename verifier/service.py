@@ -80,6 +80,7 @@ class VerifierService(Accuser):
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
         self._complain(no_stake("verifier"), not self._seen.staked)
+        self.let_go(job.view.job_id for job in self._seen.jobs)
         return policy.decide(self._seen)
 
     def why_idle(self) -> str:

@@ -103,6 +103,7 @@ class WhistleblowerService(Accuser):
 
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
+        self.let_go(job.view.job_id for job in self._seen.jobs)
         return policy.decide(self._seen)
 
     def why_idle(self) -> str:

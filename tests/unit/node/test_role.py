@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -339,3 +339,28 @@ def test_a_backoff_is_about_an_actions_kind_and_place(day: MarketDay) -> None:
     assert subject(one) == subject(replace(one, reason="still"))
     assert len({subject(a) for a in (one, Do(JOB, 2, ""), Train(JOB, 1, ""), poke(1), poke(2))}) == 5
     assert subject(poke(1)) != subject(replace(poke(1), what="tally"))
+
+
+def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(tmp_path: Path) -> None:
+    """A job that is closed with nothing of ours in it; the other's files stay."""
+    day = MarketDay(tmp_path)
+    ann, wendy = day.solver("ann"), day.whistleblower("wendy")
+    over, other = day.post(rounds=1, shards=1), day.post(rounds=2, shards=1, nonce=2)
+    for job_id in (over, other):
+        ann._shop(job_id)
+        wendy.state_provider(job_id)
+    client = day.markets["client"]
+    client.halt("halt", over)
+    assert day.run(lambda: bool(day.named("committed")))
+    for _ in range(60):
+        if over not in ann._shops:
+            break
+        if not day.closed(over)():
+            with suppress(AssayError):
+                client.close("close", over)
+        ann.tick()
+        wendy.tick()
+        day.market_state.advance(20)
+    assert day.closed(over)() and not day.closed(other)()
+    wendy.tick()
+    assert set(ann._shops) == set(wendy._state_providers) == {other}
