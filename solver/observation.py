@@ -64,6 +64,7 @@ class JobObservation:
     refusal: str
     """Why the job must not be worked on; empty if it is sound or not yet examined."""
     holders: tuple[Holder, ...]
+    """None, as no prices, where nothing of the job is ours and no shard is acceptable."""
     prices: tuple[Wei, ...]
     claims: tuple[ClaimView, ...]
     games: tuple[GameView, ...]

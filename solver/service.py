@@ -34,6 +34,7 @@ from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Terms, Wei
 from assay.solver import policy, reasons
+from assay.solver.acceptance import unacceptable
 from assay.solver.convictions import Convictions
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
@@ -103,7 +104,8 @@ class SolverService(Node):
 
     def _read(self, job: JobView) -> _Read:
         """All that the market says of a job, but for its claims the same to everybody."""
-        market, job_id, shards = self.market, job.job_id, range(job.terms.shards)
+        market, job_id = self.market, job.job_id
+        shards = range(job.terms.shards if self._asks_for_shards(job) else 0)
         return _Read(
             holders=tuple(market.holder(job_id, k) for k in shards),
             prices=tuple(market.price(job_id, k) for k in shards),
@@ -111,6 +113,16 @@ class SolverService(Node):
             games=tuple(market.games(job_id)),
             demands=tuple(market.demands(job_id)),
             room=market.room(market.me, Role.SOLVER, job.terms.client),
+        )
+
+    def _asks_for_shards(self, job: JobView) -> bool:
+        """Whether holders and prices can matter: where something is ours, or a shard may be taken."""
+        refused = self.refusal(job.job_id) or unacceptable(job.terms, self.limits.terms)
+        if not refused and not reasons.too_cheap(job.terms, self.limits):
+            return True
+        me, market = self.market.me, self.market
+        return market.holds_shard(job.job_id) or any(
+            view.claim.claimant == me for view in market.claims(job.job_id)
         )
 
     def see(self) -> Observation:

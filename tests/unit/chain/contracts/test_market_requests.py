@@ -294,3 +294,23 @@ def test_outside_a_look_nothing_is_asked_that_was_not_asked_for(
     assert node.views.count("status") == 8
     market.price(job_id, 0)
     assert node.views.count("price") == SHARDS
+
+
+def test_attack_T35_junk_jobs_of_many_shards_cost_next_to_nothing(
+    market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
+) -> None:
+    """Their shards are asked for only as far as a batch has room, since nobody would take one."""
+    solver = solver_of(market_of(-1.0))
+    busy.add("honest", 8, closed=False)
+    look(solver)
+    node.mine()
+    plain = requests_of(node, lambda: look(solver))
+    junk = replace(TERMS, shards=1_024, price_floor=Wei(0), price_cap=Wei(0), move_time=Seconds(1))
+    for number in range(40):
+        job_id = digest(f"junk {number}")
+        busy.closed[job_id] = False
+        node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=0, terms=as_tuple(junk))
+    look(solver)
+    node.mine()
+    assert requests_of(node, lambda: look(solver)) <= plain + 1
+    assert len(look(solver).open_jobs) == 41
