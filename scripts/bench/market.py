@@ -76,6 +76,11 @@ STEPS = 64
 def job_text(size: Size, rounds: int, shards: int, steps: int = STEPS) -> str:
     """The template's job file with a model of this size, and so many steps a round."""
     text = template("gpt", source="stdlib", rounds=rounds, times=size.times)
+    return stated(sized(text, size, shards, steps), "outer.algorithm", '"diloco-4bit"')
+
+
+def sized(text: str, size: Size, shards: int, steps: int) -> str:
+    """A job file of the GPT with a model of this size, so many shards and so many steps a round."""
     changes = {
         "model.layers": size.layers,
         "model.heads": size.heads,
@@ -85,7 +90,6 @@ def job_text(size: Size, rounds: int, shards: int, steps: int = STEPS) -> str:
         "training.steps_per_round": steps,
         "training.shards": shards,
         "training.min_shards": shards,
-        "outer.algorithm": '"diloco-4bit"',
     }
     for key, value in changes.items():
         text = stated(text, key, str(value))

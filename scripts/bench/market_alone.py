@@ -15,6 +15,8 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -54,8 +56,11 @@ class Alone:
 class Rounds:
     """A job's claims, run by hand."""
 
-    def __init__(self, files: JobArtifacts, terms: Terms, work: Work) -> None:
-        self.terms, self.work = terms, work
+    def __init__(
+        self, files: JobArtifacts, terms: Terms, work: Work, absent: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        self.terms, self.work, self.absent = terms, work, absent
+        """`absent`: (round, shard) of the tasks that nobody did."""
         self._genesis = {Kind.TASK: files.genesis, Kind.OUTER: files.outer_genesis}
         self._ends: dict[Place, State] = {}
         self.first_segment: tuple[float, float] | None = None
@@ -64,7 +69,7 @@ class Rounds:
     def _input(self, kind: Kind, round_: int, unit: int) -> State:
         found = []
         for slot in range(self.terms.slots_of(kind)):
-            source = source_of(self.terms, kind, round_, unit, slot, lambda *_: True)
+            source = source_of(self.terms, kind, round_, unit, slot, self._stands)
             if isinstance(source, Byte):
                 found.append(torch.tensor(source.value))
             elif isinstance(source, FromClaim):
@@ -72,6 +77,9 @@ class Rounds:
             else:
                 found.append(self._genesis[kind][source.slot])
         return found
+
+    def _stands(self, round_: int, shard: int) -> bool:
+        return (round_, shard) not in self.absent
 
     def claim(self, kind: Kind, round_: int, unit: int) -> State:
         """Run a claim's segments; the state at its end."""
@@ -87,32 +95,38 @@ class Rounds:
         self._ends = {place: state for place, state in self._ends.items() if place[1] >= before}
 
 
-def play(body: JobFile, forms: Path) -> Alone:
-    """All rounds of a job with one slice."""
-    files, found = build(body), Alone()
+@contextmanager
+def rounds_of(
+    body: JobFile, files: JobArtifacts, engine: Engine, absent: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[Rounds]:
+    """The job's claims to be run by hand, with `absent` tasks' places empty."""
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(Path(folder))
         terms = terms_of(body, publish_job(storage.blocks, files), bytes(32), ZERO_ADDRESS, 0)
-        CompiledExecutor(files.inner, cache_dir=forms)
-        engine = Engine("cpu", ExecutorKind.COMPILED, forms)
-        rounds = Rounds(
-            files, terms, Work(terms, load_job(storage.blocks, terms, RESOURCE_LIMITS), engine=engine)
-        )
+        loaded = load_job(storage.blocks, terms, RESOURCE_LIMITS)
         storage.close()
+        yield Rounds(files, terms, Work(terms, loaded, engine=engine), absent)
+
+
+def play(body: JobFile, forms: Path) -> Alone:
+    """All rounds of a job with one slice."""
+    files, found = build(body), Alone()
+    CompiledExecutor(files.inner, cache_dir=forms)
     found.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
     found.state_bytes = sum(x.numel() * x.element_size() for x in files.genesis)
-    lags = max(link.lag for link in (*terms.links, *terms.outer_links))
-    kept = []
-    for round_ in range(terms.rounds):
-        for shard in range(terms.shards):
-            rounds.claim(Kind.TASK, round_, shard)
-        kept.append(rounds.claim(Kind.OUTER, round_, 0))
-        assert rounds.first_segment is not None
-        wall, processor = rounds.first_segment
-        found.ends.append(time.perf_counter() - wall)
-        found.processor.append(time.process_time() - processor)
-        rounds.forget(round_ - lags)
-        print(f"in process: round {round_ + 1} of {terms.rounds}", file=sys.stderr, flush=True)
+    with rounds_of(body, files, Engine("cpu", ExecutorKind.COMPILED, forms)) as rounds:
+        terms, kept = rounds.terms, []
+        lags = max(link.lag for link in (*terms.links, *terms.outer_links))
+        for round_ in range(terms.rounds):
+            for shard in range(terms.shards):
+                rounds.claim(Kind.TASK, round_, shard)
+            kept.append(rounds.claim(Kind.OUTER, round_, 0))
+            assert rounds.first_segment is not None
+            wall, processor = rounds.first_segment
+            found.ends.append(time.perf_counter() - wall)
+            found.processor.append(time.process_time() - processor)
+            rounds.forget(round_ - lags)
+            print(f"in process: round {round_ + 1} of {terms.rounds}", file=sys.stderr, flush=True)
     found.roots = [state_root(state).hex() for state in kept]
     return found
 

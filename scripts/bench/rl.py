@@ -8,7 +8,7 @@ the reward is 1 for an exactly right answer. In process: nobody claims, proves o
 many rounds of a job of a million parameters, with `--small` of the template's hundred thousand, through the
 market instead (``scripts.bench.rl_market``), and in one process, whose bits must be equal.
 
-Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS [--weights FOLDER]] [--task NAME] [--twice]
+Usage: `scripts/bench/rl.py [--quick | --small] [--market ROUNDS [--weights FOLDER]] [--task NAME] [--twice]
 [--json [FILE]] [--record]`. Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with
 --twice `equal_digests`, with --market `same_bits_as_in_process`.
 """
@@ -251,7 +251,7 @@ def play(setting: Setting, seed: int, cache: Path | None) -> Played:
 
 
 def through_market(
-    rounds: int, small: bool, weights: str, destination: str | None, record: str | None
+    rounds: int, small: bool, task: str, weights: str, destination: str | None, record: str | None
 ) -> None:
     """Play through the market, and report."""
     from scripts.bench.rl_market import MILLION
@@ -260,7 +260,7 @@ def through_market(
     changes = {} if small else dict(MILLION)
     if weights:
         changes["training.seed"] = "2"  # other problems than those of the job before
-    made = play_market(rounds, changes, weights)
+    made = play_market(rounds, changes, weights, task)
     row = [
         f"{made['parameters']:,}",
         f"{made['rounds']}",
@@ -285,7 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few rounds of a tiny model")
     parser.add_argument("--small", action="store_true", help="a small model, numbers of one digit")
-    parser.add_argument("--task", choices=TASKS, help="what is played, in process; addition if nobody says")
+    parser.add_argument("--task", choices=TASKS, help="what is played; addition if nobody says")
     parser.add_argument("--twice", action="store_true", help="a second run, whose digest must be equal")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
     parser.add_argument("--market", type=int, metavar="ROUNDS", help="through a devnet of processes")
@@ -295,14 +295,14 @@ def main() -> None:
     add_options(parser, "rl")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick", "task")
-    if chosen.market and chosen.task:
-        parser.error("--task is of play in process: a job by --market is the template's, which adds")
     torch.set_num_threads(1)
     if chosen.market:
         section = "rl-market-small" if chosen.small else "rl-market"
         section += "-on" if chosen.weights else ""
         record = section if chosen.record else None
-        through_market(chosen.market, chosen.small, chosen.weights, chosen.json, record)
+        through_market(
+            chosen.market, chosen.small, chosen.task or "addition", chosen.weights, chosen.json, record
+        )
         return
     setting = QUICK if chosen.quick else SMALL if chosen.small else FULL
     if chosen.task:

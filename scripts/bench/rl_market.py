@@ -8,6 +8,7 @@ Bytes are those of the files that hold a task's wire. Usage: `scripts/bench/rl.p
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 import tempfile
@@ -20,39 +21,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS
-from assay.app.output import Output
-from assay.app.settings import Flags
-from assay.app.units import parse_amount
-from assay.app.web import serve_blocks
-from assay.app.wiring import Connection
-from assay.client.fetching import fetch
-from assay.client.verifying import verify
-from assay.devnet.market import NodeSpec, bring_up, default_nodes, fund_account, take_down
+from assay.devnet.market import NodeSpec, default_nodes
 from assay.jobfile.build import build
 from assay.jobfile.parts import task_of
-from assay.jobfile.post import publish_and_post
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated
-from assay.jobfile.terms import conditions_of
 from assay.jobfile.use_templates import grpo_template
 from assay.numerics import FAST
 from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
-from assay.protocol.types import Address, JobId, Kind, Phase
+from assay.protocol.types import Address, Kind
 from assay.training.actors import KNOWN, ROLLOUT
 from assay.training.job import JobArtifacts
 from assay.training.results import REWARD
+from scripts.bench import market_jobs
 
 LOOKS = 4
 """Rollouts of a batch each, before and after."""
 UNUSED = 1_000_000
 """A round that no job reaches."""
-BLOCK_TIME_S, WINDOW, RESERVED = 0.5, "6s", "1s"
+WINDOW, RESERVED = "6s", "1s"
 """`RESERVED`: how long an outer claim waits for the actor whose turn it is; they leave it to the learner."""
+A_ROUND_S = 90.0
+"""The longest that a round is waited for, on the whole."""
 LEARNER = "learner"
 MILLION = {
     "model.width": "208",
@@ -64,10 +57,18 @@ MILLION = {
 """What the form of a million parameters changes of the template."""
 
 
-def job_file(rounds: int, changes: dict[str, str], weights: str = "") -> JobFile:
+PLAYED = {"sorting": "digits = 3", "brackets": "depth = 3\nkinds = 3"}
+"""By task that the template does not play: its own keys; both take `STEPS` a round."""
+STEPS = 6
+
+
+def job_file(rounds: int, changes: dict[str, str], weights: str = "", task: str = "addition") -> JobFile:
     """The template's job of so many rounds, with these keys changed ("section.key" to TOML); `weights`: a
-    folder of a fetched model to go on from."""
+    folder of a fetched model to go on from; `task`: what is played."""
     text = grpo_template(rounds, {**LOCAL, "window": WINDOW, "outer": RESERVED}, weights)
+    if task in PLAYED:
+        text = stated(stated(text, "grpo.task", f'"{task}"'), "training.steps_per_round", str(STEPS))
+        text = re.sub(r"(?m)^digits = 1", PLAYED[task], text)
     for key, value in changes.items():
         text = stated(text, key, value)
     return parse_job_file(text, "the benchmark's job")
@@ -162,61 +163,27 @@ def cast(actors: int) -> list[NodeSpec]:
 
 def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: float) -> Settled:
     """The job on a devnet of processes in `home`. Raises SystemExit where it does not end in time."""
-    app = App(Flags(home=str(home)), Output(as_json=False, quiet=True), True, False, None)
-    try:
-        bring_up(app, cast(body.training.shards), BLOCK_TIME_S, conditions_of(body))
-        fund_account(app, "client", parse_amount("100000tok"))
-        connection, storage = app.connect("client"), app.storage("client")
-        with serve_blocks("client", connection, storage):
-            budget = parse_amount(f"{body.training.rounds * 60}tok")
-            began = time.perf_counter()
-            job_id = publish_and_post(app, connection, storage, body, files, budget)
-            _wait(connection, job_id, began + limit_s)
-            seconds = time.perf_counter() - began
-            market = connection.market
-            storage.follow(market)
-            place = connection.chain, market.block
-            params = fetch(market, storage.blocks, job_id, home / "model", RESOURCE_LIMITS, *place)
-            verify(home / "model")
-            claims = [v.claim for v in market.claims(job_id) if v.status.phase == Phase.SETTLED]
-            outer = {claim.round: claim.output_root for claim in claims if claim.kind == Kind.OUTER}
-            actors, learners = (
-                frozenset(claim.claimant for claim in claims if claim.kind == kind)
-                for kind in (Kind.TASK, Kind.OUTER)
-            )
-            roots = [outer[r] for r in sorted(outer)]
-            return Settled(roots, float(params[REWARD]), list(params.values()), seconds, actors, learners)
-    finally:
-        take_down(home)
-        app.close()
+    closed = market_jobs.through_market(body, files, cast(body.training.shards), home, limit_s)
+    claims = [view.claim for view in closed.settled]
+    outer = {claim.round: claim.output_root for claim in claims if claim.kind == Kind.OUTER}
+    actors, learners = (
+        frozenset(claim.claimant for claim in claims if claim.kind == kind)
+        for kind in (Kind.TASK, Kind.OUTER)
+    )
+    roots, params = [outer[r] for r in sorted(outer)], closed.params
+    return Settled(roots, float(params[REWARD]), list(params.values()), closed.seconds, actors, learners)
 
 
-def _wait(connection: Connection, job_id: JobId, until: float) -> None:
-    """Until the job is closed."""
-    seen = 0
-    while True:
-        connection.market.refresh()
-        progress = connection.market.job(job_id).progress
-        if progress.closed:
-            return
-        if progress.round >= seen + 10:
-            seen = progress.round
-            print(f"round {seen} of the market", file=sys.stderr, flush=True)
-        if time.perf_counter() > until:
-            raise SystemExit(f"the job is in round {progress.round} and did not end in time")
-        time.sleep(0.5)
-
-
-def play(rounds: int, changes: dict[str, str], weights: str = "", limit_s: float = 3_000.0) -> dict[str, Any]:
+def play(rounds: int, changes: dict[str, str], weights: str, task: str) -> dict[str, Any]:
     """Both runs, and what they came to."""
-    body = job_file(rounds, changes, weights)
+    body = job_file(rounds, changes, weights, task)
     files = build(body)
     actors = Actors(body, files)
     params = files.inner.params
     before = actors.reward(files.outer_genesis[:params], 0)
     print(f"reward before: {before:.3f}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        market = through_market(body, files, Path(folder) / "home", limit_s)
+        market = through_market(body, files, Path(folder) / "home", 600.0 + rounds * A_ROUND_S)
     alone = actors.alone()
     rollouts = body.training.batch * body.training.shards * body.training.rounds
     return {
