@@ -2,6 +2,8 @@
 
 Contract: a tick carries out a decision's actions in their order, and ends with the first that takes long, so
 that deadlines are looked at again. Actions that are one call of Tasks each, due in a row, are sent together.
+What others serve is waited for `HOLD_S` in a tick, all of it together, and what has waited least comes first;
+what a game of one's own needs is waited for as long as it takes.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ from assay.node.retention import NOTHING, Unclaimed
 from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
+from assay.protocol.errors import AssayError, PutOff
 from assay.protocol.game_state import Game, GameView
-from assay.protocol.ports import Blocks, Clock, Market, Write
+from assay.protocol.ports import Blocks, Clock, Hurried, Market, Write
 from assay.protocol.types import ClaimId, JobId, Seconds
 
 POLL_S = 2.0
+HOLD_S = 20.0
+"""For which fetches may hold a tick up, however many they are: a block at the least rate that is put up with
+(``storage.exchange_config``) comes in less."""
+_PUT_OFF_KEPT = 1024
 
 
 class Action(Protocol):
@@ -58,6 +65,8 @@ class Node(Service):
     """Actions that are one call of Tasks each, of which many may be due at once."""
     LONG: ClassVar[tuple[type, ...]] = ()
     """Actions after which the market is looked at anew."""
+    FETCHING: ClassVar[tuple[type, ...]] = ()
+    """Actions that fetch what others publish, but for games of our own."""
     SILENT: ClassVar[tuple[type, ...]] = ()
     """Actions that say for themselves what is to be shown."""
 
@@ -82,7 +91,13 @@ class Node(Service):
         self._disputant = Disputant(market.me, self._replay_for)
         self.retention: Callable[[], object] | None = None
         """Deletes what is over, at each look."""
+        self._put_off: dict[object, None] = {}
+        """What was put off, the longest ago first."""
         self._beside: Beside | None = None
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """As ``protocol.ports.Hurried`` has it, where the node's blocks can be bounded."""
+        return self.blocks.within(seconds) if isinstance(self.blocks, Hurried) else nullcontext()
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -133,11 +148,14 @@ class Node(Service):
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
         rested, self.at_once = not self.at_once, False
+        hold = self.within(HOLD_S)
         self.collect()
         if self._beside is not None:
             self._beside.take(again=not rested)
         with self.as_seen():
-            actions = self._in_turn(self.decide())
+            with hold:
+                decided = self.decide()
+            actions = self._fairly(self._in_turn(decided))
             reason = "" if actions else self.why_idle()
             if self.retention is not None:
                 self.attempt("retention", None, self.retention)
@@ -151,7 +169,12 @@ class Node(Service):
                 continue
             for action in row:
                 work = partial(self.handlers()[type(action)], action)
-                done = self.attempt(subject(action), action.job_id, work)
+                put_off = self.status.counters.get("put_off", 0)
+                with hold if isinstance(action, self.FETCHING) else nullcontext():
+                    done = self.attempt(subject(action), action.job_id, work)
+                if self.status.counters.get("put_off", 0) > put_off:
+                    self.at_once = True
+                    return
                 if done and not isinstance(action, self.SILENT):
                     self._did(action)
                 if done and isinstance(action, self.LONG):
@@ -165,6 +188,26 @@ class Node(Service):
         over = self._turns.over(pokes, self.clock.now() if pokes else Seconds(0))
         early = [poke for key, poke in pokes.items() if key not in over]
         return [action for action in actions if action not in early]
+
+    def _fairly(self, actions: Sequence[Action]) -> Sequence[Action]:
+        """What fetches, in the places of what fetches: first what was not put off, then the longest ago."""
+        waited = {what: place for place, what in enumerate(self._put_off, 1)}
+        fetching = [action for action in actions if isinstance(action, self.FETCHING)]
+        fetching.sort(key=lambda action: waited.get(subject(action), 0))
+        turns = iter(fetching)
+        return [next(turns) if isinstance(action, self.FETCHING) else action for action in actions]
+
+    def _failed(self, what: object, job_id: JobId | None, error: AssayError) -> None:
+        super()._failed(what, job_id, error)
+        self._put_off.pop(what, None)
+        if isinstance(error, PutOff):
+            self.count("put_off")
+            self._put_off[what] = None
+            self._put_off = dict.fromkeys(list(self._put_off)[-_PUT_OFF_KEPT:])
+
+    def _succeeded(self, what: object) -> None:
+        super()._succeeded(what)
+        self._put_off.pop(what, None)
 
     def _say_idle(self, reason: str) -> None:
         """Show why nothing is done, once for each reason."""

@@ -45,6 +45,12 @@ class BlockNotFound(Retry):
     code = "block-not-found"
 
 
+class PutOff(Retry):
+    """Whoever fetched had no more time for it now; what came is kept, and the rest is asked for again."""
+
+    code = "put-off"
+
+
 class CorruptBlock(Retry):
     """A store or a peer returned bytes that do not match the CID."""
 

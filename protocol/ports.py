@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
 from assay.protocol.dispute import Move
@@ -78,6 +78,16 @@ class Blocks(Protocol):
 
     def pin(self, cid: str) -> None:
         """Keep this DAG from garbage collection."""
+        ...
+
+
+@runtime_checkable
+class Hurried(Protocol):
+    """Blocks whose fetches can be bounded all together."""
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """`with` blocks, any number of them one after the other, of which all fetches may take so many
+        seconds together: then PutOff is raised, and what came is kept."""
         ...
 
 

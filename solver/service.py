@@ -67,6 +67,7 @@ class SolverService(Node):
     """One solver account."""
 
     LONG = (policy.TrainSegment, policy.TrainAhead)
+    FETCHING = (policy.Examine, *LONG, policy.CommitTask, policy.CommitOuter)
     SILENT = (policy.Wait,)
 
     def __init__(

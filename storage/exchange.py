@@ -50,7 +50,7 @@ from assay.storage.cid import CID_BYTES, Cid
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.missing import not_found, too_slow
 from assay.storage.peers import Peer, PeerInfo, Peers
-from assay.storage.race import FileTime, Pace, Race, RaceConfig, Spent, read_capped
+from assay.storage.race import FileTime, FileTimes, Hold, Pace, Race, RaceConfig, Spent, read_capped
 
 T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
@@ -96,6 +96,9 @@ class Exchange:
         self._publisher: PublisherOf = lambda digest: None
         self._latest: str | None = None
         """Who delivered last: asked first for the rest of a file."""
+        self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s)
+        self.hold: Hold | None = None
+        """What all fetches may take together, where whoever waits for them has something else to do."""
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(conf.block_deadline_s, connect=conf.connect_timeout_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=_AT_ONCE),
@@ -161,16 +164,13 @@ class Exchange:
 
     def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
         """Like `fetch`, for a parsed CID, of a file that has this time."""
-        return self._run(self._fetch_one(cid, self._publisher(cid.digest), within))
+        work = self._fetch_one(cid, self._publisher(cid.digest), within)
+        return self._run(work, self.hold)
 
     def fetch_many(self, cids: Iterable[Cid], within: FileTime | None = None) -> None:
         """Fetch and store blocks, a few at a time, of a file that has this time (None: without one). Raises
         `BlockNotFound` for the first one that nobody has."""
-        self._run(self._fetch_many(list(dict.fromkeys(cids)), within))
-
-    def file_time(self) -> FileTime:
-        """What the blocks of one file may take together."""
-        return FileTime(self.config.file_grace_s, self.config.min_bytes_per_s)
+        self._run(self._fetch_many(list(dict.fromkeys(cids)), within), self.hold)
 
     def fetch_from(self, peer_url: str, cid: str) -> bytes:
         """Fetch and verify one block from one peer, without storing it.
@@ -195,11 +195,12 @@ class Exchange:
         is missing can still be fetched singly.
         """
         missing = set(wanted)
-        self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes, take))
+        self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes, take), self.hold)
         return missing
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _run(self, work: Coroutine[Any, Any, T], hold: Hold | None = None) -> T:
+        bound = work if hold is None else hold.bound(work)
+        return asyncio.run_coroutine_threadsafe(bound, self._loop).result()
 
     async def _fetch_one(self, cid: Cid, publisher: str | None, within: FileTime | None) -> bytes:
         if within is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from random import Random
+from types import TracebackType
 from typing import BinaryIO
 
 from assay.protocol.errors import BlockNotFound, CorruptBlock
@@ -23,7 +24,7 @@ from assay.storage.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
 from assay.storage.cid import DAG_PB, RAW, Cid
 from assay.storage.dagpb import children
 from assay.storage.exchange import Exchange
-from assay.storage.race import FileTime
+from assay.storage.race import FileTime, Hold
 
 CAR_FROM_LEAVES = 8
 HELD_BYTES = 64 << 20
@@ -43,7 +44,11 @@ class NodeBlocks:
 
     def get(self, cid: str) -> bytes:
         """The block, from here or from a peer. Raises `BadCid`, `BlockNotFound`."""
-        return self._get(Cid.parse(cid))
+        block = Cid.parse(cid)
+        if self.exchange.hold is None:
+            return self._get(block)
+        with self.exchange.times.of(block) as time:
+            return self._get(block, time)
 
     def has(self, cid: str) -> bool:
         """True when the block is stored here."""
@@ -58,17 +63,25 @@ class NodeBlocks:
         return self.store.together()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """The whole file, fetching what is missing, all of it within one `file_time`. Raises `BadDag`,
-        `FileTooLarge`, `BlockNotFound`."""
+        """The whole file, fetching what is missing, all of it within one `FileTime`. Raises `BadDag`,
+        `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`."""
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
-        time = self.exchange.file_time()
-        plan = unixfs.plan_file(root, lambda cid: self._get(cid, time), limits)
-        fetched = self._prefetch(plan, time)
-        return unixfs.join_file(plan, lambda leaf: fetched.pop(leaf, None) or self._get(leaf, time), limits)
+        with self.exchange.times.of(root) as time:
+            plan = unixfs.plan_file(root, lambda cid: self._get(cid, time), limits)
+            fetched = self._prefetch(plan, time)
+            return unixfs.join_file(plan, lambda cid: fetched.pop(cid, None) or self._get(cid, time), limits)
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
-        return unixfs.holes(Cid.parse(cid), self._get, unixfs.Limits(max_bytes), order, most)
+        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`), or not within one `FileTime`.
+        Raises `BadCid`, and `PutOff` within `within`."""
+        root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
+        with self.exchange.times.of(root) as time:
+            return unixfs.holes(root, lambda cid: self._get(cid, time), limits, order, most)
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """`with` blocks of which all fetches, of whatever thread, may take so long together: then `PutOff` is
+        raised, and what came is kept. One at a time."""
+        return _Within(self.exchange, Hold(seconds))
 
     def pin(self, cid: str) -> None:
         """Fetch what is missing of the DAG and protect it from `gc`. Raises `BlockNotFound`,
@@ -100,7 +113,8 @@ class NodeBlocks:
         leaves = {leaf.cid: leaf.size_bytes for leaf in plan.leaves}
         missing = {cid for cid in leaves if not self.store.has_block(cid)}
         held: dict[Cid, bytes] = {}
-        if len(missing) >= CAR_FROM_LEAVES and 2 * len(missing) >= len(leaves):
+        worth_it = len(missing) >= CAR_FROM_LEAVES and 2 * len(missing) >= len(leaves)
+        if worth_it and not time.resumed:  # a stream begins anew, and would bring what is here already
             leaf_bytes = sum(size or MAX_BLOCK_BYTES for size in leaves.values())
             max_bytes = leaf_bytes + MAX_BLOCK_BYTES * len(set(plan.nodes))
             allowed = {*plan.nodes, *leaves}
@@ -115,3 +129,18 @@ class NodeBlocks:
             missing = self.exchange.fetch_car(plan.root, missing, allowed, max_bytes, take)
         self.exchange.fetch_many(missing, time)
         return held
+
+
+class _Within(AbstractContextManager[None]):
+    """An exchange's hold, as often as it is entered."""
+
+    def __init__(self, exchange: Exchange, hold: Hold) -> None:
+        self._exchange, self._hold = exchange, hold
+
+    def __enter__(self) -> None:
+        self._exchange.hold = self._hold
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exchange.hold = None

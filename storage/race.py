@@ -10,17 +10,19 @@ Source: hedged requests, Dean and Barroso, The Tail at Scale, 2013.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
-from assay.protocol.errors import AssayError, BlockTooLarge
+from assay.protocol.errors import AssayError, BlockTooLarge, PutOff
 from assay.storage.blockstore import MAX_BLOCK_BYTES
 from assay.storage.cid import Cid
 from assay.storage.peers import Peer
+
+T = TypeVar("T")
 
 _USUAL = 3.0
 """A peer that takes this many times its usual pace gets company."""
@@ -53,6 +55,8 @@ class FileTime:
     """
 
     def __init__(self, grace_s: float, bytes_per_s: float) -> None:
+        self.resumed = False
+        """Whether it goes on with a file that was put off."""
         self._left_s, self._bytes_per_s = grace_s, bytes_per_s
         self._deadline: asyncio.Timeout | None = None
 
@@ -74,6 +78,61 @@ class FileTime:
         self._left_s += more_s
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule((self._deadline.when() or 0.0) + more_s)
+
+
+class FileTimes:
+    """The time of each file. One that was put off goes on with what is left of its own: a file that comes too
+    slowly is found to, however short the pieces are in which it is fetched. Thread-safe."""
+
+    KEPT = 4096
+
+    def __init__(self, grace_s: float, bytes_per_s: float) -> None:
+        self._grace_s, self._bytes_per_s = grace_s, bytes_per_s
+        self._put_off: dict[Cid, FileTime] = {}
+
+    @contextmanager
+    def of(self, root: Cid) -> Iterator[FileTime]:
+        """What the blocks of the file may take together, fetched within."""
+        time = self._put_off.pop(root, None) or FileTime(self._grace_s, self._bytes_per_s)
+        try:
+            yield time
+        except PutOff:
+            time.resumed = True
+            self._put_off[root] = time
+            for oldest in list(self._put_off)[: -self.KEPT]:
+                self._put_off.pop(oldest, None)
+            raise
+
+
+class Hold:
+    """How long fetches may hold up whoever waits for them, all of them together; waits at the same time count
+    once. Used on one event loop."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left_s, self._since_s, self._waiting = seconds, 0.0, 0
+
+    async def bound(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives. Raises PutOff once the time is over."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            self._since_s = loop.time()
+        self._waiting += 1
+        deadline = asyncio.timeout_at(self._since_s + self._left_s)
+        try:
+            async with deadline:
+                return await work
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise PutOff(
+                "no more time is left for what others serve before the node looks after its own again;"
+                " what came is kept",
+                hint="it is tried again by itself; if that goes on, see how fast this node's connection is",
+            ) from error
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._left_s -= loop.time() - self._since_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class VerifierService(Accuser):
 
     TOGETHER = (policy.CommitVote, policy.Abstain, policy.RevealVote, upkeep.Poke)
     LONG = (policy.Replay,)
+    FETCHING = LONG
     SILENT = (policy.Wait,)
 
     def __init__(

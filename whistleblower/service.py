@@ -55,6 +55,7 @@ class WhistleblowerService(Accuser):
     """One whistleblower account. `secret` (32 bytes, the operator's) makes its salts."""
 
     LONG = (policy.AuditClaim, policy.AuditVote)
+    FETCHING = (*LONG, policy.Demand)
     SILENT = (policy.Advise,)
 
     def __init__(

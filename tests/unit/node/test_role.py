@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from assay.chain.eth.rpc import RpcFailed
-from assay.node.role import Action, Node
+from assay.node.role import HOLD_S, Action, Node
 from assay.node.service import subject
 from assay.node.upkeep import Poke
-from assay.protocol.errors import Ask, AssayError, Retry, RpcUnreachable
+from assay.protocol.errors import Ask, AssayError, PutOff, Retry, RpcUnreachable
 from assay.protocol.ports import Write
 from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
@@ -68,8 +68,14 @@ class Recorder(FakeMarket):
         return [Retry("later") if write.intent in self.refused else taken for write in writes]
 
 
+@dataclass(frozen=True)
+class Fetch(Do):
+    pass
+
+
 class Example(Node):
     LONG = (Train,)
+    FETCHING = (Fetch,)
 
     def __init__(self, day: MarketDay, actions: list[Action]) -> None:
         self.recorder = Recorder(day)
@@ -86,7 +92,7 @@ class Example(Node):
         return self.actions
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
-        return {Do: self._do, Train: self._do}
+        return {Do: self._do, Train: self._do, Fetch: self._do}
 
     def read(self) -> None:
         time.sleep(self.reading_s)
@@ -364,3 +370,40 @@ def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(tmp_path: Path) ->
     assert day.closed(over)() and not day.closed(other)()
     wendy.tick()
     assert set(ann._shops) == set(wendy._state_providers) == {other}
+
+
+def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tick ends with what was put off, for the sake of what is due; then what fetches comes in turn, so
+    that a hundred slow jobs do not hide the one that is not."""
+    node = Example(day, [Do(JOB, 0, "due"), *(Fetch(JOB, number, "files") for number in (1, 2, 3))])
+    entered: list[float] = []
+
+    class Again:
+        """A hold can be entered again."""
+
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def __enter__(self) -> None:
+            entered.append(self.seconds)
+
+        def __exit__(self, *error: object) -> None:
+            entered.append(-self.seconds)
+
+    monkeypatch.setattr(node, "within", Again)
+    put_off = PutOff("no more time is left", hint="it is tried again")
+    node.failing = {1: put_off, 2: put_off}
+    done = []
+    for _ in range(3):
+        node.recorder.done.clear()
+        node.tick()
+        done.append((list(node.recorder.done), node.at_once))
+        day.market_state.advance(60)
+    assert done == [([0], True), ([0], True), ([0, 3], True)], "1, then 2, then 3 before both"
+    node.failing = {}
+    node.recorder.done.clear()
+    node.tick()
+    assert node.recorder.done == [0, 3, 2, 1] and node.status.counters["put_off"] == 3
+    assert entered[:4] == [HOLD_S, -HOLD_S, HOLD_S, -HOLD_S], "while it decides, and while it fetches"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from assay.protocol.errors import BlockNotFound
+from assay.protocol.errors import BlockNotFound, PutOff
+from assay.protocol.ports import Hurried
 from assay.storage import unixfs
 from assay.storage.blockstore import BlockStore
 from assay.storage.cid import DAG_PB, RAW, Cid
@@ -191,3 +193,108 @@ def test_attack_T34_a_files_blocks_have_one_time_together(
             except BlockNotFound:
                 continue
     raise AssertionError("it never came to an end")
+
+
+class Late(httpx.AsyncBaseTransport):
+    """Each block comes so many seconds late, and no stream of several; some never do."""
+
+    def __init__(self, wire: Counting, seconds: float) -> None:
+        self.wire, self.seconds, self.lost = wire, seconds, set[str]()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.params["format"] == "car":
+            return httpx.Response(404)
+        lost = request.url.path.removeprefix("/ipfs/") in self.lost
+        await asyncio.sleep(30.0 if lost else self.seconds)
+        return await self.wire.handle_async_request(request)
+
+
+@pytest.fixture
+def late(tmp_path: Path, wire: Counting) -> Iterator[NodeBlocks]:
+    """Whose peer gives a block every 50 ms, each file of 20 within its own time."""
+    store = BlockStore(tmp_path / "late")
+    config = ExchangeConfig(parallel=1, file_grace_s=60.0, block_deadline_s=60.0, grace_s=60.0)
+    with Exchange(store, ["http://far"], config, transport=Late(wire, 0.05)) as exchange:
+        yield NodeBlocks(store, exchange)
+
+
+def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks, far: BlockStore) -> None:
+    """Each file would come in its own time; all together are put off, and what came of them is there when
+    they are asked for again."""
+    files = {file_in(far, bytes(range(at, at + 40))): bytes(range(at, at + 40)) for at in (0, 40, 80)}
+    hold = late.within(1.2)
+    with pytest.raises(PutOff, match="what came is kept"):
+        for cid in files:
+            with hold:
+                late.read_file(cid, 100)
+    with hold, pytest.raises(PutOff):
+        late.read_file(list(files)[-1], 100)
+    tries = 0
+    for cid, data in files.items():
+        while True:
+            tries += 1
+            try:
+                with late.within(0.5):
+                    assert late.read_file(cid, 100) == data
+                break
+            except PutOff:
+                assert tries < 30
+    assert late.read_file(next(iter(files)), 100) == files[next(iter(files))], "without a hold as ever"
+
+
+@pytest.mark.parametrize("how", ["get", "read_file", "holes"])
+def test_attack_T38_what_never_comes_is_missing_however_short_the_looks(
+    far: BlockStore, wire: Counting, tmp_path: Path, how: str
+) -> None:
+    """A peer that answers nothing for one block: nobody waits for it for ever in pieces of time, as then no
+    state would be recomputed and none demanded."""
+    data, near, slow = bytes(range(40)), BlockStore(tmp_path / "near"), Late(wire, 0.0)
+    cid, lost = file_in(far, data), str(Cid.of(bytes(range(8, 12))))
+    slow.lost = {lost}
+    config = ExchangeConfig(parallel=1, file_grace_s=0.6, block_deadline_s=60.0, grace_s=60.0)
+    with Exchange(near, ["http://far"], config, transport=slow) as exchange:
+        node = NodeBlocks(near, exchange)
+        ask = {
+            "get": lambda: node.get(lost),
+            "read_file": lambda: node.read_file(cid, 40),
+            "holes": lambda: node.holes(cid, 40, Random(1), 40),
+        }[how]
+        for _ in range(8):
+            try:
+                with node.within(0.25):
+                    assert ask() == [range(8, 12)] and how == "holes"
+                return
+            except PutOff:
+                continue
+            except BlockNotFound:
+                assert how != "holes"
+                return
+    raise AssertionError("it was put off for ever")
+
+
+def test_a_file_that_was_put_off_is_not_streamed_anew(
+    far: BlockStore, wire: Counting, tmp_path: Path
+) -> None:
+    """A stream begins with what is here already: one that is cut each time would never come further."""
+    data, near = bytes(range(100)), BlockStore(tmp_path / "near")
+    cid, stuck = file_in(far, data), [True]
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.params["format"] == "car" and stuck[0]:
+            wire.asked.append(("car", cid))
+            await asyncio.sleep(30.0)
+        return await wire.handle_async_request(request)
+
+    config = ExchangeConfig(car_stall_s=60.0)
+    with Exchange(near, ["http://far"], config, transport=httpx.MockTransport(answer)) as exchange:
+        node = NodeBlocks(near, exchange)
+        with node.within(3.0), pytest.raises(PutOff):
+            node.read_file(cid, 100)
+        stuck[0] = False
+        with node.within(5.0):
+            assert node.read_file(cid, 100) == data
+    assert [wanted for wanted, _ in wire.asked].count("car") == 1
+
+
+def test_a_nodes_blocks_can_be_hurried(node: NodeBlocks) -> None:
+    assert isinstance(node, Hurried)
