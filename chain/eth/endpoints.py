@@ -266,7 +266,8 @@ class _Watched:
         self.error = ""
         """Why it was last not answered; empty once it has answered."""
         self._endpoint, self._clock = endpoint, clock
-        self._failures, self._failed_at = 0, float("-inf")
+        self._failures, self._counted_at = 0, float("-inf")
+        self._lock = threading.Lock()
         self._head, self._head_since = -1, clock()
 
     def ask(self, method: str, params: list[Any], limit_s: float) -> Any:
@@ -274,13 +275,7 @@ class _Watched:
         try:
             answer = self._endpoint.ask(method, params, limit_s)
         except RpcUnreachable as error:
-            now = self._clock()
-            # What is refused together is one failure (it was over its rate, say); each time-out is one.
-            self._failures += begin >= self._failed_at or now - begin >= limit_s
-            self._failed_at = now
-            rest_s = _FIRST_REST_S * 2 ** min(self._failures, _MOST_DOUBLINGS)
-            self.rests_until = now + min(rest_s, _LONGEST_REST_S)
-            self.error = error.message
+            self._failed(begin, error)
             raise
         except RpcFailed:
             self._answered(begin, method)
@@ -293,6 +288,18 @@ class _Watched:
         known = self.usual_s.get(method, took)
         self.usual_s[method] = took if took > known else 0.8 * known + 0.2 * took
         self._failures, self.error, self.rests_until = 0, "", float("-inf")
+
+    def _failed(self, begin: float, error: RpcUnreachable) -> None:
+        """Questions that were under way when one was counted as a failure are none of their own: six that
+        time out together are one. Those after it are, so who never answers rests ever longer."""
+        with self._lock:
+            now = self._clock()
+            if begin >= self._counted_at:
+                self._failures += 1
+                self._counted_at = now
+            rest_s = _FIRST_REST_S * 2 ** min(self._failures, _MOST_DOUBLINGS)
+            self.rests_until = now + min(rest_s, _LONGEST_REST_S)
+            self.error = error.message
 
     def doubted(self) -> None:
         """Ask another one next."""

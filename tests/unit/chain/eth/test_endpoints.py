@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from time import sleep
 from typing import Any
 
 import pytest
@@ -367,28 +369,65 @@ def test_attack_T31_an_endpoint_that_is_down_for_a_night_blinds_nobody(node: Fak
     assert endpoints.request("eth_blockNumber", []) == "0xa" and not endpoints.troubles()
 
 
-def test_attack_47_each_time_out_of_an_endpoint_that_hangs_counts(node: FakeNode) -> None:
-    """However many questions overlap, an endpoint that keeps each for its whole time comes to rest."""
-    hanging, other = Flaky("hanging", node), Flaky("other", node)
-    endpoints, time = made(hanging, other)
-    together = threading.Barrier(4)
+class Hanging(Flaky):
+    """Answers nothing; a question ends when the test says."""
 
-    def hang(method: str, params: list[Any], limit_s: float) -> Any:
+    def __init__(self, node: FakeNode) -> None:
+        super().__init__("hanging", node)
+        self.ends: list[threading.Event] = []
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        self.ends.append(threading.Event())
+        assert self.ends[-1].wait(10)
+        raise DOWN
+
+
+def test_attack_47_an_endpoint_that_hangs_rests_ever_longer(node: FakeNode) -> None:
+    """However many questions overlap: of those that are begun one second after another, and time out after
+    two, every second or third is a failure of its own."""
+    endpoints, time = made(hanging := Hanging(node))
+    watched, asking = endpoints._all[0], []
+
+    def asks() -> None:
+        with suppress(RpcUnreachable):
+            watched.ask("eth_blockNumber", [], 2.0)
+
+    for second in range(20):
+        time.now = float(second)
+        asking.append(threading.Thread(target=asks))
+        asking[-1].start()
+        while len(hanging.ends) < len(asking):
+            sleep(0.001)
+        if second >= 2:
+            hanging.ends[second - 2].set()
+            asking[second - 2].join(10)
+    assert watched.rests_until == 19.0 + 30.0
+    for end in hanging.ends:
+        end.set()
+
+
+def test_attack_T39_what_times_out_together_is_one_failure(node: FakeNode) -> None:
+    """Six questions at once, as a look asks them, cost an honest endpoint a rest of half a second, not 16."""
+    slow, other = Flaky("slow", node), Flaky("other", node)
+    endpoints, time = made(slow, other)
+    together = threading.Barrier(6)
+
+    def times_out(method: str, params: list[Any], limit_s: float) -> Any:
         together.wait(10)
         time.now = limit_s
         raise DOWN
 
-    hanging.ask, _ = hang, hanging.ask
+    slow.ask, _ = times_out, slow.ask
     asking = [
         threading.Thread(target=endpoints.request, args=("eth_getBlockByNumber", [hex(n), False]))
-        for n in range(4)
+        for n in range(6)
     ]
     for each in asking:
         each.start()
     for each in asking:
         each.join(10)
     limit_s = Patience().first_limit_s
-    assert limit_s + 4 <= endpoints._all[0].rests_until <= limit_s + 5
+    assert limit_s < endpoints._all[0].rests_until <= limit_s + 0.6
 
 
 def test_attack_47_what_fails_together_is_one_failure(node: FakeNode) -> None:
