@@ -62,9 +62,11 @@ def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:
 
 def limits_of(memory: str | None) -> ResourceLimits:
     """What a node fetches and runs for one job: a step takes at most `memory` (such as 16GB; None: two thirds
-    of the machine's), a state half of that, a sixteenth is its cache. Raises Stop for no size."""
+    of the machine's), a state half of that, a sixteenth is its cache; a dataset half of it as well, and no
+    more than a command's, since a file of repeated blocks unfolds from little. Raises Stop for no size."""
     step = memory_bytes() * 2 // 3 if memory is None else parse_bytes(memory)
-    return replace(RESOURCE_LIMITS, step_bytes=step, state_bytes=step // 2)
+    dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)
+    return replace(RESOURCE_LIMITS, dataset_bytes=dataset, step_bytes=step, state_bytes=step // 2)
 
 
 def engine_of(settings: Settings, *, brief: bool = False) -> Engine:

@@ -61,6 +61,7 @@ class ResourceLimits:
     """The most that this node is willing to fetch and run; operator's choice, not consensus."""
 
     dataset_bytes: int
+    """Of the records; the tree over them may take as much of memory again."""
     state_bytes: int
     step_bytes: int
     step_operations: int
@@ -306,8 +307,14 @@ def _dataset(
     size = terms.records * terms.record_size
     if size == 0:
         return None
-    if size > resource_limits.dataset_bytes:
-        raise bad(f"the dataset has {size} bytes, this node fetches at most {resource_limits.dataset_bytes}")
+    most, tree_bytes = resource_limits.dataset_bytes, terms.records * trees.PACKED_BYTES
+    if size > most:
+        raise bad(f"the dataset has {size} bytes, this node fetches at most {most}")
+    if tree_bytes > most:
+        raise bad(
+            f"the tree over the dataset's {terms.records} records takes {tree_bytes} bytes of memory, this"
+            f" node gives it at most {most}, as much as a dataset"
+        )
     data = blocks.read_file(entry["cid"], size)
     if len(data) != size:
         raise bad(f"the dataset has {len(data)} bytes instead of {size}")

@@ -72,8 +72,8 @@ class Records:
 
     @cached_property
     def tree(self) -> trees.Tree:
-        """Tree over leaf(record)."""
-        return trees.build([trees.leaf(self.record(i)) for i in range(len(self))])
+        """Tree over leaf(record), of `trees.PACKED_BYTES` a record."""
+        return trees.build_packed(trees.leaf(self.record(i)) for i in range(len(self)))
 
 
 @dataclass(frozen=True)

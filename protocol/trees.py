@@ -9,11 +9,14 @@ Source: RFC 6962 section 2.1 for the domain separation of leaves and nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import overload
 
 LEAF_BYTES = 2048
+PACKED_BYTES = 64
+"""What a leaf takes of a tree of `build_packed` in memory, with all digests above it."""
 ZERO = bytes(32)
 
 
@@ -55,14 +58,34 @@ ZEROS = _zero_digests(64)
 """``ZEROS[h]``: root of a subtree of height h that is all padding."""
 
 
+class Digests(Sequence[bytes]):
+    """Digests end to end, in 32 bytes each; one that is an object of its own takes 73."""
+
+    def __init__(self, joined: bytes | bytearray) -> None:
+        self._joined = joined
+
+    def __len__(self) -> int:
+        return len(self._joined) // 32
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(len(self))[place]]
+        at = 32 * range(len(self))[place]
+        return bytes(self._joined[at : at + 32])
+
+
 @dataclass(frozen=True)
 class Tree:
     """All digests of a tree, level by level; level 0 is the leaves, without their padding.
 
-    Memory: 32 bytes for each digest, so about 64 bytes a leaf.
+    Memory: about 150 bytes a leaf, or `PACKED_BYTES` where `build_packed` made it.
     """
 
-    levels: tuple[tuple[bytes, ...], ...]
+    levels: tuple[Sequence[bytes], ...]
 
     @property
     def count(self) -> int:
@@ -119,6 +142,23 @@ def build(digests: Sequence[bytes]) -> Tree:
     levels = [tuple(digests)]
     for level in range(depth(len(digests))):
         levels.append(tuple(_parents(levels[-1], level)))
+    return Tree(tuple(levels))
+
+
+def build_packed(digests: Iterable[bytes]) -> Tree:
+    """The tree of `build`, of as many leaves as memory is to hold. Raises ValueError if there are none."""
+    row = bytearray()
+    for digest in digests:
+        row += digest
+    levels = [Digests(row)]
+    for level in range(depth(len(levels[0]))):
+        if len(levels[-1]) % 2:
+            row = row + ZEROS[level]
+        above = bytearray()
+        for at in range(0, len(row), 64):
+            above += sha256(b"\x01" + row[at : at + 64]).digest()
+        levels.append(Digests(above))
+        row = above
     return Tree(tuple(levels))
 
 

@@ -28,6 +28,10 @@ BlockTag = int | str | dict[str, Any]
 TIMEOUT_S = 20.0
 LARGEST_ANSWER = 32 << 20
 """Bytes of an answer, unpacked: some 20,000 logs."""
+MOST_VALUES = 500_000
+"""Of an answer: some 30,000 logs. Each takes a hundred times as much memory as the three bytes of "{},"."""
+_VALUES = (b",", b"[", b"{")
+"""Of which a text has at least one for each value but the first."""
 _PART = 1 << 16
 _REVERTED = 3
 """The code of an execution that was reverted."""
@@ -112,7 +116,8 @@ class HttpRpc:
             raise self._unreachable(method, _cause(error)) from error
 
     def _exchange(self, method: str, question: dict[str, Any], timeout_s: float) -> bytes:
-        """The body of the answer, read within the time limit. Raises RpcFailed if it is too large."""
+        """The body of the answer, read within the time limit. Raises RpcFailed if it is too large, or would
+        be in memory."""
         with self._session().post(
             self.url, json=question, timeout=timeout_s, stream=True, allow_redirects=False
         ) as response:
@@ -127,7 +132,10 @@ class HttpRpc:
                 if size > LARGEST_ANSWER:
                     response.close()
                     raise RpcFailed(method, 413, f"the answer is too large, over {LARGEST_ANSWER} bytes", "")
-            return b"".join(parts)
+            body = b"".join(parts)
+            if sum(body.count(mark) for mark in _VALUES) > MOST_VALUES:
+                raise RpcFailed(method, 413, f"the answer is too large, over {MOST_VALUES} values", "")
+            return body
 
     def _session(self) -> requests.Session:
         """This thread's own, with its connection. What the environment says of proxies, certificates and

@@ -63,3 +63,9 @@ def test_a_node_runs_what_the_machines_memory_holds(tmp_path: Path) -> None:
     assert (given.step_bytes, given.state_bytes) == (16 * 10**9, 8 * 10**9)
     with pytest.raises(Stop, match="is not a size"):
         limits_of("16 gigs")
+
+
+def test_attack_T40_a_dataset_is_no_larger_than_the_nodes_memory_allows() -> None:
+    """A file of repeated blocks is a few hundred kilobytes to whoever publishes it, and whole in memory."""
+    assert limits_of("1GB").dataset_bytes == limits_of("1GB").state_bytes == 500_000_000
+    assert limits_of("64GB").dataset_bytes == 4 << 30

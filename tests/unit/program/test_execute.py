@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,18 @@ def test_data_reads_the_records_of_its_rows() -> None:
     for row in range(3):
         at = record_index(SEED, 2, 9, 5 + row, 10) * 4 + 1
         assert after[0][row].tolist() == [at, at + 1]
+
+
+def test_attack_T40_a_tree_over_records_of_one_byte_takes_what_it_is_said_to() -> None:
+    """It took 146 times their size, which a node's operator had allowed for the data alone."""
+    records, count = Records(bytes(100_000), 1), 100_000
+    tracemalloc.start()
+    try:
+        assert records.tree.count == count
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.2 * count * trees.PACKED_BYTES and peak < 1.5 * count * trees.PACKED_BYTES
 
 
 def test_records_are_whole_and_have_a_tree() -> None:

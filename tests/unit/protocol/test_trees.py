@@ -88,3 +88,20 @@ def test_a_tensor_is_cut_in_leaves_of_2048_bytes_and_keyed_by_its_verifier() -> 
     assert [bytes(part) for part in trees.split_leaves(data)] == parts and len(parts) == 3
     assert trees.tensor_root(data) == trees.root([trees.leaf(part) for part in parts])
     assert trees.tensor_root(data, key) == trees.root([trees.keyed_leaf(key, part) for part in parts])
+
+
+@pytest.mark.parametrize("count", [*range(1, 18), 100])
+def test_a_packed_tree_is_the_same_tree(count: int) -> None:
+    digests = [trees.leaf(bytes([i])) for i in range(count)]
+    packed, plain = trees.build_packed(iter(digests)), trees.build(digests)
+    assert [tuple(level) for level in packed.levels] == list(plain.levels)
+    assert (packed.root, packed.count, packed.depth) == (plain.root, plain.count, plain.depth)
+    for index in range(count):
+        assert packed.proof(index) == plain.proof(index)
+        assert packed.range_proof(index, count) == plain.range_proof(index, count)
+    level = packed.levels[0]
+    assert level[-1] == digests[-1] and level[:2] == digests[:2]
+    with pytest.raises(IndexError):
+        level[count]
+    with pytest.raises(ValueError, match="at least one leaf"):
+        trees.build_packed([])

@@ -14,6 +14,7 @@ from assay.node.work import Work
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType
 from assay.program.validate import measure
+from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, JobId, Kind, Link, Loop, Origin, Phase, Role, Wei
 from assay.solver import reasons
@@ -21,6 +22,7 @@ from assay.solver.acceptance import USUAL, unpaid_outer
 from assay.solver.trainer import TaskTrainer
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
+from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import FUNDS, MarketDay
 
@@ -111,6 +113,20 @@ def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(tmp_path: P
     assert Work(slow, files).outer_share == 2 * Work(alike, files).outer_share > 0
 
 
+def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(tmp_path: Path) -> None:
+    """Each takes a place in a tree, however few bytes it has."""
+    day = MarketDay(tmp_path)
+    job = day.post(tiny_files(1), shards=1)
+    terms = day.markets["client"].job(job).terms
+    blocks = Reading(day.network)
+    for most in (terms.records * 64 - 1, terms.records * terms.record_size):
+        with pytest.raises(Stop, match=f"takes 1024 bytes of memory.*at most {most},"):
+            load_job(blocks, terms, replace(RESOURCE_LIMITS, dataset_bytes=most))
+    assert terms.records * terms.record_size not in blocks.limits, "before it is fetched"
+    load_job(blocks, terms, replace(RESOURCE_LIMITS, dataset_bytes=terms.records * 64))
+    assert terms.records * terms.record_size in blocks.limits
+
+
 def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     files = replace(tiny_files(1), slot_names=[LOSS_SLOT, "momentum.w", "x"])
@@ -120,6 +136,18 @@ def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path
     assert not day.named("took")
     assert "is no scalar of f32" in solver.refusal(job)
     assert solver.market.stake(solver.market.me, Role.SOLVER).locked == 0
+
+
+class Reading(FakeBlocks):
+    """Remembers up to how many bytes each file was read."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.limits: list[int] = []
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        self.limits.append(max_bytes)
+        return super().read_file(cid, max_bytes)
 
 
 def counting_presence(div: int, mod: int) -> JobArtifacts:

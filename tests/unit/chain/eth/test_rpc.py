@@ -109,6 +109,25 @@ def test_an_answer_that_is_too_large_is_one_too(gateway: Gateway, monkeypatch: p
     assert len(HttpRpc(gateway.url).request("eth_call", [])) == 800_002
 
 
+@pytest.mark.parametrize("value", [b"{}", b"[]", b"0", b'{"a":0}'])
+def test_attack_T40_an_answer_of_millions_of_values_is_too_large(gateway: Gateway, value: bytes) -> None:
+    """32 MiB of "{}," are most of a gigabyte in memory, and six questions are asked at once: it is never
+    unpacked, and asked for in parts like any that is too large."""
+    values = b",".join([value] * 500_001)
+    gateway.body = lambda number: b'{"jsonrpc": "2.0", "id": %d, "result": [%s]}' % (number, values)
+    with pytest.raises(RpcFailed, match="too large, over 500000 values") as refused:
+        HttpRpc(gateway.url).request("eth_getLogs", [{}])
+    assert refused.value.rpc_code == 413
+
+
+def test_an_answer_of_the_most_logs_that_are_taken_at_once_is_none_of_these(gateway: Gateway) -> None:
+    place = {"blockNumber": "0x7", "blockHash": HASH, "transactionHash": HASH, "transactionIndex": "0x0"}
+    said = {"address": ADDRESS, "topics": [HASH] * 4, "data": "0x" + "00" * 256, "removed": False}
+    log = {**said, **place, "logIndex": "0x0", "blockTimestamp": "0x1"}
+    gateway.answers([log] * 20_000)
+    assert len(HttpRpc(gateway.url, timeout_s=60.0).request("eth_getLogs", [{}])) == 20_000
+
+
 BODIES = {
     "nothing": b"",
     "HTML": b"<html><h1>502 Bad Gateway</h1></html>",
