@@ -3,10 +3,10 @@
 Contract: a request is repeated, at another endpoint where there is one, until it is answered or its tries are
 used up, with growing random pauses and growing time limits; so a node that fails now and then costs a pause
 and not a whole look at the market. An answer that lags behind what was seen (an older head, a block that is
-suddenly unknown) is asked for again before it is believed. With several endpoints, logs, blocks and calls at
-a named block must be the same at two of them that know the block: if they are not, and stay so,
+suddenly unknown) is asked for again before it is believed. With several endpoints, logs, blocks, receipts and
+calls at a named block must be the same at two of them that know the block: if they are not, and stay so,
 `EndpointsDisagree` is raised, since nobody can tell who lies. The head is the lowest of those endpoints that
-move on.
+move on. A signed transaction is handed to all of them, so that none can swallow it.
 Not guaranteed: truth where all but one endpoint are down, lag behind, or do not know the block; `counters`
 says how often that was.
 
@@ -21,11 +21,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
-from assay.chain.eth.witnessed import gist, has_one_answer
+from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
 
 _OWN_METHODS = ("evm_", "anvil_", "hardhat_", "debug_")
@@ -41,7 +42,8 @@ _FIRST_REST_S, _LONGEST_REST_S, _MOST_DOUBLINGS = 0.25, 30.0, 7
 night than a power of two can have."""
 _REFUSED = "refused"
 _LATEST: list[Any] = ["latest", False]
-_MOVING = ("eth_sendRawTransaction", "eth_getTransactionReceipt", "eth_blockNumber")
+_SEND = "eth_sendRawTransaction"
+_MOVING = (_SEND, RECEIPT, "eth_blockNumber")
 """After these a process may know more of the chain than what it has heard of its latest block."""
 
 
@@ -119,6 +121,8 @@ class Endpoints:
             self._latest = None
         if len(self._all) > 1 and method == "eth_blockNumber":
             return self._head()
+        if len(self._all) > 1 and method == _SEND:
+            return self._sent(params)
         if params == _LATEST and method == "eth_getBlockByNumber":
             return self._latest_block()
         return self._undoubted(method, params)
@@ -133,6 +137,16 @@ class Endpoints:
         found = self._undoubted("eth_getBlockByNumber", asked)
         self._latest = None if found is None else (now, found)
         return found
+
+    def _sent(self, params: list[Any]) -> Any:
+        """Hand a signed transaction to every endpoint that does not rest; the first answer of one that takes
+        it, or else what becomes of asking as usual."""
+        answers, now = [], self._clock()
+        for one in self._all:
+            if not (one.error and one.rests_until > now):
+                with suppress(RpcFailed, RpcUnreachable):
+                    answers.append(one.ask(_SEND, params, self._limit_s(0, one, _SEND)))
+        return answers[0] if answers else self._repeated(_SEND, params)[0]
 
     # Repeating
 
@@ -218,6 +232,11 @@ class Endpoints:
         for attempt in range(self.patience.doubts):
             other = self._other(by)
             second = None if other is None else self._second(method, params, other)
+            if other is not None and second is None and method == RECEIPT:
+                if self._denies(other, answer):
+                    second = _REFUSED
+                elif other.still_s() < self.patience.still_s:
+                    return None  # it will know the block in a moment: until then nothing is mined
             if other is None or second is None:
                 self.counters["uncompared"] += 1
                 return answer
@@ -248,6 +267,11 @@ class Endpoints:
                 return answer
             self._pause(attempt)
         return None
+
+    def _denies(self, other: _Watched, receipt: dict[str, Any]) -> bool:
+        """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be."""
+        question = "eth_getBlockByNumber", [receipt["blockNumber"], False]
+        return self._second(*question, other) is not None
 
     def _other(self, by: _Watched) -> _Watched | None:
         now = self._clock()

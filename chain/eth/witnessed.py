@@ -4,17 +4,20 @@ Contract: `gist` is equal for two honest answers to a question that `has_one_ans
 them, and differs where any field differs that this package reads of a block, its transactions or a log: so an
 endpoint that lies about one of them is found out by another.
 Not guaranteed: the other fields of a block's header, which `chain.eth.headers` reads. They prove themselves
-by the block's hash: a lie about them leaves a header that cannot be used, and no false one.
+by the block's hash: a lie about them leaves a header that cannot be used, and no false one. Nor the price of
+gas in a receipt, which some nodes leave out.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+RECEIPT = "eth_getTransactionReceipt"
+
 
 def has_one_answer(method: str, params: list[Any]) -> bool:
     """Whether all honest endpoints give the same to a question, once they know the block that it names."""
-    if method in ("eth_getLogs", "eth_chainId"):
+    if method in ("eth_getLogs", "eth_chainId", RECEIPT):
         return True
     block = {"eth_getBlockByNumber": 0, "eth_call": 1, "eth_getTransactionCount": 1, "eth_getCode": 1}
     if method not in block:
@@ -29,6 +32,8 @@ def gist(method: str, params: list[Any], answer: Any) -> Any:
         return _block(answer, whole=params[1:] == [True])
     if method == "eth_getLogs":
         return [_log(log) for log in answer]
+    if method == RECEIPT:
+        return _receipt(answer)
     return answer.lower() if isinstance(answer, str) else answer
 
 
@@ -40,6 +45,15 @@ def _block(block: dict[str, Any], *, whole: bool) -> list[Any]:
         *(int(block[name], 16) for name in ("number", "timestamp")),
         int(block.get("baseFeePerGas") or "0x0", 16),
         [[each["hash"].lower(), each["from"].lower(), int(each["nonce"], 16)] for each in transactions],
+    ]
+
+
+def _receipt(receipt: dict[str, Any]) -> list[Any]:
+    return [
+        *(receipt[name].lower() for name in ("transactionHash", "blockHash")),
+        *(int(receipt[name], 16) for name in ("blockNumber", "gasUsed", "status")),
+        (receipt.get("contractAddress") or "").lower(),
+        [_log(log) for log in receipt["logs"]],
     ]
 
 

@@ -456,3 +456,80 @@ def test_attack_47_what_fails_together_is_one_failure(node: FakeNode) -> None:
     time.now, honest.ask = 1.6, answered
     endpoints.request("eth_getBlockByNumber", ["0x1", False])
     assert endpoints.counters["uncompared"] == 6 and not endpoints.troubles()
+
+
+def receipt_of(node: FakeNode, block: int, **said: Any) -> dict[str, Any]:
+    found = {"transactionHash": OTHER, "blockNumber": hex(block), "blockHash": node.blocks[-1].hash}
+    return {**found, "gasUsed": "0x5208", "status": "0x1", "contractAddress": None, "logs": [], **said}
+
+
+RECEIPT = ("eth_getTransactionReceipt", [OTHER])
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+@pytest.mark.parametrize(
+    "lie", [{"status": "0x0"}, {"blockNumber": "0x3"}, {"contractAddress": OTHER[:42]}, None], ids=str
+)
+def test_attack_T41_a_receipt_is_what_two_endpoints_give(
+    node: FakeNode, liar: int, lie: dict[str, Any] | None
+) -> None:
+    """One that is invented, or denied, or says of a failed transaction that it went well."""
+    true = receipt_of(node, 10)
+    pair = Flaky("one", node), Flaky("two", node)
+    for flaky in pair:
+        flaky.change = lambda method, answer: true if method == RECEIPT[0] else answer
+    assert made(*pair)[0].request(*RECEIPT) == true
+    told = None if lie is None else {**true, **lie}
+    pair[liar].change = lambda method, answer: told if method == RECEIPT[0] else answer
+    endpoints = made(*pair)[0]
+    if lie is None and liar == 0:
+        assert endpoints.request(*RECEIPT) is None, "the sender looks who has the nonce"
+        return
+    with pytest.raises(EndpointsDisagree):
+        endpoints.request(*RECEIPT)
+
+
+def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: FakeNode) -> None:
+    behind = FakeNode()
+    behind.blocks = node.blocks[:-1]
+    one, two = Flaky("one", node), Flaky("two", behind)
+    one.change = lambda method, answer: receipt_of(node, 10) if method == RECEIPT[0] else answer
+    endpoints, time = made(one, two, still_s=60.0)
+    assert endpoints.request(*RECEIPT) is None
+    time.now += 61
+    endpoints.request("eth_blockNumber", [])
+    assert endpoints.request(*RECEIPT) is None, "its head was seen to move a moment ago"
+    time.now += 61
+    assert endpoints.request(*RECEIPT) == receipt_of(node, 10), "whoever stands still holds nobody up"
+    assert endpoints.counters["uncompared"] == 1
+
+
+@pytest.mark.parametrize("how", ["swallows", "refuses", "is down"])
+@pytest.mark.parametrize("evil", [0, 1])
+def test_attack_T41_a_transaction_goes_to_every_endpoint(node: FakeNode, how: str, evil: int) -> None:
+    pair = Flaky("one", node), Flaky("two", node)
+    sent: list[str] = []
+
+    def takes(name: str) -> Callable[[str, list[Any], float], Any]:
+        def ask(method: str, params: list[Any], limit_s: float) -> Any:
+            assert method == "eth_sendRawTransaction" and params == ["0x12"]
+            sent.append(name)
+            if name == pair[evil].shown_url and how != "swallows":
+                raise DOWN if how == "is down" else RpcFailed(method, -32000, "nonce too low", "")
+            return OTHER
+
+        return ask
+
+    for flaky in pair:
+        flaky.ask = takes(flaky.shown_url)  # type: ignore[method-assign]
+    endpoints, _ = made(*pair)
+    assert endpoints.request("eth_sendRawTransaction", ["0x12"]) == OTHER
+    assert sent == ["one", "two"]
+
+
+def test_a_transaction_that_all_refuse_is_refused(node: FakeNode) -> None:
+    pair = Flaky("one", node), Flaky("two", node)
+    for flaky in pair:
+        flaky.faults = [REVERTED] * 3
+    with pytest.raises(RpcFailed, match="reverted"):
+        made(*pair)[0].request("eth_sendRawTransaction", ["0x12"])
