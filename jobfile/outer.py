@@ -8,6 +8,7 @@ suit another model; they are where to begin.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -29,10 +30,57 @@ BLOCKS = {
     "streaming": 64,
     "eager": 64,
 }
-"""How many numbers that are sent share a scale, or a table of values, where nobody says another
-(``training.round_names.block_of``, which takes long to import)."""
+"""How many numbers that are sent share a scale, or a table of values, where nobody says another."""
 MAX_BLOCK = 4096
 """Numbers: the terms of one sum or one maximum that the arbiter recomputes (docs/protocol.md, 2.5)."""
+MAX_RANK = 32
+"""Columns: of 32 a matrix takes 8,885 instructions to make, of 16 it takes 2,417; a program has 65,536."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A whole number that some algorithms have and others have not."""
+
+    usual: Mapping[str, int]
+    """By algorithm what it is where nobody says another."""
+    told: str
+    """The comment beside it in a job file."""
+    of: str
+    """What an algorithm has that has it."""
+    most: int | None = None
+    why: str = ""
+    """Why it is no more."""
+
+
+NUMBERS = {
+    "block_size": Own(BLOCKS, "numbers that share a scale", "sends something that has a scale for a block"),
+    "top_k": Own(
+        {"demo": 32, "sparseloco": 64},
+        "numbers of every chunk that are sent, the largest",
+        "sends the largest numbers of chunks",
+    ),
+    "chunk_side": Own(
+        {"demo": 64, "sparseloco": 64},
+        "a chunk has as many numbers as its square",
+        "sends the largest numbers of chunks",
+        MAX_BLOCK,
+        "the cosine transform's sums are of a side's numbers, and the arbiter recomputes sums of 4096 terms",
+    ),
+    "rank": Own(
+        {"powersgd": 4},
+        "columns and rows of every matrix that are sent",
+        "sends columns and rows of low rank",
+        MAX_RANK,
+        "columns are made orthogonal one to another, in a number of instructions that grows with its square",
+    ),
+    "trim": Own(
+        {"diloco-trimmed": 1},
+        "of the least and of the greatest of every number, left out",
+        "has a trimmed mean",
+    ),
+}
+"""By their keys in [outer]; what each sets is ``training.round_names.NUMBERS``'s, which takes long to import.
+A trimmed mean's bound is the job's min_shards (``training.sound``)."""
 
 
 class Outer(Section):
@@ -41,8 +89,11 @@ class Outer(Section):
     algorithm of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the
     momentum of "delayed-nesterov" moves; of no other. `fragments`, `overlap_rounds` (τ, in rounds) and
     `alpha` are "streaming"'s, of no other; without them it has ``training.outer.Overlap``'s. `block_size`:
-    how many numbers that are sent share a scale, or a table of values, by algorithms that have such; without
-    it the algorithm's own. `slices`: into how many equal parts the outer step is cut; without it there is
+    how many numbers that are sent share a scale, or a table of values; `top_k`: how many numbers of a chunk
+    are sent, the largest, and `chunk_side`: the root of how many a chunk has; `rank`: columns and rows of a
+    matrix that are sent; `trim`: how many of the least and of the greatest shards' numbers a mean leaves out.
+    These are of the algorithms that have such (`NUMBERS`); without them they are the algorithm's own.
+    `slices`: into how many equal parts the outer step is cut; without it there is
     one, of whole tensors."""
 
     algorithm: Literal[
@@ -61,6 +112,7 @@ class Outer(Section):
         "powersgd",
         "diloco-late",
         "diloco-trimmed",
+        "diloco-median",
         "diloco-centred",
         "streaming",
         "eager",
@@ -78,7 +130,16 @@ class Outer(Section):
     overlap_rounds: Annotated[int, Field(ge=0, le=MAX_OVERLAP)] | None = None
     alpha: Number | None = None
     block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK)] | None = None
+    top_k: Count | None = None
+    chunk_side: Count | None = None
+    rank: Count | None = None
+    trim: Count | None = None
     slices: Count | None = None
+
+
+def numbers_in(outer: Outer) -> dict[str, int]:
+    """Those of `NUMBERS` that the section states."""
+    return {key: number for key in NUMBERS if (number := getattr(outer, key)) is not None}
 
 
 def unsuitable(outer: Outer) -> str:
@@ -89,8 +150,12 @@ def unsuitable(outer: Outer) -> str:
     given = [key for key in OF_STREAMING if getattr(outer, key) is not None]
     if given and name != "streaming":
         return f"outer.{given[0]}: streaming may have it, and no other algorithm has it"
-    if outer.block_size is not None and name not in BLOCKS:
-        return f"outer.block_size: nothing that {name} sends has a scale for a block; {', '.join(BLOCKS)} do"
+    for key, number in numbers_in(outer).items():
+        own = NUMBERS[key]
+        if name not in own.usual:
+            return f"outer.{key} is for an algorithm that {own.of}: {', '.join(own.usual)}; not for {name}"
+        if own.most is not None and number > own.most:
+            return f"outer.{key} is {number}, and at most {own.most}: {own.why}"
     if outer.alpha is not None and not 0 <= outer.alpha < 1:
         return (
             f"outer.alpha is {outer.alpha}; it is at least 0.0, a shard goes on with what came of the outer"
@@ -119,6 +184,7 @@ PAPERS: dict[str, Mapping[str, str]] = {
     "diloco-late": {"outer.momentum": "0.0"},
     "eager": {"outer.learning_rate": "0.4", "outer.momentum": "0.6"},
     "diloco-trimmed": _FOUR,
+    "diloco-median": _FOUR,
     "diloco-centred": _FOUR,
     "dipaco": {**_FOUR, "outer.learning_rate": "0.65"},
 }
@@ -144,8 +210,8 @@ levels = [["blocks.0.*"], ["blocks.1.*"]]""",
 
 def more_keys(name: str) -> str:
     """Lines of [outer], and sections after it, that an algorithm's file has and others have not."""
-    block = f"block_size = {BLOCKS[name]}  # numbers that share a scale" if name in BLOCKS else ""
-    return "\n".join(lines for lines in (block, MORE_KEYS.get(name, "")) if lines)
+    own = [f"{key} = {n.usual[name]}  # {n.told}" for key, n in NUMBERS.items() if name in n.usual]
+    return "\n".join(lines for lines in (*own, MORE_KEYS.get(name, "")) if lines)
 
 
 OPTIMISERS = {"muloco": "muon", "demo": "sgd", "data-parallel": "sgd"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import nn
 
 from assay.jobfile import read as jobfile
+from assay.jobfile.outer import numbers_in
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
 from assay.jobfile.uses import EVALUATE, OWN, AdditionSection, GrpoSection, SortingSection
 from assay.protocol.errors import Stop
@@ -72,7 +73,8 @@ def rule_of(file: JobFile) -> DiLoCo:
         usual.delay if said.overlap_rounds is None else said.overlap_rounds,
         usual.alpha if said.alpha is None else said.alpha,
     )
-    return DiLoCo(said.learning_rate, said.momentum, said.momentum_every or 1, overlap, said.block_size)
+    numbers = tuple(numbers_in(said).items())
+    return DiLoCo(said.learning_rate, said.momentum, said.momentum_every or 1, overlap, numbers)
 
 
 def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:

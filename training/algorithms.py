@@ -277,6 +277,7 @@ RECIPES: dict[str, Algorithm] = {
     "powersgd": Algorithm(Nesterov(), LowRank(4), feedback=1.0),
     "diloco-late": Algorithm(Nesterov(0.7, 0.0), E3M0(), feedback=1.0, late=1),
     "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
+    "diloco-median": Algorithm(Nesterov(), mean=MedianNorm()),
     "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
     "delayed-nesterov": Algorithm(DelayedNesterov()),
 }
@@ -286,6 +287,7 @@ Reddi 2021, and 0.1 for both is where to begin. Liu 2024 takes Δ/N for changes 
 worker, so that N of them move θ as far as one round of DiLoCo does; a round's change here is the mean of all
 shards, and N rounds move it as far as one would. Of MuLoCo's residual all is kept (β = 1), as by the codings
 beside it: which β belongs to two bits is not known here. PowerSGD's rank is a parameter of Vogels 2019.
+The median norm is SparseLoCo's, here before DiLoCo's mean.
 
 MuLoCo's shards train with ``training.muon``, the others with AdamW; one of DeMo's rounds is one step, whose
 change is the gradient. lo-fi is FedAvg whose one round is all of it, data parallel FedAvg whose round is one

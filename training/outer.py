@@ -34,14 +34,14 @@ class Overlap:
 @dataclass(frozen=True)
 class DiLoCo:
     """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves;
-    Streaming DiLoCo's own numbers; and how many numbers that are sent share a scale, where it is not the
-    algorithm's own number."""
+    Streaming DiLoCo's own numbers; and `numbers`, those that an algorithm's coding or mean has in the place
+    of its own: a key of ``training.round_names.NUMBERS`` with each."""
 
     lr: float = 0.7
     momentum: float = 0.9
     every: int = 4
     overlap: Overlap = field(default_factory=Overlap)
-    block: int | None = None
+    numbers: tuple[tuple[str, int], ...] = ()
 
 
 def _next(

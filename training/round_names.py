@@ -6,8 +6,9 @@ momentum or a round's length that does not suit is refused with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from assay.training.algorithms import (
     OuterAdam,
     OuterSgd,
     Sign,
+    Trimmed,
 )
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.eager import eager_round
@@ -64,22 +66,47 @@ def loops_of(name: str) -> int:
     return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3, EAGER: 3}.get(name, 2)
 
 
-def block_of(name: str) -> int | None:
-    """How many of the numbers that are sent share a scale, or a table of values, by this algorithm's own
-    choice; None where none do."""
-    if name in (STREAMING, EAGER):
-        return E3M0().block
-    coding = RECIPES[name].coding if name in RECIPES else None
-    return coding.block if isinstance(coding, E3M0 | Integers | Bins) else None
+class Field(NamedTuple):
+    """A whole number of what an algorithm is made of."""
+
+    part: str
+    """Of `Algorithm`."""
+    kinds: tuple[type, ...]
+    """Classes of the part that have it."""
+    name: str
+    """Of these classes."""
 
 
-def in_blocks(algorithm: Algorithm, block: int | None) -> Algorithm:
-    """The algorithm with so many numbers to a scale; unless None is given, its coding has scales."""
-    if block is None:
-        return algorithm
-    coding = algorithm.coding
-    assert isinstance(coding, E3M0 | Integers | Bins), "a job file is asked for block_of"
-    return replace(algorithm, coding=replace(coding, block=block))
+NUMBERS = {
+    "block_size": Field("coding", (E3M0, Integers, Bins), "block"),
+    "top_k": Field("coding", (Largest,), "k"),
+    "chunk_side": Field("coding", (Largest,), "side"),
+    "rank": Field("coding", (LowRank,), "rank"),
+    "trim": Field("mean", (Trimmed,), "cut"),
+}
+"""By the key of a job file's [outer] that sets it."""
+
+
+def numbers_of(algorithm: Algorithm) -> dict[str, int]:
+    """Those of `NUMBERS` that the algorithm has, as it has them."""
+    held = {key: (getattr(algorithm, field.part), field) for key, field in NUMBERS.items()}
+    return {
+        key: getattr(part, field.name) for key, (part, field) in held.items() if type(part) in field.kinds
+    }
+
+
+def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
+    """The algorithm with these in the place of its own. Raises Stop for one that it has not."""
+    if unknown := sorted(set(numbers) - set(numbers_of(algorithm))):
+        raise Stop(
+            f"the outer algorithm has no {unknown[0]}",
+            hint=f"it has {', '.join(numbers_of(algorithm)) or 'no such numbers'}; leave {unknown[0]} out",
+        )
+    for key, number in numbers.items():
+        field = NUMBERS[key]
+        changed: Any = replace(getattr(algorithm, field.part), **{field.name: number})
+        algorithm = replace(algorithm, **{field.part: changed})
+    return algorithm
 
 
 def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algorithm:
@@ -112,12 +139,14 @@ def outer_of(name: str, rule: DiLoCo, own: Algorithm | None = None) -> Algorithm
     if own is not None or name in OTHER_USES:
         return own
     if name == PATHS:
-        return Algorithm(Nesterov(rule.lr, rule.momentum))
-    if name == EAGER:
-        return in_blocks(eager_of(rule), rule.block)
-    if name == STREAMING:
-        return in_blocks(replace(Streaming(()).algorithm, rule=Nesterov(rule.lr, rule.momentum)), rule.block)
-    return in_blocks(algorithm_of(name, rule.lr, rule.momentum, rule.every), rule.block)
+        found = Algorithm(Nesterov(rule.lr, rule.momentum))
+    elif name == EAGER:
+        found = eager_of(rule)
+    elif name == STREAMING:
+        found = replace(Streaming(()).algorithm, rule=Nesterov(rule.lr, rule.momentum))
+    else:
+        found = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    return with_numbers(found, dict(rule.numbers))
 
 
 def check_rounds(name: str, rounds: int, steps: int, segment_steps: int) -> None:

@@ -90,6 +90,12 @@ def _check_coding(coding: Coding | Whole) -> None:
     if isinstance(coding, Largest) and kind is Largest:
         _whole("Largest.k", coding.k, 1)
         _whole("Largest.side", coding.side, 1, MAX_FAN_IN)
+        if coding.k > coding.side**2:
+            raise Stop(
+                f"the {coding.k} largest of every chunk would be sent, and a chunk of {coding.side} ×"
+                f" {coding.side} has {coding.side**2} numbers",
+                hint="write a smaller top_k or a larger chunk_side in [outer], or another Largest(k, side)",
+            )
         _check_coding(coding.values)
     if isinstance(coding, LowRank) and kind is LowRank:
         _whole("LowRank.rank", coding.rank, 1)
@@ -122,7 +128,8 @@ def _check_mean(mean: Mean, shards: int, min_shards: int) -> None:
             raise Stop(
                 f"a trimmed mean leaves out the {mean.cut} least and the {mean.cut} greatest of every number,"
                 f" so that of {min_shards} shards nothing is left, and nothing is learnt",
-                hint=f"ask for min_shards of at least {2 * mean.cut + 1}",
+                hint=f"ask for min_shards of at least {2 * mean.cut + 1}, or leave out fewer: trim in"
+                " [outer], or Trimmed(cut)",
             )
     if isinstance(mean, CentredClip) and kind is CentredClip:
         _positive("CentredClip.radius", mean.radius)

@@ -29,7 +29,7 @@ from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, by_algorithm, stated
 from assay.training import models
 from assay.training.algorithms import RECIPES
-from assay.training.round_names import in_blocks
+from assay.training.round_names import with_numbers
 from scripts.bench.market import Size, job_text
 from scripts.bench.market_devnet import lead
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
@@ -97,7 +97,8 @@ def counted(arm: str, forms: Path) -> Fetched:
     model = models.build(config_of(job_of(arm, ROUNDS[0])), 0)
     generator = torch.Generator().manual_seed(1)
     changes = [1e-3 * torch.randn(p.shape, generator=generator) for p in model.parameters()]
-    wire = wire_of(in_blocks(RECIPES[name], block), changes)
+    numbers = {} if block is None else {"block_size": block}
+    wire = wire_of(with_numbers(RECIPES[name], numbers), changes)
     short, long = (taken_in(job_of(arm, rounds), forms) for rounds in ROUNDS)
     return Fetched(wire.files, a_wire(short, long), H * wire.f32)
 

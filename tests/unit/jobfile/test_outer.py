@@ -15,15 +15,17 @@ from assay.cli.commands.verifier import run
 from assay.jobfile.amounts import DEAR, UNMEASURED, short_amounts
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted
-from assay.jobfile.outer import BLOCKS, OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer
+from assay.jobfile.outer import NUMBERS, OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer
 from assay.jobfile.overshoot import overshooting
 from assay.jobfile.parts import rule_of
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, by_algorithm, own_template, template
 from assay.protocol.params import most_wasted
+from assay.training import round_names
 from assay.training.algorithms import RECIPES
+from assay.training.outer import DiLoCo
 from assay.training.overlap import Streaming
-from assay.training.round_names import NAMES, OTHER_USES, OWN, block_of
+from assay.training.round_names import NAMES, OTHER_USES, OWN, numbers_of, outer_of
 from assay.training.streaming import FRAGMENTS
 from tests.unit.cli.test_command_line import assay
 
@@ -93,11 +95,18 @@ def test_streamings_own_numbers_are_written_and_are_what_it_has_without_them() -
     assert all(key not in text_by(name) for name in TRAINED if name != "streaming" for key in OF_STREAMING)
 
 
-def test_a_block_is_written_where_numbers_share_a_scale_and_is_the_algorithms_own() -> None:
-    assert {name: block_of(name) for name in TRAINED if block_of(name) is not None} == BLOCKS
-    for name in TRAINED:
-        file = parse_job_file(text_by(name), name)
-        assert file.outer.block_size == BLOCKS.get(name) == rule_of(file).block
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_algorithms_own_numbers_are_written_and_are_those_it_has_without_them(name: str) -> None:
+    assert list(NUMBERS) == list(round_names.NUMBERS)
+    named = outer_of(name, DiLoCo(momentum=0.0))
+    assert named is not None
+    own = numbers_of(named)
+    assert own == {key: number.usual[name] for key, number in NUMBERS.items() if name in number.usual}
+    assert dict(rule_of(parse_job_file(text_by(name), name)).numbers) == own
+
+
+def test_each_number_of_its_own_is_some_algorithms() -> None:
+    assert all(number.usual and set(number.usual) <= set(TRAINED) for number in NUMBERS.values())
 
 
 @pytest.mark.slow

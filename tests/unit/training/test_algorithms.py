@@ -368,7 +368,11 @@ def test_an_absent_shard_keeps_its_residual_and_moves_nothing() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["diloco-trimmed", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sparseloco", "diloco-centred"))],
+    [
+        "diloco-trimmed",
+        "diloco-median",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("sparseloco", "diloco-centred")),
+    ],
 )
 def test_a_byzantine_shard_does_not_carry_the_mean_away(name: str) -> None:
     """One of four sends a change ten thousand times as large."""

@@ -44,6 +44,7 @@ PART: Any = 2.5
         (Algorithm(coding=E3M0(-4)), "E3M0.block is -4"),
         (Algorithm(coding=Largest(0)), "Largest.k is 0, and must be a whole number of at least 1"),
         (Algorithm(coding=Largest(32, 0)), "Largest.side is 0"),
+        (Algorithm(coding=Largest(5, 2)), "the 5 largest .* a chunk of 2 × 2 has 4 numbers"),
         (Algorithm(coding=Largest(values=Bins(0))), "Bins.width is 0"),
         (Algorithm(coding=LowRank(0)), "LowRank.rank is 0"),
         (Algorithm(coding=LowRank(4, 0)), "LowRank.turns is 0"),
