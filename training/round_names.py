@@ -33,6 +33,7 @@ from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.overlap import Streaming
+from assay.training.own_outer import told
 from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
 from assay.training.slicing import least_slices
@@ -265,7 +266,7 @@ def made_round(
         if paths is not None:
             return paths_round(algorithm, paths, train, genesis, names)
         if own is not None:
-            return coded_round(own, train, genesis, names, shards)
+            return coded_round(told(own), train, genesis, names, shards)
         return _made(name, algorithm, train, genesis, names, shards, rule.overlap, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"

@@ -60,7 +60,8 @@ class UnsupportedOperation(Stop):
 
 
 class StepFailed(Stop):
-    """The model, loss or optimiser raised an error of its own."""
+    """The model, loss, optimiser or outer algorithm raised an error of its own, or returned what no program
+    goes on with."""
 
     code = "step-failed"
 
@@ -157,14 +158,22 @@ def _user_line(frame: FrameType | None) -> str:
     return layer or UNKNOWN_SOURCE
 
 
+def in_project(source: str) -> bool:
+    """Whether a ``file:line`` is in this project's own code."""
+    return source.startswith(f"{_ROOMS}{os.sep}")
+
+
 def failure_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of an error's traceback that is the user's."""
-    at, found = error.__traceback__, UNKNOWN_SOURCE
+    """``file:line`` of the innermost frame of an error's traceback that is the user's; where only the
+    project's own code stands in it, the innermost of that."""
+    at, found, ours = error.__traceback__, "", UNKNOWN_SOURCE
     while at is not None:
-        if not at.tb_frame.f_code.co_filename.startswith(_LIBRARIES):
-            found = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+        line = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+        if not line.startswith(_LIBRARIES):
+            ours = line
+            found = found if in_project(line) else line
         at = at.tb_next
-    return found
+    return found or ours
 
 
 class _Sources(TorchDispatchMode):

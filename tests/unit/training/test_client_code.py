@@ -16,6 +16,7 @@ from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
 from assay.training import recipe
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts, build_job
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import AdamW, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.recipe import BadRecipe, Recipe
@@ -111,6 +112,15 @@ def test_a_layer_that_no_program_has_is_named_where_no_line_of_the_client_calls_
     with pytest.raises(UnsupportedOperation) as caught:
         job(nn.Sequential(nn.Unflatten(1, (1, 4, 4)), pool, nn.Flatten(), nn.Linear(4, 1), nn.Flatten(0)))
     assert caught.value.source == "a FractionalMaxPool2d of the model"
+
+
+def test_an_error_of_ours_that_the_client_calls_is_told_by_the_clients_line() -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(outputs, targets.long()[:3])  # THERE
+
+    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# THERE" in text)
+    with pytest.raises(StepFailed, match=rf" at .*{Path(__file__).name}:{line}: "):
+        build_job(nn.Linear(16, 8), loss, Sgd(), DATA, batch=4, shards=1, outer=DiLoCo(0.7, 0.9))
 
 
 class Kept(logging.Handler):
