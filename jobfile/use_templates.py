@@ -31,6 +31,8 @@ MODEL_KEYS = {
     "cnn": {"width": "width"},
 }
 """Keys of [model], by template, and what they are in a manifest."""
+MAX_BYTES = 4_000_000
+"""Of text, as ``jobfile.templates`` states it."""
 WARM_STEPS = 120
 """After which the small decoder is right about once in three times."""
 _WEIGHTS = """
@@ -134,15 +136,16 @@ def evaluation_template(
     batch: int,
     rounds: int,
     times: dict[str, str],
+    limit: int = MAX_BYTES,
 ) -> str:
-    """Text of the job file that evaluates a template's model with these weights on `records` held-out ones.
-    Raises BadJobFile for a model that no template makes."""
+    """Text of the job file that evaluates a template's model with these weights on `records` held-out ones;
+    `limit`: `max_bytes` of its data. Raises BadJobFile for a model that no template makes."""
     model = _model(description)
     source = data if 'template = "gpt"' in model else "digits"
     turns = passes(records, batch, rounds)
     head = "# The loss of a trained model on records held out from training, computed by the market.\n"
     dataset = f'\n[data]                      # the same as in training\nsource = "{escaped(source)}"\n'
-    dataset += "max_bytes = 4000000\n"
+    dataset += f"max_bytes = {limit}\n"
     parts = (model, _WEIGHTS.format(weights=escaped(weights)), dataset, _RECORDS, precision_section("single"))
     return head + "".join(parts) + _shaped(common(turns.batch, turns.rounds, times), turns, "evaluate")
 

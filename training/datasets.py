@@ -21,6 +21,8 @@ from assay.protocol.errors import Stop
 
 DIGITS_SCALE = 16.0
 """The digits' brightest pixel."""
+TEXT_HELD_OUT = 0.05
+"""Of a text's records."""
 
 
 class Layout(Protocol):
@@ -80,10 +82,15 @@ class Dataset:
         return torch.frombuffer(bytearray(self.held_out[: limit * size]), dtype=torch.uint8).view(-1, size)
 
 
+def records_kept(count: int, held_out: float) -> int:
+    """How many of `count` records are held out, where that share of them is to be: 1 at least."""
+    return max(1, round(count * held_out))
+
+
 def _split(layout: Layout, data: bytes, held_out: float) -> Dataset:
     size = layout.record_size
     count = len(data) // size
-    kept = max(1, round(count * held_out))
+    kept = records_kept(count, held_out)
     if count - kept < 1:
         raise Stop(
             f"{len(data)} bytes make {count} records of {size} bytes: too few to hold some out",
@@ -111,7 +118,7 @@ def _joined(files: Iterator[Path], limit: int) -> bytes:
     return b"".join(parts)
 
 
-def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = 0.05) -> Dataset:
+def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = TEXT_HELD_OUT) -> Dataset:
     """A file, or all files below a directory, as text records. Raises Stop when that is too little, or
     cannot be read.
     """
@@ -124,7 +131,7 @@ def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float 
     return _split(TextLayout(context), data, held_out)
 
 
-def standard_library(context: int, *, max_bytes: int = 2 << 20, held_out: float = 0.05) -> Dataset:
+def standard_library(context: int, *, max_bytes: int = 2 << 20, held_out: float = TEXT_HELD_OUT) -> Dataset:
     """The source of this Python's own standard library (top-level modules) as text records."""
     folder = Path(sysconfig.get_paths()["stdlib"])
     return _split(TextLayout(context), _joined(iter(sorted(folder.glob("*.py"))), max_bytes), held_out)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from assay.app.invocation import App, app_of
 from assay.protocol.errors import Ask
+
+if TYPE_CHECKING:
+    from assay.training.datasets import Dataset
 
 TRAINING = ("gpt", "mlp", "cnn")
 USES = ("eval", "infer", "grpo")
@@ -216,17 +219,22 @@ def init_evaluation(
     from assay.client.fetched import model_and_parameters
     from assay.jobfile.parts import recipe_of
     from assay.jobfile.read import parse_job_file
-    from assay.jobfile.use_templates import evaluation_template, own_evaluation_template
+    from assay.jobfile.trained_on import is_of, limit_of, terms_in
+    from assay.jobfile.use_templates import MAX_BYTES, evaluation_template, own_evaluation_template
     from assay.training.recipe import load, parts
 
+    kept = _weights_from(file, weights) if weights else ""
+    trained = terms_in(Path(weights)) if weights else None
+    limit, same = MAX_BYTES, None
     if own:
         path, function = parts(own)
         made = load(own)
         source = f"{os.path.relpath(path, file.parent)}:{function}"
-        kept = _weights_from(file, weights) if weights else ""
         dataset, precise = made.dataset, made.precision is None
+        if trained is not None:
+            same = is_of(dataset, trained)
 
-        def text(count: int) -> str:
+        def text(count: int, limit: int) -> str:
             return own_evaluation_template(source, kept, count, batch, rounds, times, precise)
     else:
         if not weights:
@@ -236,19 +244,45 @@ def init_evaluation(
                 code="usage",
             )
         description, _ = model_and_parameters(Path(weights))
-        kept = _weights_from(file, weights)
 
-        def text(count: int) -> str:
-            return evaluation_template(description, kept, data, count, batch, rounds, times)
+        def text(count: int, limit: int) -> str:
+            return evaluation_template(description, kept, data, count, batch, rounds, times, limit)
 
-        dataset = recipe_of(parse_job_file(text(1 << 20), str(file))).dataset
+        def dataset_of(limit: int) -> Dataset:
+            return recipe_of(parse_job_file(text(1 << 20, limit), str(file))).dataset
+
+        if trained is not None:
+            found = limit_of(trained, MAX_BYTES, dataset_of)
+            limit, same = found or limit, found is not None
+        dataset = dataset_of(limit)
     count = len(dataset.held_out) // dataset.layout.record_size
     if not count:
         raise Ask(
             "no records are held out", hint="give the Recipe's Dataset some held_out records", code="usage"
         )
-    file.write_text(text(count))
-    _wrote(app, file, f"whose result is the loss over records held out from training ({count:,} there are)")
+    file.write_text(text(count, limit))
+    warning = _other_data(own or data, same) if weights else ""
+    if warning:
+        app.output.say(f"WARNING: {warning}")
+    what = f"whose result is the loss over records held out from training ({count:,} there are)"
+    _wrote(app, file, what, sameData=same, warnings=[warning] if warning else [])
+
+
+def _other_data(source: str, same: bool | None) -> str:
+    """That a loss does not compare with the training's, or may not; empty where the data are its own.
+    `same`: whether they are; None where no receipt says."""
+    if same is None:
+        return (
+            "no receipt says on which data these weights were trained; where they were others, the loss"
+            " is no held-out one: write [data] of the job file that they were trained with"
+        )
+    return (
+        ""
+        if same
+        else f"the receipt says that the model was trained on other records than {source} gives: its"
+        " held-out loss does not compare with that of its training; name the training's own with --data"
+        " (or --from), or copy [data] of its job file"
+    )
 
 
 def init_inference(
@@ -288,9 +322,9 @@ def _weights_from(file: Path, weights: str) -> str:
     return weights if is_cid(weights) else os.path.relpath(weights, file.parent)
 
 
-def _wrote(app: App, file: Path, what: str) -> None:
+def _wrote(app: App, file: Path, what: str, **more: object) -> None:
     app.output.result(
         "job-init",
-        {"file": str(file)},
+        {"file": str(file), **more},
         f"wrote {file}, {what}; check it with `{app.command(f'job validate {file}')}`",
     )
