@@ -23,11 +23,14 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(TRACING)
     from assay.jobfile.build import build
     from assay.jobfile.estimate import counted, drafted, estimated
+    from assay.jobfile.wire import parameters_of, wire_of
 
     files = build(body, blocks=weights_files(app, body))
     training = body.training
     batch = training.batch * training.accumulate
-    found = estimated(drafted(body, files), batch, files.inner.state_bytes)
+    terms = drafted(body, files)
+    found = estimated(terms, batch, files.inner.state_bytes)
+    wire = wire_of(body, files, terms, parameters_of(files))
     rows = table(f"what {file} comes to", "what", "#value", "of which")
     for name, value, note in (
         ("paid at least", show_amount(found.least), f"verifiers' fees {show_amount(found.votes)}"),
@@ -38,6 +41,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),
         ("memory of a step", show_bytes(found.step_memory), f"its state {show_bytes(found.state)}"),
         ("checkpoints", show_bytes(found.checkpoints), "at most, published by all solvers together"),
+        *((("others fetch of a shard", *wire.words),) if wire else ()),
         (
             "done again by draw",
             f"{found.audited:.1%}",
@@ -47,4 +51,4 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
     ):
         rows.add_row(name, value, note)
-    app.output.result("job-estimate", found, rows)
+    app.output.result("job-estimate", {**vars(found), "wire": wire and wire.data}, rows)

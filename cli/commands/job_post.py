@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,11 +68,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.jobfile.estimate import counted, drafted
     from assay.jobfile.overshoot import overshooting, unsent
     from assay.jobfile.rehearsal import warnings_of
+    from assay.jobfile.wire import parameters_of, wire_of
     from assay.node.work import outer_share
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
-    from assay.training.slicing import PARAMETERS
 
     files = build(body, blocks=weights_files(app, body))
     records, record_size = counted(files.records)
@@ -92,10 +91,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     late = [*overshooting(body), *unsent(body, files.inner.params)]
     warnings = [*warnings_of(files, body.training.seed), *late, *short]
     split = [str(product) for product in files.chosen if product.precision != "single"]
-    shapes = [list(x.shape) for x in files.genesis[: files.inner.params]]
-    if PARAMETERS in files.model:  # in blocks, of which the last one is padded
-        shapes = [shape for _, shape in files.model[PARAMETERS]]
-    parameters = sum(map(prod, shapes))
+    parameters = parameters_of(files)
+    wire = wire_of(body, files, terms, parameters)
     data: dict[str, object] = {
         "parameters": parameters,
         "nodes": len(files.inner.nodes),
@@ -112,9 +109,12 @@ def validate(context: typer.Context, file: FileArgument) -> None:
             show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
         )
         rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
-    told = [*(f"in parts: {line}" for line in split), *(f"WARNING: {line}" for line in warnings)]
-    rows.caption, rows.caption_justify = "\n".join(told), "left"
-    app.output.result("job-validate", {**data, "inParts": split, "warnings": warnings}, rows)
+    if wire is not None:
+        rows.add_row("others fetch of a shard", " ".join(wire.words))
+    lines = [*(f"in parts: {line}" for line in split), *(f"WARNING: {line}" for line in warnings)]
+    rows.caption, rows.caption_justify = "\n".join(lines), "left"
+    data |= {"wire": wire and wire.data, "inParts": split, "warnings": warnings}
+    app.output.result("job-validate", data, rows)
 
 
 def post(

@@ -1,0 +1,81 @@
+"""What a shard puts on the wire in a round, as ``job validate`` and ``job estimate`` say it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.jobfile.build import build
+from assay.jobfile.estimate import drafted
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, by_algorithm, stated, template
+from assay.jobfile.wire import Wire, file_bytes, parameters_of, wire_of
+from assay.node.slots import store_state
+from assay.storage.blockstore import BlockStore
+from tests.unit.cli.test_command_line import assay
+
+PARAMETERS = 8 * 64 + 8 + 10 * 8 + 10
+
+
+def job(algorithm: str, **changes: str) -> JobFile:
+    """A small MLP by an outer algorithm; `changes`: of [training]."""
+    text = by_algorithm(template("mlp", source="digits", rounds=4, times=LOCAL), algorithm)
+    text = stated(stated(text, "model.hidden", "8"), "model.layers", "1")
+    for key, value in changes.items():
+        text = stated(text, f"training.{key}", value)
+    return parse_job_file(text, "a job")
+
+
+def found(body: JobFile) -> Wire:
+    files = build(body)
+    assert parameters_of(files) == PARAMETERS
+    wire = wire_of(body, files, drafted(body, files), PARAMETERS)
+    assert wire is not None
+    return wire
+
+
+def test_whole_parameters_are_f32_and_data_parallel_sends_them_every_step() -> None:
+    assert found(job("diloco")) == Wire(4 * PARAMETERS, 64 * 4 * PARAMETERS)
+    of_four = found(job("diloco", micro_steps="4"))
+    assert of_four.data_parallel == 16 * 4 * PARAMETERS, "one gradient a step of the optimiser"
+
+
+def test_codes_are_packed_to_their_bits() -> None:
+    """4 bits a number and 4 bytes where the packing begins, and a scale of f32 a block of 64, the last of
+    which is filled up."""
+    blocks = ((8, 64), (1, 8), (2, 64), (1, 10))
+    codes = sum(4 + rows * numbers * 4 // 8 for rows, numbers in blocks)
+    scales = sum(4 * rows for rows, _ in blocks)
+    assert found(job("diloco-4bit")).task == codes + scales
+
+
+def test_streaming_sends_a_fragment() -> None:
+    whole, part = found(job("diloco-4bit")), found(job("streaming"))
+    assert 0 < part.task < whole.task and part.data_parallel == whole.data_parallel
+
+
+@pytest.mark.parametrize("values", [[0, 3, 15], [0, 1 << 20], [-7, 8]])
+def test_a_slots_file_is_counted_as_it_is_stored(tmp_path: Path, values: list[int]) -> None:
+    tensor = torch.tensor(values, dtype=torch.int32)
+    blocks = BlockStore(tmp_path)
+    (slot,) = store_state(blocks, [tensor]).slots
+    assert file_bytes(tensor) == len(blocks.read_file(slot.cid, 1 << 20))
+
+
+@pytest.mark.parametrize("command", ["validate", "estimate"])
+def test_a_command_says_how_many_times_fewer(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = by_algorithm(template("mlp", source="digits", rounds=1, times=LOCAL), "diloco-4bit")
+    (tmp_path / "job.toml").write_text(text)
+    status, out, _ = assay("--json", "job", command, "job.toml")
+    wire = json.loads(out)["data"]["wire"]
+    assert status == 0 and wire["fewer"] == wire["dataParallel"] / wire["task"] > 64 * 6
+    status, out, _ = assay("job", command, "job.toml")
+    assert f"{wire['fewer']:,.4g} times fewer than f32 data parallel at as many steps" in " ".join(
+        out.split()
+    )
