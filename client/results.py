@@ -8,7 +8,7 @@ fetched.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed, width
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
+from assay.training.inference import LENGTH_BYTES
 from assay.training.results import RESULTS, SCALARS, TOKENS
 
 WRITTEN = "written.jsonl"
@@ -54,13 +55,30 @@ def prompts_of(model: Mapping[str, Any], params: Mapping[str, Tensor]) -> int:
     return count if type(count) is int and 0 <= count <= most else most
 
 
-def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int) -> int:
-    """Write a line of JSON for each prompt, as text of one character a byte, beside the receipt; how many
-    were answered."""
+def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int, record_size: int) -> int:
+    """Write a line of JSON for each prompt beside the receipt: an object of `prompt`, `answer`, and both as
+    `text`, each of one character a byte; null for one that was not answered. How many were answered.
+    `record_size`: of the job's terms, whose records are prompts (``training.inference``)."""
     found = rows(params)[:prompts]
-    lines = [json.dumps(None if row is None else row.decode("latin-1")) + "\n" for row in found]
-    (folder / WRITTEN).write_text("".join(lines))
+    (folder / WRITTEN).write_text(
+        "".join(json.dumps(line) + "\n" for line in parted(params, found, record_size))
+    )
     return sum(row is not None for row in found)
+
+
+def parted(
+    params: Mapping[str, Tensor], found: Sequence[bytes | None], record_size: int
+) -> list[dict[str, str] | None]:
+    """Rows as prompt and answer: what is written after each prompt is as long as the rows are longer than the
+    longest prompt may be."""
+    longest = record_size - LENGTH_BYTES
+    answer = params[TOKENS].shape[1] - longest
+    return [None if row is None else _parts(row, len(row) - min(max(answer, 0), len(row))) for row in found]
+
+
+def _parts(row: bytes, cut: int) -> dict[str, str]:
+    text = row.decode("latin-1")
+    return {"prompt": text[:cut], "answer": text[cut:], "text": text}
 
 
 def going_on(market: MarketView, job_id: JobId) -> str:

@@ -36,6 +36,9 @@ from assay.training.results import RESULTS
 from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds, outer_of
 from assay.training.sound import check_algorithm
 
+_LINES_NAMED = 8
+"""Of all that are at fault."""
+
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
     """The manifest's model entry: a template's config, from which anybody builds it again, or a name."""
@@ -155,13 +158,23 @@ def policy_weights(policy: Policy, held: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def read_prompts(path: Path) -> list[bytes]:
-    """A prompt a line; the line's end is no part of it. Raises Stop where the file cannot be read."""
+    """A prompt a line; the line's end is no part of it. Raises Stop where the file cannot be read, is empty
+    or has an empty line."""
     try:
-        return path.read_bytes().splitlines()
+        found = path.read_bytes().splitlines()
     except OSError as error:
         raise Stop(
             f"{path} cannot be read: {error.strerror}", hint="name a file with a prompt a line"
         ) from error
+    if not found:
+        raise Stop(f"{path} holds no prompt", hint="write one a line")
+    if blank := [str(number) for number, prompt in enumerate(found, 1) if not prompt]:
+        which = ", ".join(blank[:_LINES_NAMED]) + (", ..." if blank[_LINES_NAMED:] else "")
+        raise Stop(
+            f"{path}, line {which}: an empty line is no prompt, and a prompt has 1 byte at least",
+            hint="remove it, or write a prompt there",
+        )
+    return found
 
 
 def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:

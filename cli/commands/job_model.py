@@ -35,7 +35,8 @@ def fetch(
     receipt; say a result, and the CID of its file."""
     app = app_of(context)
     connection = app.view()
-    job_id = app.look_up(connection, job).job_id
+    looked_up = app.look_up(connection, job)
+    job_id = looked_up.job_id
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client import results
     from assay.client.fetched import model_and_parameters
@@ -73,7 +74,7 @@ def fetch(
         )
     if results.TOKENS in params:
         asked = results.prompts_of(model_and_parameters(folder)[0], params)
-        data["answered"] = results.write_rows(folder, params, asked)
+        data["answered"] = results.write_rows(folder, params, asked, looked_up.terms.record_size)
         told.append(f"\n{data['answered']} of {asked} prompts answered, in {folder / results.WRITTEN}")
     told += [f"\nthe file of {name} is {cid}" for name, cid in cids.items()]
     count = sum(x.numel() for x in params.values())

@@ -122,7 +122,7 @@ def test_loss_and_tokens_by_command(tmp_path: Path) -> None:
     _, found = model_and_parameters(tmp_path / "rows")
     assert torch.equal(found[RESULT], rows)
     lines = [json.loads(line) for line in (tmp_path / "rows" / WRITTEN).read_text().splitlines()]
-    assert [line[:-8] for line in lines] == ["def f", "import o", "class"]
+    assert [line["prompt"] for line in lines] == ["def f", "import o", "class"]
     told = json.loads((tmp_path / "written.json").read_text())["data"]
     assert told["answered"] == 3 and list(told["cids"]) == [RESULT]
 

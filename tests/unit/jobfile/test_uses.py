@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from assay.training.grpo import Shape
 from assay.training.policy import Policy
 from assay.training.round_names import OTHER_USES
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
+from tests.unit.cli.test_command_line import assay
 
 SHAPE = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=12)
 DESCRIPTION = models.describe(SHAPE)
@@ -250,6 +253,27 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
         weights_of(str(folder))  # a folder without a receipt
     with pytest.raises(Stop, match="on one side only"):
         with_parameters(models.build(SHAPE, 0), {"w": torch.ones(2)})
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (b"ab\n\nx\n", "line 2: an empty line is no prompt"),
+        (b"\n" + b"x\n\n" * 9, "line 1, 3, 5, 7, 9, 11, 13, 15, ...: "),
+        (b"", "holds no prompt"),
+    ],
+)
+def test_an_empty_prompt_is_refused_where_the_file_is_begun(folder: Path, lines: bytes, says: str) -> None:
+    (folder / "p.txt").write_bytes(lines)
+    with pytest.raises(Stop, match=re.escape(says)):
+        read_prompts(folder / "p.txt")
+    with pytest.raises(Stop, match=re.escape(says)):
+        build(file(folder, inference()))
+    (folder / "manifest.json").write_text(json.dumps({"model": DESCRIPTION}))
+    shutil.copy(folder / "w.safetensors", folder / "model.safetensors")
+    given = ("job", "init", str(folder / "new.toml"), "--template", "infer", "--weights", str(folder))
+    status, _, err = assay(*given, "--prompts", str(folder / "p.txt"))
+    assert status and says in " ".join(err.split()) and not (folder / "new.toml").exists()
 
 
 def test_a_line_is_a_prompt_and_its_end_is_not(tmp_path: Path) -> None:

@@ -121,10 +121,12 @@ def test_the_market_gives_the_rows_of_every_prompt(tmp_path: Path) -> None:
     assert told and not any("loss" in event for event in told), "it is no training, and has none"
     found = day.fetch(job_id, tmp_path / "result")
     assert list(found) == [RESULT] and torch.equal(found[RESULT], alone(WARM))
-    assert results.write_rows(tmp_path, found, len(PROMPTS)) == len(PROMPTS)
+    size = day.markets["client"].job(job_id).terms.record_size
+    assert results.write_rows(tmp_path, found, len(PROMPTS), size) == len(PROMPTS)
     lines = [json.loads(line) for line in (tmp_path / results.WRITTEN).read_text().splitlines()]
-    assert [line[: len(p)].encode() for line, p in zip(lines, PROMPTS, strict=True)] == PROMPTS
-    assert {len(line) - len(p) for line, p in zip(lines, PROMPTS, strict=True)} == {WARM.new_bytes}
+    assert [line["prompt"].encode() for line in lines] == PROMPTS
+    assert {len(line["answer"]) for line in lines} == {WARM.new_bytes}
+    assert all(line["text"] == line["prompt"] + line["answer"] for line in lines)
     assert results.numbers(found) == {} and results.named(found) == [RESULT]
     assert verify(tmp_path / "result").rounds == ROUNDS
     assert results.file_of(day.blocks(), found[RESULT]) in _published(day, job_id)
