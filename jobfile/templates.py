@@ -319,19 +319,23 @@ def by_own_algorithm(text: str) -> str:
     return _aligned(text)
 
 
-def preset(name: str, *, source: str, times: dict[str, str]) -> str:
-    """Text of the complete job file of a published setting, on the client's own text. Raises BadJobFile for
-    an unknown name, or without a text.
+def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) -> str:
+    """Text of the complete job file of a published setting, on the client's own text; `rounds` 0 are the
+    published ones. Raises BadJobFile for an unknown name, or without a text.
     """
     if name not in PRESETS:
         raise BadJobFile(f"there is no preset {name!r}", hint=f"choose one of {', '.join(PRESETS)}")
     if source == "stdlib":
         raise BadJobFile(f"the preset {name} is about a text of yours", hint="name it: --data input.txt")
     chosen = PRESETS[name]
-    text = template(chosen.template, source=source, rounds=chosen.rounds, times=times).removeprefix(_TOY)
+    rounds = rounds or chosen.rounds
+    text = template(chosen.template, source=source, rounds=rounds, times=times).removeprefix(_TOY)
     for key, value in chosen.keys.items():
         text = stated(text, key, value)
-    return chosen.words + text
+    words = chosen.words
+    if rounds != chosen.rounds:
+        words += f"# Here rounds = {rounds}: {chosen.rounds} are as many steps as were published.\n"
+    return words + text
 
 
 def escaped(text: str) -> str:

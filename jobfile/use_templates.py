@@ -114,12 +114,20 @@ def _model(description: Mapping[str, Any]) -> str:
     return "[model]\n" + "\n".join(lines) + "\n"
 
 
+_IDLE = {
+    "evaluate": "no outer step: an evaluation trains nothing; the key is required",
+    "infer": "no outer step: an inference trains nothing; the key is required",
+    "grpo": "the learner's rate is [optimiser]'s; the key is required",
+}
+"""Why [outer] learning_rate is 0.0."""
+
+
 def _shaped(text: str, turns: Turns, algorithm: str) -> str:
-    """A job file's common part for a use that trains nothing."""
+    """A job file's common part for a use that has no outer step of a rule's."""
     keys = {
         "outer.algorithm": f'"{algorithm}"',
-        "outer.learning_rate": "0.0",
-        "outer.momentum": "0.0",
+        "outer.learning_rate": f"{'0.0':<11} # {_IDLE[algorithm]}",
+        "outer.momentum": f"{'0.0':<16} # likewise",
         "training.steps_per_round": str(turns.steps),
         "training.segment_steps": str(turns.segment),
     }

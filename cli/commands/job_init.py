@@ -13,6 +13,7 @@ from assay.protocol.errors import Ask
 
 if TYPE_CHECKING:
     from assay.training.datasets import Dataset
+    from assay.training.recipe import Recipe
 
 TRAINING = ("gpt", "mlp", "cnn")
 USES = ("eval", "infer", "grpo")
@@ -61,6 +62,13 @@ def init(
     published: Annotated[
         str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
     ] = "",
+    held_out: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Have the loss on so many held-out records computed every round; amounts that pay for it.",
+        ),
+    ] = 0,
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
     """Write a complete job file to start from."""
@@ -93,14 +101,15 @@ def init(
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
         return
     if own:
-        init_own(app, file, own, batch, rounds, times, optimiser, algorithm)
+        init_own(app, file, own, batch, rounds, times, optimiser, algorithm, held_out)
         return
     if published:
-        init_published(app, file, published, model, data, times)
+        count = rounds if _was_given(context, "rounds") else 0
+        init_published(app, file, published, model, data, times, count, held_out)
         return
     optimiser = optimiser or OPTIMISERS.get(algorithm, "")
     text = template(model, source=data, rounds=rounds, times=times, optimiser=optimiser)
-    file.write_text(by_algorithm(text, algorithm))
+    file.write_text(_testing(by_algorithm(text, algorithm), held_out, file))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
@@ -119,7 +128,8 @@ def _check_given(context: typer.Context, model: str, own: str, published: str) -
         ("optimiser", "--optimiser", not uses and not published),
         ("algorithm", "--algorithm", not uses and not published),
         ("batch", "--batch", bool(own) or model == "eval"),
-        ("rounds", "--rounds", model != "infer" and not published),
+        ("rounds", "--rounds", model != "infer"),
+        ("held_out", "--held-out", not uses),
         ("published", "--preset", not uses and not own),
         ("data", "--data", not own and model not in ("infer", "grpo")),
     ):
@@ -147,18 +157,48 @@ def _check_data(model: str, data: str) -> None:
         raise typer.BadParameter(f"--data: there is no file or folder {data}")
 
 
-def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:
-    """Write the job file of a published setting."""
+def _testing(text: str, records: int, file: Path, made: Recipe | None = None) -> str:
+    """A job file's text with the loss on so many held-out records, 0 for none. Raises Stop where there are
+    fewer."""
+    if not records:
+        return text
+    from assay.jobfile.held_out import with_held_out
+    from assay.jobfile.parts import recipe_of
+    from assay.jobfile.read import parse_job_file
+    from assay.protocol.errors import Stop
+
+    text = with_held_out(text, records, str(file))
+    dataset = recipe_of(parse_job_file(text, str(file)), made).dataset
+    there = len(dataset.held_out) // dataset.layout.record_size
+    if records > there:
+        raise Stop(
+            f"--held-out {records}: the data hold out {there:,} records; nothing was written",
+            hint=f"ask for {there:,} at most, or give more data",
+        )
+    return text
+
+
+def init_published(
+    app: App,
+    file: Path,
+    name: str,
+    model: str,
+    data: str,
+    times: dict[str, str],
+    rounds: int,
+    held_out: int,
+) -> None:
+    """Write the job file of a published setting; `rounds` 0 are the published ones."""
     from assay.jobfile.templates import PRESETS, preset
 
-    text = preset(name, source=data, times=times)
+    text = preset(name, source=data, times=times, rounds=rounds)
     if model != PRESETS[name].template:
         raise Ask(
             f"{name} is no preset of the template {model}",
             hint=f"leave --template out, or say --template {PRESETS[name].template}",
             code="bad-preset",
         )
-    file.write_text(text)
+    file.write_text(_testing(text, held_out, file))
     _wrote(app, file, f"{name} as it was published (its first lines say what differs)")
 
 
@@ -171,6 +211,7 @@ def init_own(
     times: dict[str, str],
     optimiser: str,
     algorithm: str,
+    held_out: int,
 ) -> None:
     """Trace a client's own model, and write its job file only if that gives a program."""
     from assay.jobfile.build import build
@@ -191,6 +232,7 @@ def init_own(
     if made.outer is not None and algorithm != "diloco":
         _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
     text = by_own_algorithm(text) if made.outer is not None else by_algorithm(text, algorithm)
+    text = _testing(text, held_out, file, made)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
     file.write_text(text)

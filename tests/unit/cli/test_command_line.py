@@ -235,6 +235,19 @@ def test_the_shakespeare_preset_is_nanogpts_setting(times: dict[str, str]) -> No
     assert "Shakespeare" in text and "toy" not in text
 
 
+def test_a_preset_is_of_as_many_rounds_as_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "input.txt").write_text("To be, or not to be.")
+    given = ("job", "init", "--preset", "shakespeare-char", "--data", "input.txt")
+    assert assay(*given, "p.toml")[0] == assay(*given, "q.toml", "--rounds", "7")[0] == 0
+    whole, short = ((tmp_path / name).read_text() for name in ("p.toml", "q.toml"))
+    assert parse_job_file(whole, "p").training.rounds == 40 and "Here rounds" not in whole
+    assert parse_job_file(short, "q").training.rounds == 7
+    assert "# Here rounds = 7: 40 are as many steps as were published." in short
+
+
 @pytest.mark.parametrize(("name", "source"), [("nobody's", "input.txt"), ("shakespeare-char", "stdlib")])
 def test_an_unknown_preset_or_one_without_its_text_is_refused(name: str, source: str) -> None:
     with pytest.raises(BadJobFile, match="preset"):

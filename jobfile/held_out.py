@@ -1,0 +1,60 @@
+"""A job file that asks for the loss on held-out records, with amounts that pay for it.
+
+Contract: `with_held_out` adds [held_out] to a job file's text and raises what `jobfile.amounts` finds too
+low, and the solver's stake to what a job may waste (rule 3.1); it lowers nothing.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+from assay.jobfile.amounts import PRICE, least_amounts
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import stated
+
+_TOK = 10**18
+_SHOWN = _TOK // 100
+"""To which amounts are rounded up."""
+_SECTION = """
+[held_out]                  # the loss on these of the parameters with which each round begins
+records = {records}
+"""
+
+
+def with_held_out(text: str, records: int, origin: str) -> str:
+    """The job file `text` with the loss on so many held-out records, every round. `origin`: what it is called
+    where it is at fault. Raises BadJobFile for an algorithm that computes none."""
+    head, mark, rest = text.partition("\n[training]")
+    text = head + _SECTION.format(records=records) + mark + rest
+    body = parse_job_file(text, origin)
+    amounts = least_amounts(body)
+    assert amounts is not None, "held-out records have a price"
+    money, cap = body.money, Fraction(body.money.price_cap, PRICE * _TOK)
+    fee, stake, solver = (ceil(Fraction(amount) * _TOK * cap / _SHOWN) * _SHOWN for amount in amounts)
+    fee, stake = max(fee, money.verifier_fee), max(stake, money.verifier_stake)
+    solver = max(solver, money.solver_stake, _least_solver_stake(body, fee))
+    miss = stake // 2 if stake > money.verifier_stake else money.miss_penalty
+    for key, amount, was in (
+        ("verifier_fee", fee, money.verifier_fee),
+        ("verifier_stake", stake, money.verifier_stake),
+        ("solver_stake", solver, money.solver_stake),
+        ("miss_penalty", miss, money.miss_penalty),
+    ):
+        if amount != was:
+            text = stated(text, f"money.{key}", f'"{_in_tokens(amount)}tok"')
+    return text
+
+
+def _least_solver_stake(body: JobFile, fee: int) -> int:
+    """8/3 of what a conviction may waste (``protocol.params.most_wasted``), rounded up."""
+    training, money, unsettled = body.training, body.money, body.verification.max_unsettled_rounds
+    task = money.price_cap + body.verification.verifiers * fee
+    outer = unsettled * (body.outer.slices or 1) * money.outer_fee
+    wasted = (unsettled - 1) * training.shards * task + outer
+    return ceil(Fraction(8 * wasted, 3 * _SHOWN)) * _SHOWN
+
+
+def _in_tokens(amount: int) -> str:
+    """Such as 3.35; amounts are whole hundredths, or halves of them."""
+    return f"{amount / _TOK:.3f}".rstrip("0").rstrip(".")
