@@ -139,6 +139,7 @@ class Market:
     ) -> Wei:
         """The most that a job can cost, in the token's smallest unit; sends nothing. Raises as `post`."""
         from assay.client.posting import estimate
+        from assay.jobfile.by_key import by_key
         from assay.jobfile.terms import conditions_of, terms_of
         from assay.node.artifacts import publish_job
 
@@ -146,7 +147,8 @@ class Market:
         market, conditions = self._connection.market, conditions_of(body)
         published = publish_job(self._own_storage().blocks, files)
         terms = terms_of(body, published, bytes(32), market.me, 0)
-        return estimate(terms, conditions, market.bounds())
+        with by_key(body):
+            return estimate(terms, conditions, market.bounds())
 
     def post(
         self,

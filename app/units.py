@@ -27,6 +27,10 @@ _BYTE_SCALE = {"B": 0, "kB": 3, "MB": 6, "GB": 9, "TB": 12}
 def parse_amount(text: str) -> Wei:
     """Smallest units from ``500tok``, ``0.1ether`` or ``7wei``. Raises Stop."""
     match = _AMOUNT.fullmatch(text.strip())
+    if match is None and _AMOUNT.fullmatch(text.strip().removeprefix("-").strip()):
+        raise Stop(
+            f"{text!r} is below 0, and an amount is 0 or more", hint="leave the minus out", code="bad-amount"
+        )
     if match is None:
         raise Stop(
             f"{text!r} is not an amount",

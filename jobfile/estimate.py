@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.client.posting import estimate
+from assay.jobfile.by_key import by_key
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import Published
@@ -25,7 +26,8 @@ def counted(records: Records | None) -> tuple[int, int]:
 
 
 def drafted(body: JobFile, files: JobArtifacts) -> Terms:
-    """The terms of a job that was traced and not published. Raises BadConditions, BadManifest, BadTerms."""
+    """The terms of a job that was traced and not published. Raises BadManifest, BadJobFile where a key is at
+    fault, and BadTerms where what the program is makes them such."""
     published = Published(
         b"\1" * 32,
         tuple(program_ref(program) for program in files.tasks),
@@ -41,8 +43,9 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
         files.slices,
     )
     conditions = conditions_of(body)
-    terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
-    estimate(terms, conditions, admitting(conditions))
+    with by_key(body):
+        terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
+        estimate(terms, conditions, admitting(conditions))
     check_shapes({Kind.TASK: files.tasks, Kind.OUTER: files.outers}, terms)
     check_model(files.slot_names, terms)
     return terms
@@ -76,7 +79,7 @@ class Estimate:
     last_payment: Seconds
     """From the last outer claim until nobody can dispute it, if all its verifiers vote."""
     round_at_most: Seconds
-    """Until a round is closed without a solver that is gone, from minShards on."""
+    """Until a round is closed without a solver that is gone, from min_shards on."""
 
 
 def estimated(terms: Terms, batch: int, state: int) -> Estimate:

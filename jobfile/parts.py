@@ -162,9 +162,14 @@ def _template(file: JobFile) -> str:
 
 
 def config_of(file: JobFile) -> models.Config:
-    """Shape of the template's model."""
+    """Shape of the template's model. Raises Stop where it is impossible."""
     model = file.model
     if isinstance(model, GptModel):
+        if model.width % model.heads:
+            raise Stop(
+                f"[model] width = {model.width} does not divide into heads = {model.heads}",
+                hint="change width or heads in [model]",
+            )
         return models.GptConfig(
             n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
         )

@@ -21,6 +21,7 @@ def publish_and_post(
 ) -> JobId:
     """Store the job's files, check that it can be paid for, ask, and post it."""
     from assay.client import posting
+    from assay.jobfile.by_key import by_key
     from assay.jobfile.terms import conditions_of, terms_of
 
     market = connection.writer
@@ -33,7 +34,8 @@ def publish_and_post(
             body, published, class_id, market.me, _nonce(connection, published.manifest, body, budget)
         ),
     )
-    found = posting.quote(market, terms, conditions, budget)
+    with by_key(body):
+        found = posting.quote(market, terms, conditions, budget)
     agreed = market.class_weight(class_id)
     app.output.say(f"verifiers with {show_amount(agreed)} of stake have agreed to its class {class_id.hex()}")
     if thin := posting.thin_class(agreed, conditions):

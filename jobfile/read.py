@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
+from assay.jobfile.faults import fault
 from assay.jobfile.groups import PathsSection, SpeedsSection
 from assay.jobfile.outer import Outer, unsuitable
 from assay.jobfile.uses import (
@@ -290,32 +290,12 @@ class JobFile(Section):
         return self
 
 
-def _fault(found: ErrorDetails) -> str:
-    """One fault, after the key that it is about, if it is about one."""
-    key = ".".join(str(part) for part in found["loc"])
-    match found["type"]:
-        case "missing":
-            return f"{key} is missing"
-        case "extra_forbidden":
-            return f"{key} is no key of a job file"
-        case "literal_error":
-            return f"{key} is {found['input']!r}; it is one of {found['ctx']['expected']}"
-        case "union_tag_invalid":
-            named, tag = found["ctx"]["discriminator"].strip("'"), found["ctx"]["tag"]
-            return f"{key}.{named} is {tag!r}; it is one of {found['ctx']['expected_tags']}"
-        case "union_tag_not_found":
-            named = found["ctx"]["discriminator"].strip("'")
-            return f"{key}.{named} is missing"
-    said = found["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
-    return f"{key}: {said}" if key else said
-
-
 def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
     """Job file from what TOML holds. Raises BadJobFile with every key at fault."""
     try:
         return JobFile.model_validate(body)
     except ValidationError as error:
-        faults = "; ".join(_fault(found) for found in error.errors())
+        faults = "; ".join(fault(found, body, JobFile) for found in error.errors())
         raise BadJobFile(
             f"{origin} is not a job: {faults}",
             hint="`assay job init` writes a complete file to compare with",

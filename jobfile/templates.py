@@ -16,6 +16,7 @@ from assay.jobfile.outer import PAPERS, TRAINED, more_keys
 from assay.jobfile.read import BadJobFile
 from assay.jobfile.uses import OWN
 from assay.protocol.params import MAX_CALLS
+from assay.protocol.words import meant
 
 _COMMON = """
 [training]
@@ -230,7 +231,10 @@ def precision_section(precision: str) -> str:
 def optimiser_section(name: str) -> str:
     """[optimiser] of this name, and [schedule]. Raises BadJobFile for an unknown one."""
     if name not in OPTIMISERS:
-        raise BadJobFile(f"there is no optimiser {name!r}", hint=f"choose one of {', '.join(OPTIMISERS)}")
+        near = meant(name, OPTIMISERS)
+        raise BadJobFile(
+            f"there is no optimiser {name!r}{near}", hint=f"choose one of {', '.join(OPTIMISERS)}"
+        )
     text, rate = OPTIMISERS[name]
     return text.format(rate=rate) + _SCHEDULE
 
@@ -294,7 +298,10 @@ def by_algorithm(text: str, name: str) -> str:
     """A template's job file by another outer algorithm: its paper's numbers, as far as the file has their
     sections, and fee and stakes that pay for its votes. Raises BadJobFile for an unknown name."""
     if name not in TRAINED:
-        raise BadJobFile(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(TRAINED)}")
+        near = meant(name, TRAINED)
+        raise BadJobFile(
+            f"there is no outer algorithm {name!r}{near}", hint=f"choose one of {', '.join(TRAINED)}"
+        )
     keys = {"outer.algorithm": f'"{name}"', **PAPERS.get(name, {})}
     if name in LEAST:
         fee, stake, solver = LEAST[name]
@@ -324,7 +331,8 @@ def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) ->
     published ones. Raises BadJobFile for an unknown name, or without a text.
     """
     if name not in PRESETS:
-        raise BadJobFile(f"there is no preset {name!r}", hint=f"choose one of {', '.join(PRESETS)}")
+        near = meant(name, PRESETS)
+        raise BadJobFile(f"there is no preset {name!r}{near}", hint=f"choose one of {', '.join(PRESETS)}")
     if source == "stdlib":
         raise BadJobFile(f"the preset {name} is about a text of yours", hint="name it: --data input.txt")
     chosen = PRESETS[name]
@@ -348,9 +356,9 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
     unknown name.
     """
     if name not in _HEADS:
-        raise BadJobFile(
-            f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}, eval, infer, grpo"
-        )
+        every = (*_HEADS, "eval", "infer", "grpo")
+        near = meant(name, every)
+        raise BadJobFile(f"there is no template {name!r}{near}", hint=f"choose one of {', '.join(every)}")
     head, batch, usual = _HEADS[name]
     sections = optimiser_section(optimiser or usual) + precision_section("single")
     return head.format(toy=_TOY, source=escaped(source)) + sections + common(batch, rounds, times)

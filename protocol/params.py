@@ -81,7 +81,7 @@ class BadTerms(Stop):
             f"the job's terms are refused: {field} {why}",
             hint=f"change {field} in the job file and validate again",
         )
-        self.field = field
+        self.field, self.why = field, why
 
 
 def _require(holds: bool, field: str, why: str) -> None:
@@ -99,7 +99,7 @@ class BadConditions(Stop):
             f"the class of conditions is refused: {field} {why}",
             hint=f"change {field} to what this market admits",
         )
-        self.field = field
+        self.field, self.why = field, why
 
 
 def check_conditions(conditions: Conditions, bounds: Bounds) -> None:

@@ -1,4 +1,4 @@
-"""Amounts and moments as people read them.
+"""Amounts and moments as people read them, and words that they may have meant.
 
 Contract: amounts are exact, in decimal, never floating point; moments are the chain's, in this machine's time
 zone.
@@ -7,7 +7,9 @@ zone.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from decimal import Context, Decimal
+from difflib import get_close_matches
 
 from assay.protocol.types import Kind
 
@@ -32,3 +34,10 @@ def show_time(moment: int, now: int) -> str:
     """``14:05:12``; with the date where it is more than half a day from `now`. Both in seconds since 1970."""
     near = abs(moment - now) < 43_200
     return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'rounds'?``, the nearest known word; empty where none is near, or it is one."""
+    words = dict.fromkeys(known)
+    near = [] if word in words else get_close_matches(word, words, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

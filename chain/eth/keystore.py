@@ -22,6 +22,7 @@ from eth_utils.address import to_checksum_address
 from assay.chain.eth.accounts import account_library
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, Stop
+from assay.protocol.words import meant
 
 if TYPE_CHECKING:  # eth_account takes a quarter of a second to import: only who opens a key waits for it
     from eth_account.signers.local import LocalAccount
@@ -99,9 +100,10 @@ class Keystore:
         """The key file of this name. Raises KeyProblem where there is none, or a damaged one; BadKey."""
         path = self._path(name)
         if not path.exists():
-            known = ", ".join(a.name for a in self.list()) or "none"
+            known = [account.name for account in self.list()]
             raise KeyProblem(
-                f"there is no account named {name} in {self.directory}; it has: {known}",
+                f"there is no account named {name} in {self.directory}; it has:"
+                f" {', '.join(known) or 'none'}{meant(name, known)}",
                 hint=f"assay account new {name}, or choose one with --account; `assay account ls` lists them",
                 code="no-account",
             )

@@ -39,3 +39,9 @@ def test_amounts_are_exact_however_many_digits_they_have(text: str, units: int) 
 def test_amounts_out_of_bounds_are_refused(text: str) -> None:
     with pytest.raises(Stop):
         parse_amount(text)
+
+
+@pytest.mark.parametrize("text", ["-5tok", "-0.1ether", "- 7wei"])
+def test_an_amount_below_nothing_is_told_that_it_is(text: str) -> None:
+    with pytest.raises(Stop, match="is below 0"):
+        parse_amount(text)

@@ -59,6 +59,10 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         (("--template", "grpo", "--algorithm", "eager"), "--algorithm has no place here: --template grpo"),
         (("--algorithm", "lofi", "--rounds", "2"), "--rounds has no place here: by lofi all is one round"),
         (("--algorithm", "sparse"), "there is no outer algorithm 'sparse'"),
+        (("--algorithm", "sparselocco"), "'sparselocco'; did you mean 'sparseloco'?"),
+        (("--template", "gtp"), "there is no template 'gtp'; did you mean 'gpt'?"),
+        (("--optimiser", "adam"), "there is no optimiser 'adam'; did you mean 'adamw'?"),
+        (("--preset", "shakespear-char"), "; did you mean 'shakespeare-char'?"),
     ],
 )
 def test_a_job_file_is_not_begun_with_an_option_that_it_ignores(

@@ -61,11 +61,21 @@ def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
         ("learning_rate = 0.7", "learning_rate = -0.7", "outer.learning_rate: it should be greater than or"),
         ("learning_rate = 0.7", "learning_rate = 0.0", "outer.learning_rate: by diloco with 0 nothing is"),
         ("learning_rate = 0.7", "learning_rate = nan", "outer.learning_rate: must be a finite"),
-        ("learning_rate = 0.002", "learning_rate = -0.002", "optimiser.adamw.learning_rate: it should be gr"),
-        ("beta2 = 0.95", "beta2 = 1.0", "optimiser.adamw.beta2: it should be less than 1"),
-        ("epsilon = 1e-8", "epsilon = 0.0", "optimiser.adamw.epsilon: it should be greater than 0"),
+        ("learning_rate = 0.002", "learning_rate = -0.002", "optimiser.learning_rate: it should be gr"),
+        ("beta2 = 0.95", "beta2 = 1.0", "optimiser.beta2: it should be less than 1"),
+        ("epsilon = 1e-8", "epsilon = 0.0", "optimiser.epsilon: it should be greater than 0"),
         ("floor = 0.0", "floor = 1.5", "schedule.floor: it should be less than or equal to 1"),
-        ('price_cap = "20tok"', 'price_cap = "-20tok"', "money.price_cap: '-20tok' is not an amount"),
+        ('price_cap = "20tok"', 'price_cap = "-20tok"', "money.price_cap: '-20tok' is below 0, and"),
+        (
+            "rounds = 1",
+            "round = 1",
+            "training.rounds is missing; training.round is no key of a job",
+        ),
+        ("beta2 = 0.95", "betas2 = 0.95", "optimiser.beta2 is missing; optimiser.betas2 is no key of"),
+        ("hidden = 64", "hiden = 64", "model.hidden is missing; model.hiden is no key of a job file; did"),
+        ("products = ", "product = ", "precision.products is missing; precision.product is no key of a job"),
+        ('name = "adamw"', 'name = "adam"', "optimiser.name is 'adam'; it is one of"),
+        ('template = "mlp"', 'template = "mpl"', "model: write template = "),
     ],
 )
 def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -> None:
@@ -74,6 +84,35 @@ def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -
     with pytest.raises(BadJobFile) as caught:
         parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
     assert f"is not a job: {says}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "instead", "near"),
+    [
+        ("rounds = 1", "round = 1", "rounds"),
+        ("beta2 = 0.95", "betas2 = 0.95", "beta2"),
+        ("hidden = 64", "hiden = 64", "hidden"),
+        ("[times]", "[time]", "times"),
+        ("[class]", "[clas]", "class"),
+        ('algorithm = "diloco"', 'algorithm = "dilocco"', "diloco"),
+        ('name = "adamw"', 'name = "adam"', "adamw"),
+        ('template = "mlp"', 'template = "mpl"', "mlp"),
+        ('decay = "constant"', 'decay = "cosin"', "cosine"),
+    ],
+)
+def test_what_was_meant_is_named(key: str, instead: str, near: str) -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    assert f"\n{key}" in text
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
+    assert f"; did you mean {near!r}?" in caught.value.message
+
+
+def test_what_is_like_nothing_is_guessed_at_by_nobody() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace("\nrounds = 1", "\nrounds = 1\nxyzzy = 3"), "job.toml")
+    assert caught.value.message == "job.toml is not a job: training.xyzzy is no key of a job file"
 
 
 @pytest.mark.parametrize("text", [t for t in HOSTILE.values() if t])

@@ -138,6 +138,12 @@ def test_a_damaged_key_file_is_not_called_absent(store: Keystore, password_file:
         store.find("bob")
 
 
+def test_a_name_that_is_nearly_an_accounts_is_answered_with_it(store: Keystore) -> None:
+    store.import_key("alice", KEY, "secret words", scrypt_n=DEVNET_SCRYPT_N)
+    with pytest.raises(KeyProblem, match=r"it has: alice; did you mean 'alice'\?"):
+        store.find("alise")
+
+
 def test_no_flipped_bit_of_a_key_file_gives_another_account(store: Keystore, password_file: Path) -> None:
     stored = store.import_key("alice", KEY, "secret words", scrypt_n=2)
     data = stored.path.read_bytes()
