@@ -36,6 +36,7 @@ from assay.training.results import RESULTS
 from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds, outer_of
 from assay.training.sound import check_algorithm
 
+Say = Callable[[str], None]
 _LINES_NAMED = 8
 """Of all that are at fault."""
 
@@ -124,7 +125,7 @@ def _inference(file: JobFile, blocks: Files | None) -> JobArtifacts:
     )
 
 
-def _grpo(file: JobFile, blocks: Files | None) -> JobArtifacts:
+def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
     """The job in which actors play and the outer claim learns."""
     section, training, model = file.grpo, file.training, file.model
     assert section is not None and isinstance(model, DecoderModel), "the job file was validated"
@@ -146,8 +147,21 @@ def _grpo(file: JobFile, blocks: Files | None) -> JobArtifacts:
         theta = policy_weights(policy, weights_of(file.weights.source, blocks))
     else:
         warm = AdamW(lr=section.warm_rate, weight_decay=0.0, clip_norm=1.0)
-        theta = policy.warmed(warm, section.warm_batch, section.warm_steps)
+        theta = policy.warmed(
+            warm, section.warm_batch, section.warm_steps, _counting(section.warm_steps, say)
+        )
     return grpo_job(policy, play, theta, shards=training.shards, seed=training.seed)
+
+
+def _counting(steps: int, say: Say) -> Callable[[int], None]:
+    """Says how far the supervised steps are, at the first and at every tenth part of them."""
+    told = max(1, steps // 10)
+
+    def each(done: int) -> None:
+        if done in (1, steps) or not done % told:
+            say(f"supervised step {done} of {steps} before the job: [grpo] warm_steps")
+
+    return each
 
 
 def policy_weights(policy: Policy, held: Mapping[str, Tensor]) -> list[Tensor]:
@@ -191,13 +205,15 @@ def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
     return among
 
 
-def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None) -> JobArtifacts:
+def build(
+    file: JobFile, own: Recipe | None = None, blocks: Files | None = None, say: Say = lambda _: None
+) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
-    weights are read that the file names by their CID. Raises Stop."""
+    weights are read that the file names by their CID; `say` is told how far long parts are. Raises Stop."""
     if file.outer.algorithm == INFER:
         return _inference(file, blocks)
     if file.outer.algorithm == GRPO:
-        return _grpo(file, blocks)
+        return _grpo(file, blocks, say)
     made, training = recipe_of(file, own), file.training
     if file.outer.algorithm == EVALUATE:
         return _evaluation(file, made, blocks)

@@ -88,11 +88,14 @@ class Policy:
         traced = trace_step(warm, [*start, torch.zeros(())], NO_RECORD)
         return lower_step(traced, params=len(self.names), seed=seed)
 
-    def warmed(self, optimiser: Optimiser, rows: int, steps: int) -> list[Tensor]:
-        """θ after so many supervised steps from the first parameters."""
+    def warmed(
+        self, optimiser: Optimiser, rows: int, steps: int, each: Callable[[int], None] = lambda _: None
+    ) -> list[Tensor]:
+        """θ after so many supervised steps from the first parameters; `each` is told how many are done."""
         state = [*self.start(optimiser), torch.zeros(())]
         if steps:
             run = Executor(self.warm_program(optimiser, rows))
             for step in range(steps):
                 state = list(run.step(state, StepContext(None, bytes(32), 0, step)))
+                each(step + 1)
         return state[: len(self.names)]

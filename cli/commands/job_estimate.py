@@ -25,7 +25,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     from assay.jobfile.estimate import counted, drafted, estimated
     from assay.jobfile.wire import parameters_of, wire_of
 
-    files = build(body, blocks=weights_files(app, body))
+    files = build(body, blocks=weights_files(app, body), say=app.output.say)
     training = body.training
     batch = training.batch * training.accumulate
     terms = drafted(body, files)

@@ -74,7 +74,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
 
-    files = build(body, blocks=weights_files(app, body))
+    files = build(body, blocks=weights_files(app, body), say=app.output.say)
     records, record_size = counted(files.records)
     for program in (*files.tasks, *files.outers):
         check(
@@ -144,7 +144,7 @@ def post(
     from assay.jobfile.build import build
     from assay.jobfile.post import publish_and_post
 
-    files, storage = build(body, blocks=weights_files(app, body)), app.storage(name)
+    files, storage = build(body, blocks=weights_files(app, body), say=app.output.say), app.storage(name)
     with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")

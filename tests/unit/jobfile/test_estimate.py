@@ -59,7 +59,7 @@ def test_terms_that_could_not_be_posted_are_refused(files: Any) -> None:
 
 def test_the_command_asks_no_chain(files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("assay.jobfile.build.build", lambda body, blocks: files)
+    monkeypatch.setattr("assay.jobfile.build.build", lambda body, **_: files)
     monkeypatch.setenv("ETH_RPC_URL", "http://127.0.0.1:1")
     (tmp_path / "job.toml").write_text(template("mlp", source="digits", rounds=1, times=LOCAL))
     status, out, _ = assay("--json", "job", "estimate", "job.toml")

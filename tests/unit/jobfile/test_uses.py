@@ -61,6 +61,14 @@ def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
         assert all(torch.equal(state[i], x) for i, x in enumerate(theta.values()))
 
 
+def test_supervised_steps_say_how_far_they_are(folder: Path) -> None:
+    said: list[str] = []
+    build(file(folder, grpo(), **{**SMALL, "warm_steps": "23"}), say=said.append)
+    counts = [int(line.split()[2]) for line in said]
+    assert counts == [1, *range(2, 23, 2), 23]
+    assert said[0] == "supervised step 1 of 23 before the job: [grpo] warm_steps"
+
+
 def playing(task: str, sizes: str) -> str:
     """The template's job of another task, in 6 steps a round."""
     return grpo().replace('task = "addition"', f'task = "{task}"').replace("\ndigits = 1 ", f"\n{sizes} ")
