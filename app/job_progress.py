@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from assay.client.losses import Losses
 
 
+_OVER = (Phase.SETTLED, Phase.CONVICTED)
+"""Of which no node keeps the states."""
+
+
 def progress_table(following: Following) -> Table:
     """Rounds by shards: who holds what, in which phase, at which loss."""
     job = following.job
@@ -44,6 +48,25 @@ def progress_table(following: Following) -> Table:
         rows.caption = f"{told}{way_out}"
         rows.caption_justify = "left"
     return rows
+
+
+def unread(following: Following) -> str:
+    """Why losses of a job that computes them are not all there; empty where they are."""
+    claimed = [line for line in following.tasks if line.claim_id is not None]
+    over = sum(line.loss is None and line.phase in _OVER for line in claimed)
+    other = sum(line.loss is None for line in claimed) - over
+    if not over + other:
+        return ""
+    why = []
+    if over:
+        why.append(
+            f"the losses of {show_count(over, 'task')} went with their states, which nodes delete once a task"
+            " is settled"
+        )
+    if other:
+        why.append(f"the states of {show_count(other, 'task')}, which hold the losses, cannot be fetched now")
+    way_out = "; `assay job watch JOB --metrics FOLDER` keeps the losses of a job while it runs"
+    return "; ".join(why) + way_out
 
 
 def goes_on(progress: Progress) -> bool:

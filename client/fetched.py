@@ -67,9 +67,34 @@ def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Ten
         raise bad(f"its files lack or garble {error}") from error
 
 
+_RESULTS = ("inference", "evaluation", "grpo")
+"""Names of what no training of a template's model has made (``jobfile.uses``)."""
+
+
+def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
+    """Why nothing can be sampled from a model, and what can be done with it."""
+    kind, name = model.get("kind"), model.get("name")
+    if kind != "own":
+        whose = f"a model of the template {kind!r}"
+    elif name in _RESULTS:
+        whose = f"what a job of kind {name!r} gave"
+    else:
+        whose = f"a model of its client's own, {name!r}"
+    return Stop(
+        f"{folder} holds {whose}; `job sample` goes on a text with a GPT of the template 'gpt' alone",
+        hint=f"load the parameters in {folder / MODEL}, by name, into your own module, or measure them with"
+        f" `assay job eval {folder} JOBFILE`",
+        code="not-a-gpt",
+    )
+
+
 def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0) -> str:
     """What the model in `folder`, or that path of it, writes after `prompt`. Raises Stop for a model that
-    writes no text."""
+    writes no text, and for an empty prompt."""
+    if (described := model_of(folder)).get("kind") != "gpt":
+        raise _no_text(folder, described)
+    if not prompt:
+        raise Stop("a GPT goes on from a prompt of one byte at least", hint="--prompt TEXT")
     from assay.training.evaluate import generate
 
     model, params = model_and_parameters(folder, path)

@@ -56,13 +56,14 @@ def show(context: typer.Context, job: JobArgument) -> None:
     app = app_of(context)
     connection = app.view()
     found = app.look_up(connection, job)
-    from assay.app.job_progress import progress_table
+    from assay.app.job_progress import progress_table, unread
     from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of
     from assay.client.results import by_round
     from assay.node.artifacts import load_job
+    from assay.training.losses import LOSS_SLOT
 
     market, job_id, storage = connection.market, found.job_id, app.storage("view")
     storage.follow(market)
@@ -73,7 +74,11 @@ def show(context: typer.Context, job: JobArgument) -> None:
         results = by_round(market, storage.blocks, job_id, files)
     finally:
         storage.close()
-    app.output.result("job", {**vars(following), "results": results}, progress_table(following))
+    lost = unread(following) if LOSS_SLOT in files.slot_names else ""
+    data = {**vars(following), "results": results, "unread": lost}
+    app.output.result("job", data, progress_table(following))
+    if lost:
+        app.output.say(lost)
     for number in results[-1:]:
         app.output.say(f"{number.name} after round {number.round}, settled: {number.value:.6f}")
     if told := in_words(app.settings.home):

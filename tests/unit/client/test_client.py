@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
+from assay.app.job_progress import unread
 from assay.client import posting, receipt
+from assay.client.fetched import sample_text
 from assay.client.fetching import NotSettled, apart, keep_others
 from assay.client.following import follow
 from assay.client.losses import MOST_LOOKS, losses_of
@@ -71,6 +74,38 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     assert all(loss is not None for loss in seen.loss_by_round())
     client = market.me
     assert day.market_state.free[client] == FUNDS - seen.paid
+
+
+def test_losses_that_are_gone_are_told_of(fetched: tuple[MarketDay, bytes, Path]) -> None:
+    day, job_id, _ = fetched
+    market = day.markets["client"]
+    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
+    whole = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
+    assert unread(whole) == ""
+    gone = follow(market, job_id, losses_of(market, Refusing(day.blocks()), job_id, files))
+    assert unread(gone).startswith("the losses of 4 tasks went with their states, which nodes delete once")
+    assert "`assay job watch JOB --metrics FOLDER`" in unread(gone)
+    open_ = replace(gone, tasks=tuple(replace(line, phase=Phase.COMMITTED) for line in gone.tasks))
+    assert unread(open_).startswith("the states of 4 tasks, which hold the losses, cannot be fetched now;")
+    none = replace(gone, tasks=tuple(replace(line, claim_id=None) for line in gone.tasks))
+    assert unread(none) == "", "of what is not claimed nobody expects one"
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ({"kind": "own", "name": "my_model.py:build"}, "a model of its client's own, 'my_model.py:build'"),
+        ({"kind": "own", "name": "inference"}, "what a job of kind 'inference' gave"),
+        ({"kind": "cnn", "width": 16}, "a model of the template 'cnn'"),
+    ],
+)
+def test_what_writes_no_text_is_told_what_does(tmp_path: Path, model: dict[str, Any], says: str) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"model": model}))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(Stop) as caught:
+        sample_text(tmp_path, "def ", 5, 1)
+    assert says in caught.value.message and "a GPT of the template 'gpt'" in caught.value.message
+    assert caught.value.code == "not-a-gpt" and "assay job eval" in caught.value.hint
 
 
 class Refusing:
