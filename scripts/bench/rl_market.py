@@ -27,9 +27,8 @@ from assay.jobfile.parts import task_of
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated
 from assay.jobfile.use_templates import grpo_template
+from assay.jobfile.wire import file_bytes
 from assay.numerics import FAST
-from assay.numerics.encoding import to_bytes
-from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import Address, Kind
@@ -85,12 +84,6 @@ class Alone:
     wire_bytes: int
     """Of the files of all wires: what a learner fetches."""
     seconds: float
-
-
-def file_bytes(x: Tensor) -> int:
-    """Of a slot's file (F3.5)."""
-    bits = width(x)
-    return packed_bytes(x.numel(), bits) if bits else len(to_bytes(x))
 
 
 class Actors:
