@@ -102,7 +102,7 @@ class Endpoints:
         self._all = [_Watched(endpoint, place, clock) for place, endpoint in enumerate(endpoints)]
         self.patience = patience or Patience()
         self.counters: Counter[str] = Counter()
-        """For a status page: `repeated`, `taken_over`, `doubted`, `uncompared`, `disagreed`."""
+        """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `disagreed`."""
         self._clock, self._sleep = clock, sleep
         self._random = random.Random(seed)
         self._lock = threading.Lock()
@@ -236,6 +236,7 @@ class Endpoints:
                 if self._denies(other, answer):
                     second = _REFUSED
                 elif other.still_s() < self.patience.still_s:
+                    self.counters["awaited"] += 1
                     return None  # it will know the block in a moment: until then nothing is mined
             if other is None or second is None:
                 self.counters["uncompared"] += 1
@@ -244,7 +245,9 @@ class Endpoints:
                 return answer
             if attempt + 1 < self.patience.doubts:  # the chain may have changed between the two
                 self._pause(attempt)
-                answer = by.ask(method, params, self._limit_s(attempt, by, method))
+                answer = self._asked_again(method, params, by, answer)
+                if answer is None and method == RECEIPT:
+                    return None  # as on a chain that has changed meanwhile
         self.counters["disagreed"] += 1
         others = ", ".join(one.url for one in self._all if one is not by)
         raise EndpointsDisagree(
@@ -268,10 +271,22 @@ class Endpoints:
             self._pause(attempt)
         return None
 
+    def _asked_again(self, method: str, params: list[Any], by: _Watched, answer: Any) -> Any:
+        """What the same endpoint answers now; the answer that it gave, where an error of its passes."""
+        try:
+            return by.ask(method, params, self._limit_s(0, by, method))
+        except RpcFailed as failure:
+            if not _passes(failure):
+                raise
+            return answer
+
     def _denies(self, other: _Watched, receipt: dict[str, Any]) -> bool:
-        """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be."""
-        question = "eth_getBlockByNumber", [receipt["blockNumber"], False]
-        return self._second(*question, other) is not None
+        """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be, or
+        its head is there or beyond."""
+        number = receipt["blockNumber"]
+        if other.head >= quantity(number, "a receipt's block"):
+            return True
+        return self._second("eth_getBlockByNumber", [number, False], other) is not None
 
     def _other(self, by: _Watched) -> _Watched | None:
         now = self._clock()
@@ -292,7 +307,7 @@ class _Watched:
         self._endpoint, self._clock = endpoint, clock
         self._failures, self._counted_at = 0, float("-inf")
         self._lock = threading.Lock()
-        self._head, self._head_since = -1, clock()
+        self.head, self._head_since = -1, clock()
 
     def ask(self, method: str, params: list[Any], limit_s: float) -> Any:
         begin = self._clock()
@@ -330,8 +345,8 @@ class _Watched:
         self.rests_until = self._clock() + 0.5
 
     def stands_at(self, head: int) -> None:
-        if head != self._head:
-            self._head, self._head_since = head, self._clock()
+        if head != self.head:
+            self.head, self._head_since = head, self._clock()
 
     def still_s(self) -> float:
         """Seconds since the head last moved."""

@@ -504,6 +504,50 @@ def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: F
     assert endpoints.counters["uncompared"] == 1
 
 
+def test_attack_T43_who_is_past_a_receipts_block_and_has_none_denies_it(node: FakeNode) -> None:
+    """Its head goes on and on, and of the receipt's block alone it says that there is none."""
+    one, two = Flaky("one", node), Flaky("two", node)
+    one.change = lambda method, answer: receipt_of(node, 10) if method == RECEIPT[0] else answer
+    hidden = (RECEIPT[0], "eth_getBlockByNumber")
+    two.change = lambda method, answer: None if method in hidden else answer
+    endpoints, _ = made(one, two, still_s=60.0)
+    assert endpoints.request(*RECEIPT) is None and endpoints.counters["awaited"] == 1
+    endpoints.request("eth_blockNumber", [])
+    with pytest.raises(EndpointsDisagree):
+        endpoints.request(*RECEIPT)
+
+
+@pytest.mark.parametrize("second", ["denies", "differs"])
+def test_a_receipt_that_is_gone_when_asked_for_again_is_none(node: FakeNode, second: str) -> None:
+    """As after a reorganisation between both questions."""
+    true = receipt_of(node, 10)
+    given: list[dict[str, Any] | None] = [true]
+    told = None if second == "denies" else {**true, "status": "0x0"}
+    pair = Flaky("one", node), Flaky("two", node)
+    pair[0].change = lambda m, answer: (given.pop() if given else None) if m == RECEIPT[0] else answer
+    pair[1].change = lambda method, answer: told if method == RECEIPT[0] else answer
+    assert made(*pair)[0].request(*RECEIPT) is None
+    assert not given
+
+
+def test_an_error_that_passes_is_no_other_receipt(node: FakeNode) -> None:
+    """Asked for again, the one fails for a moment, while the other comes round."""
+    true = receipt_of(node, 10)
+    told = [true, {**true, "status": "0x0"}]
+    pair = Flaky("one", node), Flaky("two", node)
+
+    def fails(method: str, params: list[Any], limit_s: float) -> Any:
+        pair[0].asked.append(method)
+        if pair[0].asked.count(RECEIPT[0]) == 2:
+            raise RpcFailed(method, -32000, "temporarily unavailable", "")
+        return true
+
+    pair[0].ask = fails  # type: ignore[method-assign]
+    pair[1].change = lambda method, answer: told.pop() if method == RECEIPT[0] else answer
+    assert made(*pair)[0].request(*RECEIPT) == true
+    assert not told
+
+
 @pytest.mark.parametrize("how", ["swallows", "refuses", "is down"])
 @pytest.mark.parametrize("evil", [0, 1])
 def test_attack_T41_a_transaction_goes_to_every_endpoint(node: FakeNode, how: str, evil: int) -> None:
