@@ -99,7 +99,7 @@ abstract contract Attestations is Claims {
     }
 
     function _seeded(bytes32 claimId) private view returns (Status memory st) {
-        st = _status(claimId);
+        st = _status()(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
     }

@@ -82,7 +82,7 @@ abstract contract Claims {
     function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
-        Status memory st = _status(claimId);
+        Status memory st = _status()(claimId);
         if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
         return _overtaken(jobId, kind, round, st.rewinds, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
@@ -91,11 +91,21 @@ abstract contract Claims {
         return keccak256(abi.encode(jobId, kind, round, shard));
     }
 
-    /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field.
-    function _status(bytes32 claimId) internal view returns (Status memory st) {
+    /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field. Called as
+    /// `_status()(claimId)`, for the reason and with the SAFETY of TermsStore.loader.
+    function _status() internal pure returns (function(bytes32) internal view returns (Status memory) typed) {
+        function(bytes32) internal view returns (uint256) plain = _readStatus;
+        assembly ("memory-safe") {
+            typed := plain
+        }
+    }
+
+    function _readStatus(bytes32 claimId) private view returns (uint256 st) {
         uint256 word = statuses[claimId];
         // The fields in order, each by the bits that _setStatus gives it.
         assembly ("memory-safe") {
+            st := mload(0x40)
+            mstore(0x40, add(st, 0x200))
             mstore(st, and(word, 0xff))
             mstore(add(st, 0x20), and(shr(8, word), 0xffffffffff))
             mstore(add(st, 0x40), and(shr(48, word), 0xffffffffff))
@@ -156,7 +166,7 @@ abstract contract Claims {
 
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
         claimId = _id(claim);
-        st = _status(claimId);
+        st = _status()(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
     }
 
@@ -192,9 +202,11 @@ abstract contract Claims {
         returns (bytes32 claimId, uint256 status_, uint256 terms_)
     {
         claimId = _id(claim);
-        Status memory st = _status(claimId);
-        if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
-        if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
+        Status memory st = _status()(claimId);
+        if (st.phase != phase) {
+            if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
+            revert ITasks.WrongPhase(st.phase);
+        }
         terms_ = TermsStore.read(address(JOBS), claim.jobId);
         assembly ("memory-safe") {
             status_ := st

@@ -77,7 +77,7 @@ abstract contract Convictions is Shards {
         onlyAccuser
         returns (bool stood, bool kept)
     {
-        Status memory st = _status(claimId);
+        Status memory st = _status()(claimId);
         --st.openGames;
         if (finding.shown) --st.findings;
         stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
@@ -94,7 +94,7 @@ abstract contract Convictions is Shards {
         address challenger,
         bool won
     ) external onlyChallenges returns (bool stood) {
-        Status memory st = _status(claimId);
+        Status memory st = _status()(claimId);
         --st.openGames;
         uint256 i = ballot - 1;
         if (!_gone(st, i)) {
@@ -120,7 +120,7 @@ abstract contract Convictions is Shards {
     function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
         (uint256 amount, address winner) = reward(claimId);
         if (winner == address(0)) revert ITasks.NoReward(claimId);
-        uint256 findings = _status(claimId).findings;
+        uint256 findings = _status()(claimId).findings;
         // forge-lint: disable-next-line(unsafe-typecast)
         if (findings > 0) revert ITasks.GamesOpen(uint32(findings)); // 16 bits
         delete rewards[claimId];

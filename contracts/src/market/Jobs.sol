@@ -93,7 +93,7 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds, uint64 roundStart)
     {
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         _requireRound(c, jobId, round);
         unchecked {
             // No round is settled before it is over, and every shard has one standing task at most.
@@ -115,7 +115,7 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds)
     {
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         _requireRound(c, jobId, round);
         Terms memory t = TermsStore.loader()(address(this), jobId);
         _requireClosable(c, t, inTurn);
@@ -131,7 +131,7 @@ contract Jobs is Rewinds {
     }
 
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
         Terms memory t = TermsStore.loader()(address(this), jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
@@ -147,7 +147,7 @@ contract Jobs is Rewinds {
         external
         onlyTasks
     {
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         if (_overtaken(c, jobId, kind, round, rewinds, false)) revert ITasks.NotStanding();
         if (round != c.settledRounds) revert ITasks.EarlierUnsettled();
         if (kind == Kind.TASK) {
@@ -174,7 +174,7 @@ contract Jobs is Rewinds {
         returns (bool, uint32 round, uint64 dueSince, bool disputed)
     {
         (Counts memory c, Worth memory w, Terms memory t) =
-            (_countsOf(jobId), _worthsOf(jobId), TermsStore.loader()(address(this), jobId));
+            (_countsOf()(jobId), _worthsOf(jobId), TermsStore.loader()(address(this), jobId));
         bool begun = c.flags & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
         disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
@@ -187,7 +187,7 @@ contract Jobs is Rewinds {
 
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         uint64 due = _dueSince(c, _worthsOf(jobId), TermsStore.load(address(this), jobId).moveTime);
         (bool halted, bool closed) = (c.flags & HALTED != 0, c.flags & CLOSED != 0);
         return
@@ -283,7 +283,7 @@ contract Jobs is Rewinds {
     }
 
     function _lastDeadline(bytes32 jobId, Terms memory t) private view returns (uint256) {
-        uint64 start = _dueSince(_countsOf(jobId), _worthsOf(jobId), t.moveTime);
+        uint64 start = _dueSince(_countsOf()(jobId), _worthsOf(jobId), t.moveTime);
         uint64 taken = times[jobId].lastShardClaim;
         return uint256(start > taken ? start : taken) + t.taskTime;
     }

@@ -97,7 +97,7 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (uint256 wasted)
     {
-        Counts memory c = _countsOf(accused.jobId);
+        Counts memory c = _countsOf()(accused.jobId);
         if (inGame) --c.disputes;
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
@@ -159,7 +159,7 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (bool)
     {
-        Counts memory c = _countsOf(jobId);
+        Counts memory c = _countsOf()(jobId);
         ++c.disputes;
         _setCounts(jobId, c);
         return _overtaken(c, jobId, kind, round, rewindsThen, pending);
@@ -169,11 +169,25 @@ abstract contract Rewinds is IJobs {
         _closeDispute(jobId);
     }
 
-    /// @dev counts[jobId] by one load; the compiler's own copying would load the slot once for each field.
-    function _countsOf(bytes32 jobId) internal view returns (Counts memory c) {
+    /// @dev counts[jobId] by one load; the compiler's own copying would load the slot once for each field. Called as
+    /// `_countsOf()(jobId)`, for the reason and with the SAFETY of TermsStore.loader.
+    function _countsOf()
+        internal
+        pure
+        returns (function(bytes32) internal view returns (Counts memory) typed)
+    {
+        function(bytes32) internal view returns (uint256) plain = _readCounts;
+        assembly ("memory-safe") {
+            typed := plain
+        }
+    }
+
+    function _readCounts(bytes32 jobId) private view returns (uint256 c) {
         Counts storage entry = counts[jobId];
         // The fields in order, each by the bits that the compiler gives it.
         assembly ("memory-safe") {
+            c := mload(0x40)
+            mstore(0x40, add(c, 0x160))
             let word := sload(entry.slot)
             mstore(c, and(word, 0xffffffff))
             mstore(add(c, 0x20), and(shr(32, word), 0xffffffff))
@@ -241,7 +255,7 @@ abstract contract Rewinds is IJobs {
         view
         returns (bool)
     {
-        return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
+        return _overtaken(_countsOf()(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted

@@ -59,17 +59,18 @@ contract Tasks is Attestations, Batch {
     function settle(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
-        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claim.claimant);
-        uint256 end = _windowEnd(claim.kind, st.since, paid - 1, t);
+        (Kind kind, address claimant, uint128 price) = (claim.kind, claim.claimant, claim.price);
+        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claimant);
+        uint256 end = _windowEnd(kind, st.since, paid - 1, t);
         if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
         _setPhase(claimId, Phase.SETTLED);
-        emit ITasks.Settled(claimId, claim.claimant, claim.price);
-        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
+        emit ITasks.Settled(claimId, claimant, price);
+        JOBS.claimSettled(claim.jobId, kind, claim.round, claim.rewinds, t.maxUnsettled);
         STAKES.release(each, t.solverStake, t.verifierStake, t.client);
         assembly ("memory-safe") {
             mstore(each, paid)
         }
-        VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, each, claim.price, t.verifierFee);
+        VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, each, price, t.verifierFee);
     }
 
     /// @dev emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
@@ -104,12 +105,12 @@ contract Tasks is Attestations, Batch {
         paid = 1;
         uint256 last = n;
         uint256 numbers = draws[claimId];
+        uint256 held = ~uint256(st.gone);
+        uint256 valid = st.first & st.second & held;
         for (uint256 i; i < n; ++i) {
             if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
-            if (!_gone(st, i)) {
-                address verifier = accountOf[_first(numbers)];
-                if (_valid(st, i)) each[paid++] = verifier;
-                else each[last--] = verifier;
+            if (held >> i & 1 == 1) {
+                each[valid >> i & 1 == 1 ? paid++ : last--] = accountOf[_first(numbers)];
             }
             numbers >>= 32;
         }
@@ -154,7 +155,7 @@ contract Tasks is Attestations, Batch {
         if (before == 0) return 0;
         bytes32 standing = _current(claim.jobId, claim.kind, claim.round, claim.shard);
         if (standing != 0) revert ITasks.PlaceTaken(standing);
-        return uint32(_status(before).attempt) + 1;
+        return uint32(_status()(before).attempt) + 1;
     }
 
     /// @dev The root over the states at segment ends, which lead from the claim's input to its output.

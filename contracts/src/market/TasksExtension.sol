@@ -18,7 +18,7 @@ contract TasksExtension is Convictions {
     {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
-        Status memory st = _status(claimId);
+        Status memory st = _status()(claimId);
         return ClaimStatus(
             st.phase,
             st.seedBlock,
@@ -40,7 +40,7 @@ contract TasksExtension is Convictions {
     }
 
     function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
-        Status memory st = _status(claimId);
+        Status memory st = _status()(claimId);
         cast = new Vote[](st.drawn);
         address[] memory seated = _seated(claimId, st.drawn);
         for (uint256 i; i < st.drawn; ++i) {

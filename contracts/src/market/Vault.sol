@@ -120,11 +120,23 @@ contract Vault is IVault, ReentrancyGuardTransient {
         for (uint256 i; i < to.length; ++i) {
             unchecked {
                 // INVARIANT: all entries together are at most what was deposited, and a payment only moves between them.
-                if (amount > 0) free_[accountKey(to[i])] += amount;
+                free_[accountKey(to[i])] += amount;
             }
             amount = rest;
         }
-        emit Paid(from, fromKey, to, first, rest);
+        bytes32 topic = Paid.selector;
+        // emit Paid(from, fromKey, to, first, rest). SAFETY: the loop has read, and so checked, every account.
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            let size := shl(5, to.length)
+            mstore(p, from)
+            mstore(add(p, 0x20), 0x80) // where the accounts begin
+            mstore(add(p, 0x40), first)
+            mstore(add(p, 0x60), rest)
+            mstore(add(p, 0x80), to.length)
+            calldatacopy(add(p, 0xa0), to.offset, size)
+            log2(p, add(0xa0, size), topic, fromKey)
+        }
     }
 
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {
@@ -169,10 +181,11 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function _take(Bucket bucket, bytes32 key, uint256 amount) private {
-        uint256 there = entries[bucket][key];
+        mapping(bytes32 key => uint256) storage held = entries[bucket];
+        uint256 there = held[key];
         if (there < amount) revert InsufficientBalance(bucket, key, amount, there);
         unchecked {
-            entries[bucket][key] = there - amount;
+            held[key] = there - amount;
         }
     }
 

@@ -55,7 +55,7 @@ contract GasTest is Market {
         commitOuter(1);
         skip(501);
         tasks.settle(claim);
-        assertLe(vm.snapshotGasLastCall("market", "settle_task"), 123_000);
+        assertLe(vm.snapshotGasLastCall("market", "settle_task"), 120_000);
     }
 
     function test_gasOfChallenging() external {

@@ -6,6 +6,7 @@ import {IVault} from "../../src/interfaces/IVault.sol";
 import {Role} from "../../src/interfaces/Types.sol";
 import {SumTree} from "../../src/libraries/SumTree.sol";
 import {Vault} from "../../src/market/Vault.sol";
+import {Vm} from "../Vm.sol";
 import {Market} from "./Market.sol";
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
@@ -62,6 +63,48 @@ contract LedgerTest is Market {
         vm.expectRevert(refusal);
         vault.payEach(IVault.Bucket.FREE, key(client), new address[](0), 0, 0);
         vm.stopPrank();
+    }
+
+    function test_aPaymentIsLoggedAsTheCompilerWould() external {
+        for (uint256 n = 1; n < 6; ++n) {
+            address[] memory to = new address[](n);
+            for (uint256 i; i < n; ++i) {
+                to[i] = address(type(uint160).max - uint160(i));
+            }
+            (uint256 first, uint256 rest) = (0.5 ether, 0.25 ether);
+            vm.recordLogs();
+            emit IVault.Paid(IVault.Bucket.STAKE, key(whistle), to, first, rest);
+            emit IVault.Paid(IVault.Bucket.FREE, key(client), to, first, rest);
+            vm.prank(tasks_);
+            vault.payEach(IVault.Bucket.FREE, key(client), to, first, rest);
+            Vm.Log[] memory logs = vm.getRecordedLogs();
+            assertEq(logs.length, 3);
+            assertTrue(logs[2].emitter == address(vault));
+            assertEq(keccak256(abi.encode(logs[2].topics)), keccak256(abi.encode(logs[1].topics)));
+            assertEq(keccak256(logs[2].data), keccak256(logs[1].data));
+            assertNotEq(keccak256(logs[2].data), keccak256(logs[0].data));
+        }
+    }
+
+    function test_noPaymentIsLoggedToAWordThatIsNoAddress() external {
+        for (uint256 amount; amount < 2; ++amount) {
+            assertTrue(_pays(amount, 0, 0), "to addresses");
+            for (uint256 i; i < 3; ++i) {
+                assertFalse(_pays(amount, i, 1 << 160), "the lowest bit above an address");
+                assertFalse(_pays(amount, i, 1 << 255), "the highest");
+            }
+        }
+    }
+
+    /// @dev Whether the vault pays three accounts the amount each, if the i-th has these bits too.
+    function _pays(uint256 amount, uint256 i, uint256 bits) private returns (bool done) {
+        uint256[] memory to = new uint256[](3);
+        for (uint256 n; n < 3; ++n) {
+            to[n] = uint160(solvers[0]) | (n == i ? bits : 0);
+        }
+        bytes memory words = abi.encode(IVault.Bucket.FREE, key(client), to, amount, amount);
+        vm.prank(tasks_);
+        (done,) = address(vault).call(bytes.concat(IVault.payEach.selector, words));
     }
 
     function test_nobodyTakesMoreThanThereIs() external {

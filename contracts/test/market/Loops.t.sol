@@ -72,7 +72,7 @@ contract LoopsTest is Test {
         state = seed;
         for (uint256 tries; tries < 32; ++tries) {
             Terms memory t;
-            (t.client, t.seed, t.missPenalty) = (address(uint160(state)), bytes32(state), uint128(state));
+            (t.client, t.seed, t.missPenalty) = (address(uint160(state | 1)), bytes32(state), uint128(state));
             (t.loops, t.outerLoops) = (someLoops(1 + random(8)), someLoops(1 + random(8)));
             (t.links, t.outerLinks) = (someLinks(1 + random(16)), someLinks(1 + random(16)));
             bytes32 id = bytes32(random(type(uint256).max));

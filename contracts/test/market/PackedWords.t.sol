@@ -21,7 +21,7 @@ contract JobsWords is Jobs(IVault(address(1)), address(1), IGuardian(address(1))
         }
         Counts memory read = c;
         Worth memory held = w;
-        same = keccak256(abi.encode(read)) == keccak256(abi.encode(_countsOf("given")))
+        same = keccak256(abi.encode(read)) == keccak256(abi.encode(_countsOf()("given")))
             && keccak256(abi.encode(held)) == keccak256(abi.encode(_worthsOf("given")));
         _setCounts("again", read);
         _setWorths("again", held);
@@ -37,7 +37,7 @@ contract JobsWords is Jobs(IVault(address(1)), address(1), IGuardian(address(1))
 contract TasksWords is Tasks(IVault(address(1)), IStakes(address(1)), IJobs(address(1)), address(1)) {
     function again(uint256 word) external returns (uint256) {
         statuses["given"] = word;
-        _setStatus("again", _status("given"));
+        _setStatus("again", _status()("given"));
         return statuses["again"];
     }
 }
