@@ -87,7 +87,7 @@ def short_amounts(file: JobFile) -> list[str]:
     if amounts is None:
         return []
     asked = ("verifier_fee", "verifier_stake", "solver_stake")
-    least = [round(amount * _TOK) * money.price_cap // (PRICE * _TOK) for amount in amounts]
+    least = [round(amount * 10**6) * 10**12 * money.price_cap // (PRICE * _TOK) for amount in amounts]
     low = [
         f"{field} is {show_amount(getattr(money, field))}, and {show_amount(Wei(amount))} are the least"
         for field, amount in zip(asked, least, strict=True)

@@ -246,6 +246,8 @@ class Preset:
     words: str
     template: str
     rounds: int
+    least_rounds: int
+    """With which its learning rate has risen before the end."""
     keys: dict[str, str]
     """"section.key" to the value as TOML."""
 
@@ -258,6 +260,7 @@ PRESETS = {
 """,
         "gpt",
         40,
+        3,
         {
             "data.max_bytes": "1200000",
             "optimiser.learning_rate": "0.001",
@@ -337,6 +340,12 @@ def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) ->
         raise BadJobFile(f"the preset {name} is about a text of yours", hint="name it: --data input.txt")
     chosen = PRESETS[name]
     rounds = rounds or chosen.rounds
+    if rounds < chosen.least_rounds:
+        raise BadJobFile(
+            f"the learning rate of {name} rises during the first {chosen.least_rounds - 1} rounds, and"
+            f" {rounds} would be all",
+            hint=f"--rounds {chosen.least_rounds} at least; {chosen.rounds} are the published steps",
+        )
     text = template(chosen.template, source=source, rounds=rounds, times=times).removeprefix(_TOY)
     for key, value in chosen.keys.items():
         text = stated(text, key, value)

@@ -2,9 +2,9 @@
 
 Contract: `wire_of` executes the loops of shard 0's first task that come after its training on a change of all
 parameters, drawn at random (`CHANGE`), and counts the files of the slots that others fetch, as solvers store
-them: whole numbers packed (docs/formats.md, F3.5). A slot that stays as it was at genesis is a file that
-readers have, so of streaming it is the first fragment's bytes. What codes take is what they take of a
-normally distributed change; floats take the same of any. Not guaranteed: a round's bytes to the byte, where
+them: whole numbers packed (docs/formats.md, F3.5). Of streaming the fragments that stay as they were at
+genesis are files that readers have, so it is the first fragment's bytes. What codes take is what they take of
+a normally distributed change; floats take the same of any. Not guaranteed: a round's bytes to the byte, where
 its change is unlike that. Nothing is timed.
 """
 
@@ -26,6 +26,7 @@ from assay.program.execute import Executor, StepContext
 from assay.protocol.loops import wire
 from assay.protocol.types import Terms
 from assay.training.job import JobArtifacts
+from assay.training.round_names import STREAMING
 from assay.training.slicing import PARAMETERS
 
 CHANGE = 1e-3
@@ -71,8 +72,10 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
         return None
     training, before = body.training, files.genesis
     after = _sent(files, training.seed)
-    changed = [slot for slot in wire(terms) if not torch.equal(before[slot], after[slot])]
-    task = sum(file_bytes(after[slot]) for slot in changed)
+    sent = wire(terms)
+    if body.outer.algorithm == STREAMING:
+        sent = frozenset(slot for slot in sent if not torch.equal(before[slot], after[slot]))
+    task = sum(file_bytes(after[slot]) for slot in sent)
     steps = training.steps_per_round // training.micro_steps
     return Wire(task, 4 * parameters * steps)
 

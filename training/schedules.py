@@ -35,7 +35,7 @@ class Schedule:
             raise Stop(
                 f"a {self.decay} decay over {self.total_steps} steps ends within its warm-up of"
                 f" {self.warmup_steps}",
-                hint="total_steps is rounds times steps a round",
+                hint="lower warmup_steps, or raise rounds: total_steps 0 is rounds times steps a round",
             )
 
     @property

@@ -8,7 +8,7 @@ from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import show_amount, show_bytes
-from assay.cli.commands.job_post import TRACING, FileArgument, weights_files
+from assay.cli.commands.job_post import TRACING, FileArgument, warning, weights_files
 
 
 def estimate(context: typer.Context, file: FileArgument) -> None:
@@ -22,6 +22,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     body = read_job_file(file)
     app.output.say(TRACING)
     from assay.jobfile.build import build
+    from assay.jobfile.cautions import cautions
     from assay.jobfile.estimate import counted, drafted, estimated
     from assay.jobfile.wire import parameters_of, wire_of
 
@@ -51,4 +52,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
     ):
         rows.add_row(name, value, note)
-    app.output.result("job-estimate", {**vars(found), "wire": wire and wire.data}, rows)
+    warnings = cautions(body, files, terms)
+    rows.caption, rows.caption_justify = "\n".join(map(warning, warnings)), "left"
+    data = {**vars(found), "wire": wire and wire.data, "warnings": warnings}
+    app.output.result("job-estimate", data, rows)

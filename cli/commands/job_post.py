@@ -41,6 +41,11 @@ DIGITS = 16
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
+def warning(line: str) -> str:
+    """A caution as it is shown."""
+    return f"WARNING: {line}"
+
+
 def weights_files(app: App, body: JobFile) -> Files | None:
     """Where weights are read that a job file names by their CID: this home's blocks, then the market's nodes;
     None where it names none."""
@@ -63,13 +68,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     body = read_job_file(file)
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
-    from assay.jobfile.amounts import short_amounts, short_outer_fee
     from assay.jobfile.build import build
+    from assay.jobfile.cautions import cautions
     from assay.jobfile.estimate import counted, drafted
-    from assay.jobfile.overshoot import overshooting, unsent
     from assay.jobfile.rehearsal import warnings_of
     from assay.jobfile.wire import parameters_of, wire_of
-    from assay.node.work import outer_share
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
@@ -86,10 +89,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     terms = drafted(body, files)
     worst = worst_case(terms)
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    share = outer_share(terms, files.tasks, files.outers)
-    short = [*short_amounts(body), *short_outer_fee(body, terms, share)]
-    late = [*overshooting(body), *unsent(body, files.inner.params)]
-    warnings = [*warnings_of(files, body.training.seed), *late, *short]
+    warnings = [*warnings_of(files, body.training.seed), *cautions(body, files, terms)]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     parameters = parameters_of(files)
     wire = wire_of(body, files, terms, parameters)
@@ -111,7 +111,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
     if wire is not None:
         rows.add_row("others fetch of a shard", " ".join(wire.words))
-    lines = [*(f"in parts: {line}" for line in split), *(f"WARNING: {line}" for line in warnings)]
+    lines = [*(f"in parts: {line}" for line in split), *map(warning, warnings)]
     rows.caption, rows.caption_justify = "\n".join(lines), "left"
     data |= {"wire": wire and wire.data, "inParts": split, "warnings": warnings}
     app.output.result("job-validate", data, rows)
@@ -142,9 +142,13 @@ def post(
     app.output.say(TRACING)
     from assay.app.web import serve_blocks
     from assay.jobfile.build import build
+    from assay.jobfile.cautions import cautions
+    from assay.jobfile.estimate import drafted
     from assay.jobfile.post import publish_and_post
 
     files, storage = build(body, blocks=weights_files(app, body), say=app.output.say), app.storage(name)
+    for line in cautions(body, files, drafted(body, files)):
+        app.output.say(warning(line))
     with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")

@@ -3,7 +3,7 @@
 Each arm is `assay job init --template gpt --algorithm NAME`'s job with several shards, led through a devnet
 of processes: a chain, a solver a shard, verifiers. Its rounds are then run in one process, by the terms' own
 links (``scripts.bench.market_alone``), and the output root of every settled claim, task or outer step, is
-compared with what came of it there: no tolerance.
+compared with what came of it there, and the fetched model too: no tolerance.
 
 With `--killed` the process of a solver is killed with SIGKILL amid each of `KILLED` of the rounds, for good,
 while solvers without a shard stand by: a round closes without its task, one of these takes the shard, and
@@ -65,7 +65,7 @@ LONG_ROUNDS, KILLED = 12, (3, 6)
 DUE = {"task": "25s", "straggler": "5s"}
 """How long a round waits there for who is dead."""
 PLAIN = "all well"
-DIED = "a third killed, replaced"
+DIED = "two of three killed, one after the other, and replaced"
 EXECUTOR = ExecutorKind.EAGER
 """Of nodes and in process: for so small models compiling takes longer than it saves."""
 Place = tuple[Kind, int, int]
@@ -184,9 +184,12 @@ def played(body: JobFile, nodes: Sequence[NodeSpec], deaths: Deaths | None = Non
     shards, rounds = body.training.shards, body.training.rounds
     every = {(round_, shard) for round_ in range(rounds) for shard in range(shards)}
     absent = frozenset(place for place in every if (Kind.TASK, *place) not in settled)
+    if bool(absent) != bool(deaths):
+        raise SystemExit(f"{len(absent)} tasks are absent, and {len(KILLED) if deaths else 0} solvers died")
     roots, last = alone(body, files, absent)
-    loss = loss_of(body, files, last)
-    return Arm(shards, rounds, len(settled), len(absent), settled == roots, loss, closed.seconds)
+    model = all(torch.equal(x, y) for x, y in zip(closed.params.values(), last, strict=False))
+    same, loss = settled == roots and model, loss_of(body, files, last)
+    return Arm(shards, rounds, len(settled), len(absent), same, loss, closed.seconds)
 
 
 def arms(names: Sequence[str]) -> dict[str, Arm]:

@@ -295,6 +295,8 @@ def main() -> None:
     add_options(parser, "rl")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick", "task")
+    if chosen.market and (chosen.quick or chosen.twice):
+        parser.error("--quick and --twice are of play in process, so not with --market")
     torch.set_num_threads(1)
     if chosen.market:
         section = "rl-market-small" if chosen.small else "rl-market"

@@ -47,6 +47,16 @@ def job(assay: Assay, job_file: Path) -> str:
     return str(posted.data["job"])
 
 
+def test_what_pays_nobody_honest_is_said_before_it_is_posted(assay: Assay, job_file: Path) -> None:
+    poor = job_file.with_name("poor.toml")
+    cheap = job_file.read_text().replace('verifier_fee = "3tok"', 'verifier_fee = "1tok"')
+    poor.write_text(cheap + "\n[held_out]\nrecords = 64\n")
+    warnings = assay("job", "validate", str(poor)).data["warnings"]
+    posted = assay("job", "post", str(poor), "--budget", "200tok", "--no-serve")
+    (line,) = (one for one in warnings if "verifier_fee" in one)
+    assert posted.data["job"] and f"WARNING: {line}" in posted.err
+
+
 def test_a_job_file_is_written_once(assay: Assay, job_file: Path) -> None:
     before = job_file.read_text()
     again = assay("job", "init", str(job_file))
@@ -58,7 +68,7 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
     data = assay("job", "validate", str(job_file)).data
     # 2 rounds of 2 shards at 20 tok and 2 verifiers at 3 tok, and an outer step at 1 tok
     assert data["worstCase"] == str(2 * (2 * (20 + 2 * 3) + 1) * TOK)
-    assert set(data) == {*FOUND, "inParts", "warnings"}, "each has words for a person"
+    assert set(data) == {*FOUND, "wire", "inParts", "warnings"}, "each has words for a person"
     assert data["parameters"] > 0 and data["nodes"] > data["outerNodes"] > 0
 
 
@@ -78,8 +88,8 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
         ('source = "digits"', 'source = "stdlib"', "digits"),
         ("segment_steps = 4 ", "segment_steps = 5 ", "segment"),
         ("segments = 256", "segments = 8", "segments"),
-        ('miss_penalty = "20tok"', 'miss_penalty = "21tok"', "missPenalty"),
-        ('move = "3m"', 'move = "1s"', "moveTime"),
+        ('miss_penalty = "20tok"', 'miss_penalty = "21tok"', "miss_penalty"),
+        ('move = "3m"', 'move = "1s"', "move"),
         ('price_floor = "10tok"', 'price_floor = "30tok"', "price"),
     ],
 )

@@ -21,8 +21,9 @@ from assay.app.settings import Flags, Settings
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
 from assay.cli.main import main, tree
+from assay.jobfile.parts import schedule_of
 from assay.jobfile.read import AdamW, BadJobFile, GptModel, parse_job_file
-from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, preset, template
+from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, preset, stated, template
 from assay.protocol.errors import (
     Ask,
     AssayError,
@@ -246,6 +247,15 @@ def test_a_preset_is_of_as_many_rounds_as_are_asked_for(
     assert parse_job_file(whole, "p").training.rounds == 40 and "Here rounds" not in whole
     assert parse_job_file(short, "q").training.rounds == 7
     assert "# Here rounds = 7: 40 are as many steps as were published." in short
+
+
+def test_a_preset_has_rounds_after_its_warm_up() -> None:
+    least = preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=3)
+    schedule_of(parse_job_file(least, "a preset"))
+    with pytest.raises(BadJobFile, match="first 2 rounds, and 2 would be all"):
+        preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=2)
+    with pytest.raises(Stop, match="within its warm-up"):
+        schedule_of(parse_job_file(stated(least, "training.rounds", "2"), "a preset"))
 
 
 @pytest.mark.parametrize(("name", "source"), [("nobody's", "input.txt"), ("shakespeare-char", "stdlib")])

@@ -91,7 +91,8 @@ def held_out(records: int, **amounts: str) -> JobFile:
 
 def test_the_loss_on_held_out_records_wants_more_the_more_they_are() -> None:
     (line,) = short_amounts(held_out(64))
-    assert "verifier_fee is 3 tok" in line and "verifier_stake" in line and "held-out loss" in line
+    assert "verifier_fee is 3 tok, and 5.43 tok are" in line and "verifier_stake" in line
+    assert "held-out loss" in line
     (many,) = short_amounts(held_out(640))
     assert line != many and "solver_stake" in many
     row = next(r for r in table() if (r["algorithm"], r["template"]) == ("held out", "gpt"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.jobfile.cautions import cautions
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
@@ -19,12 +20,17 @@ from tests.unit.cli.test_command_line import assay
 
 def job(**changes: str) -> JobFile:
     """The MLP template with lines changed."""
+    return parse_job_file(job_text(**changes), "a job")
+
+
+def job_text(**changes: str) -> str:
+    """The same, as it is written."""
     text = template("mlp", source="digits", rounds=2, times=LOCAL)
     for old, new in changes.items():
         name = f"{old} = "
         assert name in text
         text = "\n".join(name + new if line.startswith(name) else line for line in text.splitlines())
-    return parse_job_file(text, "a job")
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +72,19 @@ def test_the_command_asks_no_chain(files: Any, tmp_path: Path, monkeypatch: pyte
     told = json.loads(out)
     assert status == 0 and told["schema"] == "assay/job-estimate/1"
     assert int(told["data"]["most"]) == 53 * 10**18
+    assert told["data"]["warnings"] == []
+
+
+def test_what_pays_nobody_honest_is_said_before_it_is_paid(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = job_text(outer_fee='"0.01tok"')
+    poor = parse_job_file(text, "a test")
+    (line,) = cautions(poor, files, drafted(poor, files))
+    assert "outer_fee is 0.01 tok" in line
+    assert cautions(job(), files, drafted(job(), files)) == []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.jobfile.build.build", lambda body, **_: files)
+    (tmp_path / "job.toml").write_text(text)
+    _, out, _ = assay("--json", "job", "estimate", "job.toml")
+    assert json.loads(out)["data"]["warnings"] == [line]

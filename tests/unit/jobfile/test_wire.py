@@ -52,6 +52,14 @@ def test_codes_are_packed_to_their_bits() -> None:
     assert found(job("diloco-4bit")).task == codes + scales
 
 
+def test_codes_that_are_as_at_genesis_are_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So coarse a coding sends zeros, in fewer bits, and no ratio divides by nothing."""
+    usual = found(job("diloco-4bit"))
+    monkeypatch.setattr("assay.jobfile.wire.CHANGE", 0.0)
+    zeros = found(job("diloco-4bit"))
+    assert 0 < zeros.task < usual.task and zeros.fewer > usual.fewer
+
+
 def test_streaming_sends_a_fragment() -> None:
     whole, part = found(job("diloco-4bit")), found(job("streaming"))
     assert 0 < part.task < whole.task and part.data_parallel == whole.data_parallel

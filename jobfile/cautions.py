@@ -1,0 +1,20 @@
+"""What a client should know before he pays: amounts that pay nobody honest, outer steps that overshoot.
+
+Contract: `cautions` says it of a job file that is sound otherwise, without training a step. Nothing is
+refused. Not guaranteed: that a job without any learns."""
+
+from __future__ import annotations
+
+from assay.jobfile.amounts import short_amounts, short_outer_fee
+from assay.jobfile.overshoot import overshooting, unsent
+from assay.jobfile.read import JobFile
+from assay.node.work import outer_share
+from assay.protocol.types import Terms
+from assay.training.job import JobArtifacts
+
+
+def cautions(body: JobFile, files: JobArtifacts, terms: Terms) -> list[str]:
+    """A line for each; empty where there is nothing to say."""
+    late = [*overshooting(body), *unsent(body, files.inner.params)]
+    share = outer_share(terms, files.tasks, files.outers)
+    return [*late, *short_amounts(body), *short_outer_fee(body, terms, share)]
