@@ -141,6 +141,11 @@ class Published:
         self._slots[root] = found
         return found
 
+    def remembered(self, root: bytes, program: Program) -> State | None:
+        """The state of this root, if all of it is in memory."""
+        slots = self._slots.get(root)
+        return None if slots is None else self.reader.remembered(slots, program.state)
+
     def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
         """A whole state, if every slot can be had."""
         found = self.some(view, leaf, program, range(program.slots))

@@ -2,8 +2,9 @@
 
 Contract: a tick carries out a decision's actions in their order, and ends with the first that takes long, so
 that deadlines are looked at again. Actions that are one call of Tasks each, due in a row, are sent together.
-What others serve is waited for `HOLD_S` in a tick, all of it together, and what has waited least comes first;
-what a game of one's own needs is waited for as long as it takes.
+What others serve is waited for `HOLD_S` in a tick, all of it together. Once that is over, what fetches is
+left for the next one, and everything else is done all the same; from then on what was tried longest ago is
+tried first. What a game of one's own needs is waited for as long as it takes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from assay.dispute.disputant import Disputant
 from assay.dispute.player import play
 from assay.dispute.replay import Replay
 from assay.node import upkeep
+from assay.node.absent import Absent, SparingBlocks
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.beside import Beside
@@ -38,7 +40,6 @@ POLL_S = 2.0
 HOLD_S = 20.0
 """For which fetches may hold a tick up, however many they are: a block at the least rate that is put up with
 (``storage.exchange_config``) comes in less."""
-_PUT_OFF_KEPT = 1024
 
 
 class Action(Protocol):
@@ -91,13 +92,26 @@ class Node(Service):
         self._disputant = Disputant(market.me, self._replay_for)
         self.retention: Callable[[], object] | None = None
         """Deletes what is over, at each look."""
-        self._put_off: dict[object, None] = {}
-        """What was put off, the longest ago first."""
+        self._put_off: set[object] = set()
+        self._tried: dict[object, None] = {}
+        """Of what fetches, while some of it is put off: what was tried, the longest ago first."""
+        self._absent = Absent()
         self._beside: Beside | None = None
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """As ``protocol.ports.Hurried`` has it, where the node's blocks can be bounded."""
         return self.blocks.within(seconds) if isinstance(self.blocks, Hurried) else nullcontext()
+
+    def sparing_blocks(self) -> SparingBlocks:
+        """The node's blocks, for states: one that is missing is not waited for twice by one action."""
+        return SparingBlocks(self.blocks, self._absent)
+
+    def attempt(self, what: object, job_id: JobId | None, work: Callable[[], Any]) -> bool:
+        def once() -> None:
+            with self._absent.during(what):
+                work()
+
+        return super().attempt(what, job_id, once)
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -161,6 +175,7 @@ class Node(Service):
                 self.attempt("retention", None, self.retention)
         self._say_idle(reason)
         long = any(isinstance(action, self.LONG) for action in actions)
+        put_off, held_up = self.status.counters.get("put_off", 0), False
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
                 pending_writes = [self._pending_write(action) for action in row]
@@ -169,12 +184,16 @@ class Node(Service):
                 continue
             for action in row:
                 work = partial(self.handlers()[type(action)], action)
-                put_off = self.status.counters.get("put_off", 0)
-                with hold if isinstance(action, self.FETCHING) else nullcontext():
+                if not isinstance(action, self.FETCHING):
                     done = self.attempt(subject(action), action.job_id, work)
-                if self.status.counters.get("put_off", 0) > put_off:
-                    self.at_once = True
-                    return
+                elif held_up:
+                    continue
+                else:
+                    with hold:
+                        done = self.attempt(subject(action), action.job_id, partial(self._try, action, work))
+                    if self.status.counters.get("put_off", 0) > put_off:
+                        held_up = self.at_once = True
+                        self.backoff.succeeded(subject(action))  # it has waited its turn
                 if done and not isinstance(action, self.SILENT):
                     self._did(action)
                 if done and isinstance(action, self.LONG):
@@ -190,24 +209,32 @@ class Node(Service):
         return [action for action in actions if action not in early]
 
     def _fairly(self, actions: Sequence[Action]) -> Sequence[Action]:
-        """What fetches, in the places of what fetches: first what was not put off, then the longest ago."""
-        waited = {what: place for place, what in enumerate(self._put_off, 1)}
+        """What fetches, in the places of what fetches: while some of it is put off, first what was not tried
+        since, then what was tried the longest ago, so that nothing waits for more than one turn of each."""
         fetching = [action for action in actions if isinstance(action, self.FETCHING)]
+        due = {subject(action) for action in fetching}
+        self._put_off &= due
+        self._tried = dict.fromkeys(what for what in self._tried if what in due) if self._put_off else {}
+        waited = {what: place for place, what in enumerate(self._tried, 1)}
         fetching.sort(key=lambda action: waited.get(subject(action), 0))
         turns = iter(fetching)
         return [next(turns) if isinstance(action, self.FETCHING) else action for action in actions]
 
+    def _try(self, action: Action, work: Callable[[], object]) -> None:
+        self._tried.pop(subject(action), None)
+        self._tried[subject(action)] = None
+        work()
+
     def _failed(self, what: object, job_id: JobId | None, error: AssayError) -> None:
         super()._failed(what, job_id, error)
-        self._put_off.pop(what, None)
+        self._put_off.discard(what)
         if isinstance(error, PutOff):
             self.count("put_off")
-            self._put_off[what] = None
-            self._put_off = dict.fromkeys(list(self._put_off)[-_PUT_OFF_KEPT:])
+            self._put_off.add(what)
 
     def _succeeded(self, what: object) -> None:
         super()._succeeded(what)
-        self._put_off.pop(what, None)
+        self._put_off.discard(what)
 
     def _say_idle(self, reason: str) -> None:
         """Show why nothing is done, once for each reason."""
@@ -280,7 +307,7 @@ class Accuser(Node):
             job = self.market.job(job_id)
             self._state_providers[job_id] = open_state_provider(
                 self.market,
-                self.blocks,
+                self.sparing_blocks(),
                 job,
                 self.resource_limits,
                 engine=self._engine,

@@ -256,6 +256,12 @@ class SlotReader:
         except (*UNFETCHABLE, ValueError):
             return None
 
+    def remembered(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor] | None:
+        """These slots' tensors, if all of them are in memory."""
+        found = [self._cache.get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
+        kept = [tensor for tensor in found if tensor is not None]
+        return kept if len(kept) == len(found) else None
+
     def missing_bytes(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> int:
         """Bytes of those slots that are neither in memory nor begun to be held here, each file once."""
         absent = {

@@ -315,12 +315,13 @@ class StateProvider:
 
     def _at_hand(self, view: ClaimView, leaf: int, program: Program) -> State | None:
         """The state at a leaf, if nothing has to be computed for it."""
-        state = self._published.state(view, leaf, program)
-        if state is None and self._kept is not None:
-            state = self._kept.state(view.roots[leaf], program)
-            if state is not None:
-                self._published.keep(view.roots[leaf], state_tree(state).levels[0], state)
-        return state
+        root = view.roots[leaf]
+        if (state := self._published.remembered(root, program)) is not None:
+            return state
+        if self._kept is not None and (state := self._kept.state(root, program)) is not None:
+            self._published.keep(root, state_tree(state).levels[0], state)
+            return state
+        return self._published.state(view, leaf, program)
 
     def _segment(self, view: ClaimView, segment: int, state: State) -> State:
         """The state that the program gives at the end of a segment that starts from this one."""

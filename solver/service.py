@@ -243,7 +243,7 @@ class SolverService(Node):
         cache = self.resource_limits.cache_bytes
         return TaskTrainer(
             self.market,
-            self.blocks,
+            self.sparing_blocks(),
             job,
             work,
             self._progress,

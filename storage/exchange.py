@@ -96,7 +96,7 @@ class Exchange:
         self._publisher: PublisherOf = lambda digest: None
         self._latest: str | None = None
         """Who delivered last: asked first for the rest of a file."""
-        self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s)
+        self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s, conf.file_again_s, clock)
         self.hold: Hold | None = None
         """What all fetches may take together, where whoever waits for them has something else to do."""
         self._client = httpx.AsyncClient(
@@ -214,6 +214,8 @@ class Exchange:
         return data
 
     async def _fetch_many(self, cids: list[Cid], within: FileTime | None) -> None:
+        if not cids:
+            return
         queue = iter(cids)
 
         async def work() -> None:

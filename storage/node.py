@@ -47,7 +47,7 @@ class NodeBlocks:
         block = Cid.parse(cid)
         if self.exchange.hold is None:
             return self._get(block)
-        with self.exchange.times.of(block) as time:
+        with self.exchange.times.of(block, held=True) as time:
             return self._get(block, time)
 
     def has(self, cid: str) -> bool:
@@ -66,7 +66,7 @@ class NodeBlocks:
         """The whole file, fetching what is missing, all of it within one `FileTime`. Raises `BadDag`,
         `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`."""
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
-        with self.exchange.times.of(root) as time:
+        with self.exchange.times.of(root, self.exchange.hold is not None) as time:
             plan = unixfs.plan_file(root, lambda cid: self._get(cid, time), limits)
             fetched = self._prefetch(plan, time)
             return unixfs.join_file(plan, lambda cid: fetched.pop(cid, None) or self._get(cid, time), limits)
@@ -75,7 +75,7 @@ class NodeBlocks:
         """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`), or not within one `FileTime`.
         Raises `BadCid`, and `PutOff` within `within`."""
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
-        with self.exchange.times.of(root) as time:
+        with self.exchange.times.of(root, self.exchange.hold is not None) as time:
             return unixfs.holes(root, lambda cid: self._get(cid, time), limits, order, most)
 
     def within(self, seconds: float) -> AbstractContextManager[None]:

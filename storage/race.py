@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, TypeVar
 
 import httpx
@@ -57,12 +58,22 @@ class FileTime:
     def __init__(self, grace_s: float, bytes_per_s: float) -> None:
         self.resumed = False
         """Whether it goes on with a file that was put off."""
+        self.over_until_s = 0.0
+        """Once it is over: until when, by the clock of `FileTimes`, no new one begins within a hold."""
         self._left_s, self._bytes_per_s = grace_s, bytes_per_s
         self._deadline: asyncio.Timeout | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more of the file is waited for."""
+        return self._left_s <= 0
+
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Wait for blocks of the file. Raises TimeoutError once its time is over."""
+        """Wait for blocks of the file. Raises TimeoutError once its time is over, before anybody is asked if
+        it was already."""
+        if self.is_over:
+            raise TimeoutError
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -82,26 +93,42 @@ class FileTime:
 
 class FileTimes:
     """The time of each file. One that was put off goes on with what is left of its own: a file that comes too
-    slowly is found to, however short the pieces are in which it is fetched. Thread-safe."""
+    slowly is found to, however short the pieces are in which it is fetched. Within a hold nothing of it is
+    waited for until `again_s` later, so that others come to their turn; what of it is here is read.
+    Thread-safe."""
 
     KEPT = 4096
 
-    def __init__(self, grace_s: float, bytes_per_s: float) -> None:
+    def __init__(
+        self, grace_s: float, bytes_per_s: float, again_s: float, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._grace_s, self._bytes_per_s = grace_s, bytes_per_s
-        self._put_off: dict[Cid, FileTime] = {}
+        self._again_s, self._clock = again_s, clock
+        self._kept: dict[Cid, FileTime] = {}
 
     @contextmanager
-    def of(self, root: Cid) -> Iterator[FileTime]:
-        """What the blocks of the file may take together, fetched within."""
-        time = self._put_off.pop(root, None) or FileTime(self._grace_s, self._bytes_per_s)
+    def of(self, root: Cid, held: bool = False) -> Iterator[FileTime]:
+        """What the blocks of the file may take together, fetched within; `held`: within a hold."""
+        time = self._kept.pop(root, None)
+        if time is None or (time.is_over and (not held or self._clock() >= time.over_until_s)):
+            time = FileTime(self._grace_s, self._bytes_per_s)
+        put_off = False
         try:
             yield time
         except PutOff:
-            time.resumed = True
-            self._put_off[root] = time
-            for oldest in list(self._put_off)[: -self.KEPT]:
-                self._put_off.pop(oldest, None)
+            put_off = True
             raise
+        finally:
+            if put_off or time.is_over:
+                self._keep(root, time)
+
+    def _keep(self, root: Cid, time: FileTime) -> None:
+        time.resumed = True
+        if time.is_over and not time.over_until_s:
+            time.over_until_s = self._clock() + self._again_s
+        self._kept[root] = time
+        for oldest in list(self._kept)[: -self.KEPT]:
+            self._kept.pop(oldest, None)
 
 
 class Hold:

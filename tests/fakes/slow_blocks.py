@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.protocol.errors import PutOff
+from assay.protocol.errors import BlockNotFound, PutOff
 from tests.fakes.blocks import FakeBlocks, Network
 
 STEP_S = 4
@@ -43,6 +44,23 @@ class SlowBlocks(FakeBlocks):
             self.waited_s += STEP_S
             if self.hold is not None:
                 self.hold[0] -= STEP_S
+
+
+class DrippingBlocks(SlowBlocks):
+    """Each file that is `slow` never comes: it is missing once `each_s` were waited for it, and whoever asks
+    for it after that waits anew. Files that are asked for at the same time wait one after the other."""
+
+    def __init__(self, network: Network, each_s: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__(network, each_s, meanwhile)
+        self.asked: list[str] = []
+        self._turn = threading.RLock()
+
+    def _wait(self, cid: str) -> None:
+        with self._turn:
+            self.asked.append(cid)
+            super()._wait(cid)
+            del self.left_s[cid]
+            raise BlockNotFound(f"{cid} comes too slowly", hint="try again later")
 
 
 class _Within(AbstractContextManager[None]):

@@ -108,6 +108,10 @@ class Example(Node):
         self.recorder.done.append(action.round)
 
 
+class LongFetches(Example):
+    LONG = (Fetch,)
+
+
 @pytest.fixture
 def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path)
@@ -405,5 +409,23 @@ def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(
     node.failing = {}
     node.recorder.done.clear()
     node.tick()
-    assert node.recorder.done == [0, 3, 2, 1] and node.status.counters["put_off"] == 3
+    assert node.recorder.done == [0, 2, 3, 1] and node.status.counters["put_off"] == 3
     assert entered[:4] == [HOLD_S, -HOLD_S, HOLD_S, -HOLD_S], "while it decides, and while it fetches"
+
+
+def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: MarketDay) -> None:
+    """Long work that succeeds in each look comes behind what was put off before it was done last."""
+    node = LongFetches(day, [Fetch(JOB, number, "files") for number in (1, 2)])
+    node.failing = {1: PutOff("no more time is left", hint="it is tried again")}
+    done = []
+    for _ in range(5):
+        node.recorder.done.clear()
+        node.tick()
+        done.append((list(node.recorder.done), node.status.counters["put_off"]))
+    assert done == [([], 1), ([2], 1), ([], 2), ([2], 2), ([], 3)]
+    node.failing = {}
+    for _ in range(3):
+        node.recorder.done.clear()
+        node.tick()
+        done.append((list(node.recorder.done), node.status.counters["put_off"]))
+    assert done[5:] == [([2], 3), ([1], 3), ([1], 3)], "in the policy's order, once nothing is put off"

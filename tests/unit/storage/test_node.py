@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,6 +21,7 @@ from assay.storage.exchange import Exchange
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.gateway import gateway_router
 from assay.storage.node import NodeBlocks
+from assay.storage.peers import PeerInfo
 
 
 class Counting(httpx.AsyncBaseTransport):
@@ -298,3 +299,63 @@ def test_a_file_that_was_put_off_is_not_streamed_anew(
 
 def test_a_nodes_blocks_can_be_hurried(node: NodeBlocks) -> None:
     assert isinstance(node, Hurried)
+
+
+class Drip(httpx.AsyncByteStream):
+    """Bytes just fast enough, of a block that never ends."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(400)
+            await asyncio.sleep(0.002)
+
+
+def test_attack_T42_files_that_never_come_are_all_found_missing(tmp_path: Path) -> None:
+    """Five of them, of which no two fit one look: the first is not begun anew before the last was tried."""
+    asked: list[str] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, stream=Drip())
+
+    cids = [str(Cid.of(bytes([n]) * 300)) for n in range(5)]
+    config = ExchangeConfig(
+        file_grace_s=0.3,
+        file_again_s=6.0,
+        block_deadline_s=0.2,
+        grace_s=0.02,
+        stranger_s=0.2,
+        car_stall_s=0.02,
+    )
+    clock = [0.0]
+    peers = [PeerInfo("http://mallory", stake=100, publishes=True)]
+    transport = httpx.MockTransport(answer)
+    near = BlockStore(tmp_path / "near")
+    with Exchange(near, peers, config, clock=lambda: clock[0], transport=transport) as exchange:
+        node = NodeBlocks(near, exchange)
+
+        def look(seconds: float) -> list[str]:
+            missing = []
+            with node.within(seconds):
+                for cid in cids:
+                    try:
+                        node.read_file(cid, 300)
+                    except BlockNotFound:
+                        missing.append(cid)
+            return missing
+
+        for _ in range(20):
+            try:
+                missing = look(0.2)
+                break
+            except PutOff:
+                missing = []
+        assert missing == cids
+        before = len(asked)
+        assert look(0.2) == cids and len(asked) == before, "nobody is asked meanwhile"
+        near.put(bytes([3]) * 300)
+        assert look(0.2) == [cid for cid in cids if cid != cids[3]], "what is here is read"
+        clock[0] += 7.0
+        with pytest.raises(PutOff):
+            look(0.2)
+        assert len(asked) > before, "they may have come by now"

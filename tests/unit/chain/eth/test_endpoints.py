@@ -504,7 +504,7 @@ def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: F
     assert endpoints.counters["uncompared"] == 1
 
 
-def test_attack_T43_who_is_past_a_receipts_block_and_has_none_denies_it(node: FakeNode) -> None:
+def test_attack_T45_who_is_past_a_receipts_block_and_has_none_denies_it(node: FakeNode) -> None:
     """Its head goes on and on, and of the receipt's block alone it says that there is none."""
     one, two = Flaky("one", node), Flaky("two", node)
     one.change = lambda method, answer: receipt_of(node, 10) if method == RECEIPT[0] else answer
