@@ -46,7 +46,7 @@ from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Wei
 from assay.training.evaluate import evaluated, with_parameters
 from assay.training.job import JobArtifacts
 from assay.training.round_names import NAMES, ONE_ROUND, ONE_STEP
-from scripts.bench.market import SIZES, Size, job_text, sized
+from scripts.bench.market import Size, job_text, sized
 from scripts.bench.market_alone import rounds_of
 from scripts.bench.market_jobs import through_market
 from scripts.bench.report import add_options, refuse_partial, report, table
@@ -58,11 +58,9 @@ STAKE, OWNED = '"1600tok"', Wei(60_000 * 10**18)
 """Of a claim, enough for the dearest of the algorithms with four shards; and of a solver."""
 FOUR = frozenset({"dipaco"})
 """Whose shards are all paths through two levels of two modules."""
-LONG = SIZES["gpt-128"]
-"""The model that solvers are killed over: 0.8 million parameters."""
 LONG_ROUNDS, KILLED = 12, (3, 6)
 """Of the job with deaths; a solver dies amid each of these rounds."""
-DUE = {"task": "25s", "straggler": "5s"}
+DUE = {"task": "30s", "straggler": "5s"}
 """How long a round waits there for who is dead."""
 PLAIN = "all well"
 DIED = "two of three killed, one after the other, and replaced"
@@ -100,7 +98,7 @@ def job_of(name: str) -> JobFile:
 
 def long_job(deaths: bool) -> JobFile:
     """The job with deaths, or the same without."""
-    text = job_text(LONG, LONG_ROUNDS, SHARDS, STEPS)
+    text = job_text(MODEL, LONG_ROUNDS, SHARDS, STEPS)
     text = stated(text, "training.min_shards", str(SHARDS - 1 if deaths else SHARDS))
     text = stated(text, "money.solver_stake", STAKE)
     for key, value in DUE.items() if deaths else ():
