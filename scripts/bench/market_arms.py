@@ -5,7 +5,7 @@ of processes: a chain, a solver a shard, verifiers. Its rounds are then run in o
 links (``scripts.bench.market_alone``), and the output root of every settled claim, task or outer step, is
 compared with what came of it there, and the fetched model too: no tolerance.
 
-With `--killed` the process of a solver is killed with SIGKILL amid each of `KILLED` of the rounds, for good,
+With `--killed` the process of a solver is killed with SIGKILL amid each of the rounds `KILLED`, for good,
 while solvers without a shard stand by: a round closes without its task, one of these takes the shard, and
 goes on from the round's start. In one process the same tasks are left out. The loss on held-out text stands
 beside that of the same job in which nobody is missing.
@@ -58,12 +58,13 @@ STAKE, OWNED = '"1600tok"', Wei(60_000 * 10**18)
 """Of a claim, enough for the dearest of the algorithms with four shards; and of a solver."""
 FOUR = frozenset({"dipaco"})
 """Whose shards are all paths through two levels of two modules."""
-LONG_ROUNDS, KILLED = 12, (3, 6)
+LONG_ROUNDS, KILLED = 12, (4,)
 """Of the job with deaths; a solver dies amid each of these rounds."""
-DUE = {"task": "30s", "straggler": "5s"}
-"""How long a round waits there for who is dead."""
+DUE, STRAGGLER = {"task": "30s", "vote": "10s"}, "100s"
+"""How long a round waits there for who is dead: its task, then the votes, for whose delays solvers accept no
+less."""
 PLAIN = "all well"
-DIED = "two of three killed, one after the other, and replaced"
+DIED = "a third killed, replaced"
 EXECUTOR = ExecutorKind.EAGER
 """Of nodes and in process: for so small models compiling takes longer than it saves."""
 Place = tuple[Kind, int, int]
@@ -98,11 +99,12 @@ def job_of(name: str) -> JobFile:
 
 def long_job(deaths: bool) -> JobFile:
     """The job with deaths, or the same without."""
-    text = job_text(MODEL, LONG_ROUNDS, SHARDS, STEPS)
+    model = replace(MODEL, times={**TIMES, **DUE}) if deaths else MODEL
+    text = job_text(model, LONG_ROUNDS, SHARDS, STEPS)
     text = stated(text, "training.min_shards", str(SHARDS - 1 if deaths else SHARDS))
     text = stated(text, "money.solver_stake", STAKE)
-    for key, value in DUE.items() if deaths else ():
-        text = stated(text, f"times.{key}", f'"{value}"')
+    if deaths:
+        text = stated(text, "times.straggler", f'"{STRAGGLER}"')
     return parse_job_file(text, "the benchmark's job with deaths")
 
 
