@@ -6,9 +6,9 @@ links (``scripts.bench.market_alone``), and the output root of every settled cla
 compared with what came of it there, and the fetched model too: no tolerance.
 
 With `--killed` the process of a solver is killed with SIGKILL amid each of the rounds `KILLED`, for good,
-while solvers without a shard stand by: a round closes without its task, one of these takes the shard, and
-goes on from the round's start. In one process the same tasks are left out. The loss on held-out text stands
-beside that of the same job in which nobody is missing.
+while solvers without a shard stand by: once its task is overdue one of these takes the shard, from the
+round's start; a task that comes too late all the same is left out, in one process too. The loss on held-out
+text stands beside that of the same job in which nobody is missing.
 
 Usage: market_arms.py [--only NAME ...] [--killed] [--json [FILE]] [--record]. Keys `same_bits_as_in_process`,
 `claims`, `loss`. Fails where bits differ.
@@ -184,8 +184,12 @@ def played(body: JobFile, nodes: Sequence[NodeSpec], deaths: Deaths | None = Non
     shards, rounds = body.training.shards, body.training.rounds
     every = {(round_, shard) for round_ in range(rounds) for shard in range(shards)}
     absent = frozenset(place for place in every if (Kind.TASK, *place) not in settled)
-    if bool(absent) != bool(deaths):
-        raise SystemExit(f"{len(absent)} tasks are absent, and {len(KILLED) if deaths else 0} solvers died")
+    if absent and deaths is None:
+        raise SystemExit(f"{len(absent)} tasks are absent, and nobody died")
+    tasks = [view.claim for view in closed.settled if view.claim.kind == Kind.TASK]
+    for shard in range(len(deaths.dead) if deaths else 0):
+        if len({claim.claimant for claim in tasks if claim.shard == shard}) < 2:
+            raise SystemExit(f"nobody took shard {shard} from its dead solver")
     roots, last = alone(body, files, absent)
     model = all(torch.equal(x, y) for x, y in zip(closed.params.values(), last, strict=False))
     same, loss = settled == roots and model, loss_of(body, files, last)
