@@ -12,6 +12,8 @@ from math import ceil
 from assay.jobfile.amounts import PRICE, least_amounts
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import stated
+from assay.protocol.params import least_stake, wasted_at_most
+from assay.protocol.words import show_amount
 
 _TOK = 10**18
 _SHOWN = _TOK // 100
@@ -42,19 +44,13 @@ def with_held_out(text: str, records: int, origin: str) -> str:
         ("miss_penalty", miss, money.miss_penalty),
     ):
         if amount != was:
-            text = stated(text, f"money.{key}", f'"{_in_tokens(amount)}tok"')
+            text = stated(text, f"money.{key}", f'"{show_amount(amount).replace(" ", "")}"')
     return text
 
 
 def _least_solver_stake(body: JobFile, fee: int) -> int:
-    """8/3 of what a conviction may waste (``protocol.params.most_wasted``), rounded up."""
-    training, money, unsettled = body.training, body.money, body.verification.max_unsettled_rounds
-    task = money.price_cap + body.verification.verifiers * fee
-    outer = unsettled * (body.outer.slices or 1) * money.outer_fee
-    wasted = (unsettled - 1) * training.shards * task + outer
-    return ceil(Fraction(8 * wasted, 3 * _SHOWN)) * _SHOWN
-
-
-def _in_tokens(amount: int) -> str:
-    """Such as 3.35; amounts are whole hundredths, or halves of them."""
-    return f"{amount / _TOK:.3f}".rstrip("0").rstrip(".")
+    """What rule 3.1 asks for with this fee, rounded up."""
+    checks, money = body.verification, body.money
+    task, outer = money.price_cap + checks.verifiers * fee, (body.outer.slices or 1) * money.outer_fee
+    wasted = wasted_at_most(task, outer, body.training.shards, checks.max_unsettled_rounds)
+    return ceil(Fraction(least_stake(wasted), _SHOWN)) * _SHOWN

@@ -132,7 +132,7 @@ def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
     """
     check_shape(terms, bounds)
     check_class(terms, conditions)
-    least = -(-8 * most_wasted(terms) // 3)
+    least = least_stake(most_wasted(terms))
     enough = terms.solver_stake >= least
     _require(enough, "solverStake", f"is less than {least}, 8/3 of what a conviction may waste")
     _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
@@ -251,8 +251,17 @@ def most_wasted(terms: Terms) -> Wei:
     """The most that a conviction makes worthless (rule 3.1): the tasks, with their votes' fees, of all later
     rounds that may be unsettled with the convict's, and all outer claims."""
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
-    later = (terms.max_unsettled - 1) * terms.shards
-    return Wei(later * task + terms.max_unsettled * terms.slices * terms.outer_fee)
+    return wasted_at_most(task, terms.slices * terms.outer_fee, terms.shards, terms.max_unsettled)
+
+
+def wasted_at_most(task: int, outer: int, shards: int, unsettled: int) -> Wei:
+    """The same of a task with its votes' fees, a round's outer claims, and so many unsettled rounds."""
+    return Wei((unsettled - 1) * shards * task + unsettled * outer)
+
+
+def least_stake(wasted: int) -> Wei:
+    """Of a solver, a claim: 8/3 of what its conviction may waste (rule 3.1), rounded up."""
+    return Wei(-(-8 * wasted // 3))
 
 
 def shard_price(terms: Terms, opened: int, now: int) -> Wei:
