@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -178,5 +179,6 @@ def test_a_class_in_the_place_of_a_value_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:7\)") as refused:
         told(Algorithm(ball))
     assert "Ball()" in refused.value.hint
+    nothing: Any = None
     with pytest.raises(Stop, match="rule is a NoneType, which has no start"):
-        told(Algorithm(None))  # type: ignore[arg-type]
+        told(Algorithm(nothing))

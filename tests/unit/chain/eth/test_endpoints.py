@@ -536,13 +536,12 @@ def test_an_error_that_passes_is_no_other_receipt(node: FakeNode) -> None:
     told = [true, {**true, "status": "0x0"}]
     pair = Flaky("one", node), Flaky("two", node)
 
-    def fails(method: str, params: list[Any], limit_s: float) -> Any:
-        pair[0].asked.append(method)
+    def fails(method: str, answer: Any) -> Any:
         if pair[0].asked.count(RECEIPT[0]) == 2:
             raise RpcFailed(method, -32000, "temporarily unavailable", "")
         return true
 
-    pair[0].ask = fails  # type: ignore[method-assign]
+    pair[0].change = fails
     pair[1].change = lambda method, answer: told.pop() if method == RECEIPT[0] else answer
     assert made(*pair)[0].request(*RECEIPT) == true
     assert not told
@@ -551,22 +550,17 @@ def test_an_error_that_passes_is_no_other_receipt(node: FakeNode) -> None:
 @pytest.mark.parametrize("how", ["swallows", "refuses", "is down"])
 @pytest.mark.parametrize("evil", [0, 1])
 def test_attack_T41_a_transaction_goes_to_every_endpoint(node: FakeNode, how: str, evil: int) -> None:
-    pair = Flaky("one", node), Flaky("two", node)
     sent: list[str] = []
 
-    def takes(name: str) -> Callable[[str, list[Any], float], Any]:
-        def ask(method: str, params: list[Any], limit_s: float) -> Any:
+    class Takes(Flaky):
+        def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
             assert method == "eth_sendRawTransaction" and params == ["0x12"]
-            sent.append(name)
-            if name == pair[evil].shown_url and how != "swallows":
+            sent.append(self.shown_url)
+            if self.shown_url == ("one", "two")[evil] and how != "swallows":
                 raise DOWN if how == "is down" else RpcFailed(method, -32000, "nonce too low", "")
             return OTHER
 
-        return ask
-
-    for flaky in pair:
-        flaky.ask = takes(flaky.shown_url)  # type: ignore[method-assign]
-    endpoints, _ = made(*pair)
+    endpoints, _ = made(Takes("one", node), Takes("two", node))
     assert endpoints.request("eth_sendRawTransaction", ["0x12"]) == OTHER
     assert sent == ["one", "two"]
 
