@@ -191,7 +191,8 @@ def played(body: JobFile, nodes: Sequence[NodeSpec], deaths: Deaths | None = Non
         if len({claim.claimant for claim in tasks if claim.shard == shard}) < 2:
             raise SystemExit(f"nobody took shard {shard} from its dead solver")
     roots, last = alone(body, files, absent)
-    model = all(torch.equal(x, y) for x, y in zip(closed.params.values(), last, strict=False))
+    fetched = list(closed.params.values())
+    model = len(fetched) >= files.inner.params and all(map(torch.equal, fetched, last))
     same, loss = settled == roots and model, loss_of(body, files, last)
     return Arm(shards, rounds, len(settled), len(absent), same, loss, closed.seconds)
 
