@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from assay.protocol.words import meant
 
 _QUOTED = re.compile(r"'([^']*)'")
+_QUOTED_KINDS = re.compile(r'"(\w+)"')
 
 
 def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) -> str:
@@ -41,9 +42,6 @@ def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) 
             return f"{key}: {found['msg']}{near}"
     said = found["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
     return f"{key}: {said}" if key else said
-
-
-_QUOTED_KINDS = re.compile(r'"(\w+)"')
 
 
 def _choice(value: object, expected: str) -> str:

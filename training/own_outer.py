@@ -123,7 +123,7 @@ class _Part:
             raise UnsupportedOperation(error.operation, line, hint=error.hint) from error
         except Stop:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever a client's own code raises: told by its line, with its cause
             raise self._raised(method, error) from error
 
     def _raised(self, method: str, error: Exception) -> StepFailed:

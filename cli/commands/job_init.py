@@ -318,12 +318,12 @@ def _other_data(source: str, same: bool | None) -> str:
             "no receipt says on which data these weights were trained; where they were others, the loss"
             " is no held-out one: write [data] of the job file that they were trained with"
         )
+    if same:
+        return ""
     return (
-        ""
-        if same
-        else f"the receipt says that the model was trained on other records than {source} gives: its"
-        " held-out loss does not compare with that of its training; name the training's own with --data"
-        " (or --from), or copy [data] of its job file"
+        f"the receipt says that the model was trained on other records than {source} gives: its held-out"
+        " loss does not compare with that of its training; name the training's own with --data (or --from),"
+        " or copy [data] of its job file"
     )
 
 
