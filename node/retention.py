@@ -5,12 +5,14 @@ closed job but the model that it ended with, of an open one the states of settle
 but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned files, those of a role's
 unfinished work, and everything of a claim with an open game or demand stay. What is deleted here can be
 computed again from the job's files, which its client keeps. Files that no claim names, such as another
-program's, are never touched.
+program's, are never touched. With an executor they are deleted by its thread, by what was known when that was
+decided; nothing else is decided until it is over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,6 +28,8 @@ from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase
 UNSETTLED = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 GRACE_S = 5.0
 """Blocks that were put less long ago stay: they may be of a state that is being published."""
+REST = 3.0
+"""How many times as long as it deletes a thread leaves the store to others."""
 _ABSENT = (*UNFETCHABLE, BadManifest, ValueError)
 
 
@@ -35,7 +39,7 @@ class Store(Protocol):
     def has(self, cid: str) -> bool: ...
     def get(self, cid: str) -> bytes: ...
     def read_file(self, cid: str, max_bytes: int) -> bytes: ...
-    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float) -> Any: ...
+    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float, rest: float = 0.0) -> Any: ...
 
 
 @dataclass
@@ -58,6 +62,25 @@ class Unclaimed:
 NOTHING = Unclaimed()
 
 
+@dataclass(frozen=True)
+class _Mark:
+    """How far a job had come: while nothing of this changes, nothing more may go."""
+
+    job_id: JobId
+    at: tuple[int, int, bool]
+    disputed: frozenset[ClaimId]
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What was to be deleted of which jobs, by what was known of them then."""
+
+    jobs: Sequence[JobView]
+    seen: Sequence[_Mark]
+    found: dict[JobId, Disposal]
+    drop: set[str]
+
+
 class Retention:
     """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job;
     `models`: whether those of closed jobs stay."""
@@ -69,8 +92,12 @@ class Retention:
         unclaimed: Callable[[JobId], Unclaimed] = lambda _: NOTHING,
         *,
         models: bool = True,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor`: where blocks are deleted, while the caller goes on; None: the caller waits."""
         self._market, self._store, self._unclaimed, self._models = market, store, unclaimed, models
+        self._executor = executor
+        self._under_way: tuple[Future[Any], _Decided] | None = None
         self.kept: frozenset[str] = frozenset()
         """CIDs of the files that had to stay at the last deletion."""
         self._seen: object = None
@@ -78,7 +105,10 @@ class Retention:
         """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
 
     def __call__(self) -> Any:
-        """What was freed; None where nothing has changed since the last call."""
+        """What was freed; None where nothing has changed since the last call, or it is not over yet. Raises
+        what deleting raised."""
+        if self._under_way is not None:
+            return self._finished()
         jobs = self._market.jobs()
         running = [job for job in jobs if job.job_id not in self._over]
         seen = [self._mark(job) for job in running]
@@ -89,20 +119,34 @@ class Retention:
         keep |= {cid for disposal in found.values() for cid in disposal.keep}
         drop = {cid for disposal in found.values() for cid in disposal.drop} - keep
         self.kept = frozenset(keep)
-        freed = self._store.drop(drop, keep, GRACE_S)
-        left = {cid for cid in drop if self._store.has(cid)}  # put a moment ago
-        for job in running:
-            disposal = found[job.job_id]
-            if job.progress.closed and not self._disputed(job.job_id) and not disposal.drop & left:
+        decided = _Decided(running, seen, found, drop)
+        if self._executor is not None and drop:
+            self._under_way = self._executor.submit(self._store.drop, drop, keep, GRACE_S, REST), decided
+            return None
+        return self._over_with(decided, self._store.drop(drop, keep, GRACE_S))
+
+    def _finished(self) -> Any:
+        """What was freed by the thread that deletes; None where it is still at it."""
+        assert self._under_way is not None
+        under_way, decided = self._under_way
+        if not under_way.done():
+            return None
+        self._under_way = None
+        return self._over_with(decided, under_way.result())
+
+    def _over_with(self, decided: _Decided, freed: Any) -> Any:
+        left = {cid for cid in decided.drop if self._store.has(cid)}  # put a moment ago
+        for job, mark in zip(decided.jobs, decided.seen, strict=True):
+            disposal = decided.found[job.job_id]
+            if job.progress.closed and not mark.disputed and not disposal.drop & left:
                 self._over[job.job_id] = frozenset(disposal.keep)
-        running = [job for job in running if job.job_id not in self._over]
-        self._seen = None if left else [self._mark(job) for job in running]
+        self._seen = None if left else [mark for mark in decided.seen if mark.job_id not in self._over]
         return freed
 
-    def _mark(self, job: JobView) -> object:
+    def _mark(self, job: JobView) -> _Mark:
         progress = job.progress
         at = progress.settled_rounds, progress.rewinds, progress.closed
-        return job.job_id, at, self._disputed(job.job_id)
+        return _Mark(job.job_id, at, self._disputed(job.job_id))
 
     def _disputed(self, job_id: JobId) -> frozenset[ClaimId]:
         """Claims with an open game or demand."""

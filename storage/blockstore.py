@@ -5,8 +5,7 @@ Contract:
   `quarantine/`, reported as `CorruptBlock`, and from then on counts as absent, so that it can be fetched
   again.
 - INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A crash
-  leaves stray files in `tmp/`, which `sweep_temporary` removes, and never a shortened block that passes as
-  whole.
+  leaves stray files in `tmp/` (`sweep_temporary` removes them), never a shortened block that passes as whole.
 - A durable `put` returns after fsync of file and directory; what is stored `together`, such as a file, is
   durable at the end of that, by one sync of the file system. Blocks that peers can give again may be put
   without.
@@ -45,6 +44,7 @@ from assay.storage.durable import rename, sync_filesystem, sync_folder
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
 GRACE_S = 3600.0
+AT_ONCE = 32
 
 
 class PinnedBlock(Stop):
@@ -263,24 +263,28 @@ class BlockStore:
                 blocks, freed = blocks + 1, freed + about.st_size
             return Usage(blocks, freed)
 
-    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float) -> Usage:
+    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float, rest: float = 0.0) -> Usage:
         """Delete the DAGs below `dead`, as far as they are here, but for what a pin or a DAG of `kept`
-        reaches and what was put less than `grace_s` ago; what was freed.
-
-        Raises as `gc` where a pinned inner node is unreadable, having deleted nothing.
-        """
-        with self._locked(fcntl.LOCK_EX):
-            gone = self._found_below(dead)
-            gone -= {Cid.parse(cid) for cid in self._reachable()} | self._found_below(kept) if gone else set()
-            newest = self._clock() - grace_s
-            blocks = freed = 0
-            for cid in gone:
-                path = self._path(cid)
-                about = path.stat()
-                if about.st_mtime <= newest:
-                    path.unlink()
-                    blocks, freed = blocks + 1, freed + about.st_size
-            return Usage(blocks, freed)
+        reaches and what was put less than `grace_s` before; what was freed. `AT_ONCE` at a time, with a rest
+        of so many times as long, in which others store. Raises as `gc` where a pinned inner node is
+        unreadable, having deleted nothing."""
+        with self._locked(fcntl.LOCK_SH):
+            newest, pins, found = self._clock() - grace_s, self.pins(), self._found_below(dead)
+            if found:
+                found -= {Cid.parse(cid) for cid in self._reachable()} | self._found_below(kept)
+        gone, blocks, freed = list(found), 0, 0
+        for first in range(0, len(gone), AT_ONCE):
+            begun = time.monotonic()
+            with self._locked(fcntl.LOCK_EX):
+                stays = self._reachable() if self.pins() != pins else ()  # pinned meanwhile
+                for cid in gone[first : first + AT_ONCE]:
+                    with suppress(FileNotFoundError):
+                        about = self._path(cid).stat()
+                        if about.st_mtime <= newest and str(cid) not in stays:
+                            self._path(cid).unlink()
+                            blocks, freed = blocks + 1, freed + about.st_size
+            time.sleep(rest * (time.monotonic() - begun))
+        return Usage(blocks, freed)
 
     def _found_below(self, roots: Iterable[str]) -> set[Cid]:
         """CIDs of stored blocks below these roots, as far as inner nodes are here."""

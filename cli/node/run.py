@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -126,9 +127,11 @@ def run_node(
         signal.signal(number, lambda *_: connection.clock.stop())
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     logging.getLogger().addHandler(Logged(emit))
+    deleting = ThreadPoolExecutor(1, thread_name_prefix="deleting")
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
     if isinstance(service, Node):
-        service.retention = Retention(connection.market, storage.store, service.unclaimed)
+        market, store = connection.market, storage.store
+        service.retention = Retention(market, store, service.unclaimed, executor=deleting)
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     role = service.status.role
@@ -149,6 +152,7 @@ def run_node(
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
         server.stop()
+        deleting.shutdown(wait=True, cancel_futures=True)  # the store is closed after it
         watch.close()
         storage.close()
 

@@ -18,12 +18,13 @@ from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
 from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.state import state_root
-from assay.protocol.errors import BlockNotFound
+from assay.protocol.errors import BlockNotFound, CorruptBlock
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
 from assay.storage.blockstore import BlockStore
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
+from tests.fakes.later import Later
 from tests.unit.examples.second import StoredDay
 
 PARAMS, OUTER_SLOTS = 4 * WIDTH, 4
@@ -194,3 +195,37 @@ def test_an_owner_may_give_up_the_models_too(day: StoredDay) -> None:
     keeps = Retention(day.markets["client"], store, models=False)
     keeps()
     assert store.usage().blocks == 0 and not keeps.kept
+
+
+def test_deleting_by_a_thread_waits_for_nobody_and_is_over_once(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store, later = node_store(day), Later()
+    before = store.usage().blocks
+    keeps = Retention(day.markets["client"], store, executor=later)
+    assert keeps() is None and keeps() is None, "under way"
+    assert len(later.given) == 1 and store.usage().blocks == before
+    later.go()
+    assert store.usage().blocks == 3
+    assert keeps().blocks == before - 3
+    assert keeps() is None and not later.given, "nothing has changed since"
+
+
+def test_what_a_thread_could_not_delete_is_told_and_tried_again(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store, later = node_store(day), Later()
+    pinned = store.add_file(bytes(3 << 20))
+    store.pin(pinned)
+    next((store.root / "blocks").glob(f"*/{pinned}")).write_bytes(b"no block")
+    before = store.usage().blocks
+    keeps = Retention(day.markets["client"], store, executor=later)
+    assert keeps() is None
+    later.go()
+    with pytest.raises(CorruptBlock):
+        keeps()
+    assert store.usage().blocks == before - 1, "what was damaged is set aside, and nothing is deleted"
+    assert store.add_file(bytes(3 << 20)) == pinned
+    assert keeps() is None and later.given
+    later.go()
+    assert keeps().blocks > 50 and len(store.read_file(pinned, 4 << 20)) == 3 << 20

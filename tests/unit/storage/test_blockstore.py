@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -204,6 +207,61 @@ def test_gc_spares_what_was_put_lately(store: BlockStore) -> None:
     store.put(b"renewed")
     assert store.gc() == Usage(1, 3)
     assert sorted(store.cids()) == sorted([new, renewed]) and not store.has(old)
+
+
+class Interrupted(BlockStore):
+    """Before each time that it alone may write, somebody else has his turn."""
+
+    def __init__(self, root: Path, turns: list[Callable[[], object]]) -> None:
+        super().__init__(root)
+        self.turns = turns
+
+    @contextmanager
+    def _locked(self, mode: int) -> Iterator[None]:
+        if mode == fcntl.LOCK_EX and self.turns:
+            self.turns.pop(0)()
+        with super()._locked(mode):
+            yield
+
+
+def test_what_is_put_again_while_others_are_dropped_stays(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    dead = [store.put(bytes([n])) for n in range(6)]
+    make_old(store)
+    put: list[str] = []
+
+    def again() -> None:
+        left = next(n for n in range(6) if store.has(dead[n]) and dead[n] not in put)
+        put.append(store.put(bytes([left])))
+
+    dropping = Interrupted(store.root, [again, again])
+    assert dropping.drop(dead, [], 1.0) == Usage(4, 4)
+    assert len(put) == 2 and set(store.cids()) == set(put)
+
+
+def test_what_is_pinned_while_others_are_dropped_stays(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    root = small_file(store, bytes(range(40, 60)))
+    below = {str(cid) for cid, _ in store.walk(Cid.parse(root))}
+    lone = store.put(b"lone")
+    make_old(store)
+    dropping = Interrupted(store.root, [lambda: store.pin(root)])
+    assert dropping.drop([root, lone], [], 1.0) == Usage(1, 4)
+    assert set(store.cids()) == below
+
+
+def test_what_another_process_has_deleted_is_not_missed(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    dead = [store.put(bytes([n])) for n in range(3)]
+    make_old(store)
+    dropping = Interrupted(store.root, [lambda: [store.delete(cid) for cid in dead]])
+    assert dropping.drop(dead, [], 1.0) == Usage(0, 0)
 
 
 @pytest.mark.parametrize("damage", ["missing", "corrupt"])
