@@ -3,8 +3,8 @@
 Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
 outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; `programs` makes the
 programs of both, which differ from one machine to another in no bit. A shard that is absent has no part in
-any sum, whatever its wire holds. All states are zeros at the start. Their place in a market's round:
-``training.rounds``. Not guaranteed: that an algorithm suits a model.
+any sum, whatever its wire holds. Residuals are zeros at the start, and so is what our own rules keep. Their
+place in a market's round: ``training.rounds``. Not guaranteed: that an algorithm suits a model.
 
 Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
 lo-fi, Wortsman 2022; DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025;

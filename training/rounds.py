@@ -3,8 +3,9 @@
 Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
 any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
 [parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
-shard is present. With `slices` the parameters are that many equal slots (``training.slicing``), and an outer
-claim has one slot of them and of each wire. The bits of every slot are those of the algorithm's programs run
+shard is present. A rule's state is what its `start` makes of the parameters. With `slices` the parameters are
+that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire; a rule
+begins from zeros there. The bits of every slot are those of the algorithm's programs run
 in one process. Not guaranteed: that an algorithm suits a model.
 """
 
@@ -109,6 +110,7 @@ def coded_round(
     told += [f"wire.{i}" for i in range(wire)]
     blank = [empty(slot) for slot in slots[train.slots + params :]]
     start = [p.detach().clone() for p in genesis[:params]]
+    outer = [*start[:part], *(x.detach().clone() for p in start[:part] for x in algorithm.rule.start(p))]
     return Round(
         tasks,
         (made.outer,),
@@ -116,7 +118,7 @@ def coded_round(
         tuple(link for link in links if link.slots),
         (own_link(before), sent, present),
         [*genesis, *(p.clone() for p in start), *blank],
-        [*start[:part], *(empty(slot) for slot in layout(made.outer)[part:])],
+        [*outer, *(empty(slot) for slot in layout(made.outer)[len(outer) :])],
         [*names, *told],
         slices=slices,
     )

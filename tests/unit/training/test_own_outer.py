@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Executor, StepContext
+from assay.program.isa import DType
 from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
 from assay.protocol.errors import Stop
 from assay.training.algorithms import Algorithm, programs
 from assay.training.own_outer import SIGNATURES, told
+from assay.training.rounds import coded_round
 
 torch.set_num_threads(1)
 SHAPES = [(4, 6), (5,)]
@@ -182,3 +188,32 @@ def test_a_class_in_the_place_of_a_value_is_told_so(tmp_path: Path) -> None:
     nothing: Any = None
     with pytest.raises(Stop, match="rule is a NoneType, which has no start"):
         told(Algorithm(nothing))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A rule that keeps where it began, and how often it was called."""
+
+    slots: int = 2
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        return [theta, torch.full((), 7, dtype=torch.int32)]
+
+    def step(self, theta: Tensor, delta: Tensor, state: Any) -> tuple[Tensor, list[Tensor]]:
+        return theta - delta * 0.5 + (state[0] - theta) * 0.25, [state[0], state[1] + 1]
+
+
+def test_a_rules_state_begins_as_its_start_makes_it_of_the_parameters() -> None:
+    """Zeros would have been the genesis of any rule."""
+    genesis = [torch.full((3, 2), 5.0), torch.arange(4.0)]
+    b = ProgramBuilder()
+    slots = [b.state(DType.F32, tuple(x.shape)) for x in genesis]
+    names = ["weight", "bias"]
+    job = coded_round(told(Algorithm(Kept())), b.finish(slots, params=2), genesis, names, shards=2)
+    began = [*genesis, genesis[0], torch.tensor(7), genesis[1], torch.tensor(7)]
+    for x, y in zip(job.outer_genesis, began, strict=False):
+        assert torch.equal(x, y.to(x.dtype))
+    assert not any(x.any() for x in job.outer_genesis[len(began) :])
+    after = Executor(job.outer).step(job.outer_genesis, StepContext(None, bytes(32), 0, 0))
+    assert torch.equal(after[0], genesis[0]) and torch.equal(after[1], genesis[1]), "nobody is present"
+    assert [int(after[i]) for i in (3, 5)] == [8, 8]
