@@ -1,4 +1,5 @@
-"""What a client should know before he pays: amounts that pay nobody honest, outer steps that overshoot.
+"""What a client should know before he pays: amounts that pay nobody honest, outer steps that overshoot,
+numbers of compression that save nothing.
 
 Contract: `cautions` says it of a job file that is sound otherwise, without training a step. Nothing is
 refused. Not guaranteed: that a job without any learns."""
@@ -8,13 +9,16 @@ from __future__ import annotations
 from assay.jobfile.amounts import short_amounts, short_outer_fee
 from assay.jobfile.overshoot import overshooting, unsent
 from assay.jobfile.read import JobFile
+from assay.jobfile.wire import Wire, nothing_saved, parameters_of
 from assay.node.work import outer_share
 from assay.protocol.types import Terms
 from assay.training.job import JobArtifacts
 
 
-def cautions(body: JobFile, files: JobArtifacts, terms: Terms) -> list[str]:
-    """A line for each; empty where there is nothing to say."""
+def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
+    """A line for each; empty where there is nothing to say. `wire`: what ``jobfile.wire`` has found."""
     late = [*overshooting(body), *unsent(body, files.inner.params)]
+    if wire is not None:
+        late += nothing_saved(body, wire, parameters_of(files))
     share = outer_share(terms, files.tasks, files.outers)
     return [*late, *short_amounts(body), *short_outer_fee(body, terms, share)]

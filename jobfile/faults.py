@@ -27,7 +27,7 @@ def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) 
         case "missing":
             return f"{key} is missing"
         case "extra_forbidden":
-            return f"{key} is no key of a job file{meant(path[-1], _keys(whole, path[:-1]))}"
+            return f"{key} is no key of a job file{meant(path[-1], _keys(whole, path[:-1], body))}"
         case "literal_error":
             return f"{key} {_choice(found['input'], found['ctx']['expected'])}"
         case "union_tag_invalid":
@@ -60,13 +60,26 @@ def _path(place: Sequence[int | str], body: object) -> list[str]:
     return path
 
 
-def _keys(whole: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """Keys that a section may have, of whatever kind it is."""
+def _keys(whole: type[BaseModel], path: Sequence[str], body: object) -> list[str]:
+    """Keys that a section of `body` may have: of the kind that it says to be, of any where it says none."""
     kinds = [whole]
     for part in path:
         fields = [(field.alias or name, field) for kind in kinds for name, field in kind.model_fields.items()]
         kinds = [kind for name, field in fields if name == part for kind in _sections(field.annotation)]
+        body = body.get(part) if isinstance(body, Mapping) else None
+        kinds = [kind for kind in kinds if _said_to_be(kind, body)] or kinds
     return [field.alias or name for kind in kinds for name, field in kind.model_fields.items()]
+
+
+def _said_to_be(kind: type[BaseModel], section: object) -> bool:
+    """Whether a section names this kind by the one word that the kind's field may hold, or by having it."""
+    if not isinstance(section, Mapping):
+        return False
+    words = [(field.alias or name, get_args(field.annotation)) for name, field in kind.model_fields.items()]
+    names = [(name, allowed[0]) for name, allowed in words if len(allowed) == 1 and type(allowed[0]) is str]
+    if names:
+        return all(section.get(name) == allowed for name, allowed in names)
+    return any(name in section for name, _ in words)
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:

@@ -127,9 +127,9 @@ class Outer(Section):
     momentum: Decay
     momentum_every: Count | None = None
     fragments: Count | None = None
-    overlap_rounds: Annotated[int, Field(ge=0, le=MAX_OVERLAP)] | None = None
+    overlap_rounds: Annotated[int, Field(strict=True, ge=0, le=MAX_OVERLAP)] | None = None
     alpha: Number | None = None
-    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK)] | None = None
+    block_size: Annotated[int, Field(strict=True, ge=1, le=MAX_BLOCK)] | None = None
     top_k: Count | None = None
     chunk_side: Count | None = None
     rank: Count | None = None

@@ -36,6 +36,7 @@ from assay.jobfile.values import (
     Share,
     Size,
     Whole,
+    Yes,
 )
 from assay.protocol.errors import BadCid, Stop
 from assay.storage.cid import Cid
@@ -102,7 +103,7 @@ class Sgd(Section):
     name: Literal["sgd"]
     learning_rate: Rate
     momentum: Decay
-    nesterov: bool
+    nesterov: Yes
     weight_decay: Rate
     no_decay: tuple[str, ...]
     clip_norm: Rate

@@ -1,18 +1,31 @@
 """What the first steps of a job show before anybody is paid for them.
 
 Contract: `warnings_of` executes the first steps of shard 0 with the job's own seed, and names the first
-number that is Inf or NaN, and every product that is further from the exact one than bfloat16's. Nothing is
-refused: a job that diverges is as exact as any other. Not guaranteed: anything about later steps.
+number that is Inf or NaN, and every product that is further from the exact one than bfloat16's.
+`own_warnings` plays the first rounds by an outer algorithm of the client's own, of as many steps, in which
+every shard changes what shard 0 does: it names numbers that are not finite, and says where the rounds move
+no parameter, or against what training changed. Nothing is refused: a job that diverges is as exact as any
+other. Not guaranteed: anything about later steps and rounds.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
 
 from assay.node.divergence import not_finite
 from assay.numerics import FAST
 from assay.program.accuracy import Meter
 from assay.program.execute import Executor, StepContext
+from assay.protocol.loops import Byte, FromClaim, source_of
+from assay.protocol.types import Kind, Loop, Terms
 from assay.training.job import JobArtifacts
 from assay.training.precision import REHEARSED_STEPS
+
+REHEARSED_ROUNDS = 3
+"""Of an outer algorithm of one's own: of two nothing would be seen where changes come a round late."""
 
 
 def warnings_of(files: JobArtifacts, seed: int, steps: int = REHEARSED_STEPS) -> list[str]:
@@ -37,3 +50,91 @@ def _inaccurate(files: JobArtifacts, meter: Meter) -> list[str]:
         for reading in meter.readings
         if reading.error.whole > 1
     ]
+
+
+class _Rounds:
+    """A job's first rounds, in which every shard does what shard 0 does; its outer step is in one piece, as
+    by any algorithm of one's own."""
+
+    def __init__(self, files: JobArtifacts, terms: Terms, seed: int, steps: int) -> None:
+        self._files, self._terms, self._seed, self._steps = files, terms, seed.to_bytes(32, "big"), steps
+        self._tasks = [Executor(program, kernels=FAST) for program in files.tasks]
+        self._outers = [Executor(program, kernels=FAST) for program in files.outers]
+        self._ends: dict[tuple[Kind, int], list[Tensor]] = {}
+
+    def _begun(self, kind: Kind, round_: int) -> list[Tensor]:
+        genesis = self._files.genesis if kind == Kind.TASK else self._files.outer_genesis
+        found = []
+        for slot in range(self._terms.slots_of(kind)):
+            source = source_of(self._terms, kind, round_, 0, slot, lambda *_: True)
+            if isinstance(source, Byte):
+                found.append(torch.tensor(source.value))
+            elif isinstance(source, FromClaim):
+                of, at, _ = source.place
+                found.append(self._ends[of, at][source.slot])
+            else:
+                found.append(genesis[source.slot])
+        return found
+
+    def _run(self, kind: Kind, round_: int, loop: Loop, run: Executor, state: list[Tensor]) -> list[Tensor]:
+        """The state after a loop's steps, of which the training's are the first few."""
+        training = kind == Kind.TASK and run is self._tasks[self._files.main]
+        for step in range(min(self._steps, loop.steps) if training else loop.steps):
+            context = StepContext(self._files.records, self._seed, 0, round_ * loop.steps + step)
+            state = list(run.step(state, context))
+        return state
+
+    def task(self, round_: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Parameters of shard 0 before and after a round's training."""
+        state, count = self._begun(Kind.TASK, round_), self._files.inner.params
+        begun = trained = state[:count]
+        for number, (run, loop) in enumerate(zip(self._tasks, self._terms.loops, strict=True)):
+            state = self._run(Kind.TASK, round_, loop.of(0), run, state)
+            if number == self._files.main:
+                trained = state[:count]
+        self._ends[Kind.TASK, round_] = state
+        return begun, trained
+
+    def outer(self, round_: int) -> tuple[list[Tensor], list[Tensor]]:
+        """The job's parameters before and after a round's outer step."""
+        state, count = self._begun(Kind.OUTER, round_), self._files.inner.params
+        before = state[:count]
+        for run, loop in zip(self._outers, self._terms.outer_loops, strict=True):
+            state = self._run(Kind.OUTER, round_, loop, run, state)
+        self._ends[Kind.OUTER, round_] = state
+        return before, state[:count]
+
+
+def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """The inner product of two changes, each of pairs of before and after."""
+    return sum(
+        float(((b.double() - a.double()) * (d.double() - c.double())).sum())
+        for (a, b), (c, d) in zip(moved, trained, strict=True)
+    )
+
+
+def own_warnings(
+    files: JobArtifacts, terms: Terms, seed: int, steps: int = REHEARSED_STEPS, rounds: int = REHEARSED_ROUNDS
+) -> list[str]:
+    """A line for what the first rounds show of an outer algorithm of the client's own; empty if all is
+    well."""
+    played = _Rounds(files, terms, seed, steps)
+    names, count = files.slot_names[: files.inner.params], files.inner.params
+    along, moved = 0.0, False
+    for round_ in range(min(rounds, terms.rounds)):
+        task, outer = played.task(round_), played.outer(round_)
+        for what, state in (("training", task[1]), ("outer step", outer[1])):
+            if bad := not_finite(names, count, state):
+                return [f"after the {what} of round {round_ + 1} of {rounds} rehearsed {bad}"]
+        along += _along(list(zip(*outer, strict=True)), list(zip(*task, strict=True)))
+        moved = moved or any(not torch.equal(a, b) for a, b in zip(*outer, strict=True))
+    where = "docs/concepts.md, an algorithm of your own"
+    if not moved:
+        return [f"the outer step of your own moves no parameter in {rounds} rounds rehearsed ({where})"]
+    if along < 0:
+        return [
+            f"the outer step of your own moves parameters against what training changed, in {rounds} rounds"
+            " rehearsed: delta is theta before training less theta after it, so theta goes against delta"
+            f" ({where})"
+        ]
+    return []

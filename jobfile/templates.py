@@ -301,6 +301,12 @@ def by_algorithm(text: str, name: str) -> str:
     """A template's job file by another outer algorithm: its paper's numbers, as far as the file has their
     sections, and fee and stakes that pay for its votes. Raises BadJobFile for an unknown name."""
     if name not in TRAINED:
+        if name == OWN:
+            raise BadJobFile(
+                "an outer algorithm of your own comes with a model of your own",
+                hint="--from FILE.py:FUNCTION, whose Recipe(outer=...) has it (docs/concepts.md), and no"
+                " --algorithm",
+            )
         near = meant(name, TRAINED)
         raise BadJobFile(
             f"there is no outer algorithm {name!r}{near}", hint=f"choose one of {', '.join(TRAINED)}"

@@ -1,6 +1,7 @@
 """Values of a job file: amounts and durations with their units, counts, numbers; and what a section is.
 
-Contract: every key of a section is required, unknown ones are refused.
+Contract: every key of a section is required, unknown ones are refused; a number is a number of TOML and no
+text or truth value that could be read as one.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def _parsed(parse: Callable[[str], int], what: str) -> BeforeValidator:
 
 Amount = Annotated[int, _parsed(parse_amount, "an amount with its unit, such as '5tok'")]
 Duration = Annotated[int, _parsed(parse_duration, "a duration with its unit, such as '60s'")]
-Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
-Size = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
-Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=(1 << 31) - 1)]
+Size = Annotated[int, Field(strict=True, ge=0, le=(1 << 63) - 1)]
+Whole = Annotated[int, Field(strict=True, ge=0, le=(1 << 31) - 1)]
 
 
 def _finite(value: float) -> float:
@@ -41,13 +42,14 @@ def _finite(value: float) -> float:
     return value
 
 
-Number = Annotated[float, AfterValidator(_finite)]
+Number = Annotated[float, Field(strict=True), AfterValidator(_finite)]
 Rate = Annotated[Number, Field(ge=0)]
 """Such as a learning rate: a negative one would go uphill."""
 Positive = Annotated[Number, Field(gt=0)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
+Decay = Annotated[float, Field(strict=True, ge=0, lt=1)]
 """What is left of a sum at each step, such as momentum: with 1 or more it grows without bound."""
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Yes = Annotated[bool, Field(strict=True)]
 
 
 class Section(BaseModel):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.app.units import show_bytes
+from assay.jobfile.outer import NUMBERS
 from assay.jobfile.read import JobFile
 from assay.jobfile.uses import EVALUATE, GRPO, INFER
 from assay.numerics import FAST
@@ -29,6 +30,8 @@ from assay.training.job import JobArtifacts
 from assay.training.round_names import STREAMING
 from assay.training.slicing import PARAMETERS
 
+TRIM = "trim"
+"""The one of ``outer.NUMBERS`` that is about no wire."""
 CHANGE = 1e-3
 """Standard deviation of the change of a parameter."""
 
@@ -78,6 +81,19 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
     task = sum(file_bytes(after[slot]) for slot in sent)
     steps = training.steps_per_round // training.micro_steps
     return Wire(task, 4 * parameters * steps)
+
+
+def nothing_saved(body: JobFile, found: Wire, parameters: int) -> list[str]:
+    """A line where what an algorithm sends instead of whole parameters is no less than they are."""
+    name, whole = body.outer.algorithm, 4 * parameters
+    keys = [key for key, number in NUMBERS.items() if key != TRIM and name in number.usual]
+    if not keys or found.task < whole:
+        return []
+    sent = show_bytes(found.task)
+    return [
+        f"by {name} with this {', '.join(keys)} a shard sends {sent} a round, and its parameters, whole, are"
+        f" {show_bytes(whole)}: diloco sends those; `assay job init --algorithm {name}` writes what saves"
+    ]
 
 
 def _sent(files: JobArtifacts, seed: int) -> Sequence[Tensor]:

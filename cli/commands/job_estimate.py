@@ -52,7 +52,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
     ):
         rows.add_row(name, value, note)
-    warnings = cautions(body, files, terms)
+    warnings = cautions(body, files, terms, wire)
     rows.caption, rows.caption_justify = "\n".join(map(warning, warnings)), "left"
     data = {**vars(found), "wire": wire and wire.data, "warnings": warnings}
     app.output.result("job-estimate", data, rows)

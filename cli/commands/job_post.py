@@ -71,7 +71,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.jobfile.build import build
     from assay.jobfile.cautions import cautions
     from assay.jobfile.estimate import counted, drafted
-    from assay.jobfile.rehearsal import warnings_of
+    from assay.jobfile.rehearsal import own_warnings, warnings_of
+    from assay.jobfile.uses import OWN
     from assay.jobfile.wire import parameters_of, wire_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
@@ -89,10 +90,13 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     terms = drafted(body, files)
     worst = worst_case(terms)
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    warnings = [*warnings_of(files, body.training.seed), *cautions(body, files, terms)]
-    split = [str(product) for product in files.chosen if product.precision != "single"]
+    rehearsed = warnings_of(files, body.training.seed)
+    if body.outer.algorithm == OWN:
+        rehearsed += own_warnings(files, terms, body.training.seed)
     parameters = parameters_of(files)
     wire = wire_of(body, files, terms, parameters)
+    warnings = [*rehearsed, *cautions(body, files, terms, wire)]
+    split = [str(product) for product in files.chosen if product.precision != "single"]
     data: dict[str, object] = {
         "parameters": parameters,
         "nodes": len(files.inner.nodes),
@@ -145,9 +149,11 @@ def post(
     from assay.jobfile.cautions import cautions
     from assay.jobfile.estimate import drafted
     from assay.jobfile.post import publish_and_post
+    from assay.jobfile.wire import parameters_of, wire_of
 
     files, storage = build(body, blocks=weights_files(app, body), say=app.output.say), app.storage(name)
-    for line in cautions(body, files, drafted(body, files)):
+    terms = drafted(body, files)
+    for line in cautions(body, files, terms, wire_of(body, files, terms, parameters_of(files))):
         app.output.say(warning(line))
     with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
@@ -189,10 +195,12 @@ def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = Non
 
 def _ended(app: App, job_id: JobId) -> str:
     """What there is to do when a job is closed."""
-    fetch = app.command(f"job fetch {job_id.hex()[:DIGITS]} --out model")
+    digits = job_id.hex()[:DIGITS]
+    out = f"model-{digits[:8]}" if Path("model").exists() else "model"
+    fetch = app.command(f"job fetch {digits} --out {out}")
     return (
-        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches the model,"
-        " while this still serves the job's files, which nodes need not keep; then stop with Ctrl-C"
+        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches what came"
+        " of it, while this still serves the job's files, which nodes need not keep; then stop with Ctrl-C"
     )
 
 

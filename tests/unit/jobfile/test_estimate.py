@@ -80,9 +80,9 @@ def test_what_pays_nobody_honest_is_said_before_it_is_paid(
 ) -> None:
     text = job_text(outer_fee='"0.01tok"')
     poor = parse_job_file(text, "a test")
-    (line,) = cautions(poor, files, drafted(poor, files))
+    (line,) = cautions(poor, files, drafted(poor, files), None)
     assert "outer_fee is 0.01 tok" in line
-    assert cautions(job(), files, drafted(job(), files)) == []
+    assert cautions(job(), files, drafted(job(), files), None) == []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("assay.jobfile.build.build", lambda body, **_: files)
     (tmp_path / "job.toml").write_text(text)

@@ -90,6 +90,7 @@ def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -
     ("key", "instead", "near"),
     [
         ("rounds = 1", "round = 1", "rounds"),
+        ("hidden = 64", "heads = 2\nhidden = 64\nhiddn = 1", "hidden"),
         ("beta2 = 0.95", "betas2 = 0.95", "beta2"),
         ("hidden = 64", "hiden = 64", "hidden"),
         ("[times]", "[time]", "times"),
@@ -106,6 +107,45 @@ def test_what_was_meant_is_named(key: str, instead: str, near: str) -> None:
     with pytest.raises(BadJobFile) as caught:
         parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
     assert f"; did you mean {near!r}?" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [("hidden = 64", "hidden = 64\ncontex = 3"), ("beta2 = 0.95", "beta2 = 0.95\nnesterv = 1")],
+)
+def test_no_key_of_another_kind_is_meant(key: str, instead: str) -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
+    assert "is no key of a job file" in caught.value.message and "mean" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("rounds = 1", 'rounds = "1"'),
+        ("rounds = 1", "rounds = true"),
+        ("rounds = 1", "rounds = 1.0"),
+        ("momentum = 0.9", 'momentum = "0.9"'),
+        ("momentum = 0.9", "momentum = false"),
+        ("floor = 0.0", "floor = false"),
+        ("warmup_steps = 0", 'warmup_steps = "0"'),
+        ("state_bytes = ", "state_bytes = 1.0 # "),
+        ("learning_rate = 0.7", "rank = true\nlearning_rate = 0.7"),
+        ("learning_rate = 0.7", 'block_size = "64"\nlearning_rate = 0.7'),
+    ],
+)
+def test_a_value_of_another_type_is_read_as_no_number(key: str, instead: str) -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    assert f"\n{key}" in text
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
+    assert "it should be a valid" in caught.value.message
+
+
+def test_a_whole_number_may_stand_for_one_with_a_point() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    assert parse_job_file(stated(text, "outer.learning_rate", "1"), "job.toml").outer.learning_rate == 1.0
 
 
 def test_what_is_like_nothing_is_guessed_at_by_nobody() -> None:

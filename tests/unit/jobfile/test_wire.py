@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from assay.jobfile.build import build
+from assay.jobfile.cautions import cautions
 from assay.jobfile.estimate import drafted
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, by_algorithm, stated, template
-from assay.jobfile.wire import Wire, file_bytes, parameters_of, wire_of
+from assay.jobfile.wire import Wire, file_bytes, nothing_saved, parameters_of, wire_of
 from assay.node.slots import store_state
 from assay.storage.blockstore import BlockStore
 from assay.training.job import JobArtifacts
@@ -53,6 +55,28 @@ def test_whole_parameters_are_f32_and_data_parallel_sends_them_every_step() -> N
     assert found(job("diloco")) == Wire(4 * PARAMETERS, 64 * 4 * PARAMETERS)
     of_four = found(job("diloco", micro_steps="4"))
     assert of_four.data_parallel == 16 * 4 * PARAMETERS, "one gradient a step of the optimiser"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "number"),
+    [("diloco-4bit", "block_size = 1"), ("powersgd", "rank = 32")],
+)
+def test_numbers_that_save_nothing_are_told(algorithm: str, number: str) -> None:
+    key = number.split(" ")[0]
+    text = re.sub(rf"\n{key} *=.*", f"\n{number}", job_text(algorithm))
+    assert f"\n{number}\n" in text
+    body = parse_job_file(text, "a job")
+    files = build(body)
+    wire = wire_of(body, files, drafted(body, files), PARAMETERS)
+    assert wire is not None and wire.task >= 4 * PARAMETERS
+    (line,) = nothing_saved(body, wire, PARAMETERS)
+    assert line.startswith(f"by {algorithm} with this ") and key in line
+    assert line in cautions(body, files, drafted(body, files), wire)
+
+
+@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", "powersgd", "diloco-trimmed"])
+def test_a_recipes_own_numbers_save(algorithm: str) -> None:
+    assert nothing_saved(job(algorithm), found(job(algorithm)), PARAMETERS) == []
 
 
 def test_codes_are_packed_to_their_bits() -> None:
