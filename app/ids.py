@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from assay.protocol.errors import Stop
 from assay.protocol.types import ClaimId, JobId
+from assay.protocol.words import meant
 
 LATEST = "latest"
 """Instead of a job's id: the one that was posted last."""
@@ -46,6 +47,8 @@ def class_id_of(known: Collection[bytes], text: str) -> bytes:
 def job_id_of(market: Ids, text: str) -> JobId:
     """The job of an id or its first digits; a whole id is taken as it is; `latest` is the one that was posted
     last. Raises Stop."""
+    if near := meant(text, [LATEST]):
+        raise Stop(f"{text!r} is not an id{near}", hint="`assay job ls` shows jobs", code="bad-id")
     if text == LATEST:
         if known := list(market.job_ids()):
             return known[-1]

@@ -72,23 +72,9 @@ def limits_of(memory: str | None) -> ResourceLimits:
 def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
     """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
     that is not there, no number of threads."""
-    try:
-        way = ExecutorKind(settings.executor)
-    except ValueError:
-        raise Ask(
-            f"there is no executor {settings.executor!r}",
-            hint=f"choose {', '.join(ExecutorKind)}",
-            code="bad-executor",
-        ) from None
+    way = ExecutorKind(settings.executor)
     if settings.threads:
-        try:
-            torch.set_num_threads(int(settings.threads))
-        except (ValueError, RuntimeError):
-            raise Ask(
-                f"{settings.threads!r} is not a number of threads",
-                hint="give a whole number from 1, or leave it out for all processors",
-                code="bad-threads",
-            ) from None
+        torch.set_num_threads(int(settings.threads))
     forms = (settings.home / FORMS_FOLDER).resolve()
     return Engine(device_of(settings.device), way, forms, brief)
 

@@ -12,6 +12,7 @@ in a shared folder is heeded.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,34 @@ _DEFAULTS = {
     "announce_url": "auto",
 }
 """Of settings whose default is the same everywhere. What they mean: docs/operating.md."""
+
+
+_COMPUTING = {
+    "device": (
+        r"auto|cpu|cuda(:\d{1,3})?",
+        "there is no device {!r}",
+        "choose auto, cpu, cuda or one GPU, as cuda:1",
+    ),
+    "executor": (
+        r"auto|compiled|eager|reference",
+        "there is no executor {!r}",
+        "choose auto, compiled, eager or reference",
+    ),
+    "threads": (
+        r"([1-9]\d{0,8})?",
+        "{!r} is not a number of threads",
+        "give a whole number from 1, or leave it out for all processors",
+    ),
+}
+"""What a value looks like, and what is said of another. Whether there is such a device: ``app.machine``."""
+
+
+def check_computing(name: str, value: str) -> str:
+    """The value of one of `_COMPUTING`'s settings. Raises Ask for one that none can be."""
+    form, what, hint = _COMPUTING[name]
+    if re.fullmatch(form, value, re.ASCII) is None:
+        raise Ask(what.format(value), hint=hint, code=f"bad-{name}")
+    return value
 
 
 class Settings:
@@ -213,16 +242,18 @@ class Settings:
 
     @property
     def device(self) -> str:
-        return self._value("device")
+        """Raises Ask for what no device is called."""
+        return check_computing("device", self._value("device"))
 
     @property
     def executor(self) -> str:
-        return self._value("executor")
+        """Raises Ask for an unknown one."""
+        return check_computing("executor", self._value("executor"))
 
     @property
     def threads(self) -> str:
-        """Empty: as many as PyTorch chooses."""
-        return self._value("threads")
+        """Empty: as many as PyTorch chooses. Raises Ask for no number of threads."""
+        return check_computing("threads", self._value("threads"))
 
 
 def is_http(url: str) -> bool:

@@ -13,7 +13,7 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
 from assay.protocol.words import show_amount
 
-__all__ = ["parse_amount", "parse_bytes", "parse_duration", "show_amount"]
+__all__ = ["parse_amount", "parse_bytes", "parse_duration", "parse_payment", "show_amount"]
 _DIGITS = 100
 """Of a number at most: what is longer is out of every bound, and Python makes no integer of it."""
 _AMOUNT = re.compile(r"(\d{1,100}(?:\.\d{1,100})?)(tok|wei|gwei|ether)", re.ASCII)
@@ -46,6 +46,14 @@ def parse_amount(text: str) -> Wei:
     if value.adjusted() > 37:
         raise Stop(f"{text!r} does not fit 128 bits", hint="ask for less", code="bad-amount")
     return Wei(int(value))
+
+
+def parse_payment(text: str) -> Wei:
+    """The same of an amount that is to be moved. Raises Stop, for nothing too."""
+    value = parse_amount(text)
+    if not value:
+        raise Stop(f"{text!r} moves nothing", hint="name an amount above 0, such as 5tok", code="bad-amount")
+    return value
 
 
 def parse_duration(text: str) -> Seconds:

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
-from assay.app.settings import Flags
+from assay.app.settings import Flags, check_computing
 from assay.cli.commands.dashboard import dashboard
 from assay.cli.commands.deploy import deploy
 from assay.cli.lazy import with_rooms
@@ -107,6 +107,9 @@ def options(
         *(home, urls, account, password_file, keystore, deployment, device, executor, threads),
         *(ipfs, max_fee, tip, fee_bump, confirmations, finality),
     )
+    for name, value in (("device", device), ("executor", executor), ("threads", threads)):
+        if value is not None:  # said before a command that computes nothing takes it in silence
+            check_computing(name, value)
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)

@@ -69,6 +69,12 @@ def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Ten
 
 _RESULTS = ("inference", "evaluation", "grpo")
 """Names of what no training of a template's model has made (``jobfile.uses``)."""
+_NEXT = {
+    "inference": "what it wrote is in the folder's written.jsonl, a line for each prompt",
+    "evaluation": "its result is a loss, which `assay job fetch` says",
+    "grpo": "`assay job init --template grpo --weights FOLDER` goes on with this policy",
+}
+"""What to do with these."""
 
 
 def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
@@ -82,7 +88,8 @@ def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
         whose = f"a model of its client's own, {name!r}"
     return Stop(
         f"{folder} holds {whose}; `job sample` goes on a text with a GPT of the template 'gpt' alone",
-        hint=f"load the parameters in {folder / MODEL}, by name, into your own module, or measure them with"
+        hint=_NEXT.get(str(name), "")
+        or f"load the parameters in {folder / MODEL}, by name, into your own module, or measure them with"
         f" `assay job eval {folder} JOBFILE`",
         code="not-a-gpt",
     )

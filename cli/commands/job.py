@@ -11,10 +11,11 @@ import typer
 from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
-from assay.app.units import parse_amount, show_amount
+from assay.app.units import parse_payment, show_amount
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
+from assay.cli.commands.token import BELOW_ZERO
 
 if TYPE_CHECKING:
     from assay.client.losses import Losses
@@ -132,11 +133,11 @@ def watch(
     app.output.result("job", following, progress_table(following))
 
 
-@commands.command()
+@commands.command(context_settings=BELOW_ZERO)
 def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
     """Add to a job's budget."""
     app = app_of(context)
-    value = parse_amount(amount)
+    value = parse_payment(amount)
     connection = app.connect()
     market = connection.writer
     job_id = job_id_of(market, job)

@@ -86,6 +86,10 @@ def init(
     _check_given(context, "" if templateless else model, own, published)
     if algorithm == "lofi" and _was_given(context, "rounds"):
         _not_read("--rounds", "by lofi all is one round")
+    if optimiser and optimiser != OPTIMISERS.get(algorithm, optimiser):
+        raise typer.BadParameter(
+            f"--optimiser of {algorithm} is {OPTIMISERS[algorithm]}, not {optimiser}; leave it out"
+        )
     _check_data(model, "" if own else data)
     times = LOCAL if local else PUBLIC
     if model == "infer":

@@ -8,10 +8,12 @@ import typer
 
 from assay.app.accounts import resolve
 from assay.app.invocation import app_of
-from assay.app.units import parse_amount, show_amount
+from assay.app.units import parse_payment, show_amount
 
 commands = typer.Typer(no_args_is_help=True, help="The market's token.")
 Amount = Annotated[str, typer.Argument(help="Such as 500tok.")]
+BELOW_ZERO = {"ignore_unknown_options": True}
+"""So that -5tok is read as an amount, which is refused as one."""
 
 
 @commands.command()
@@ -30,18 +32,18 @@ def balance(
     )
 
 
-@commands.command()
+@commands.command(context_settings=BELOW_ZERO)
 def deposit(context: typer.Context, amount: Amount) -> None:
     """Move tokens from the wallet into the vault, where stakes, budgets and bonds come from."""
     app = app_of(context)
-    value = parse_amount(amount)
+    value = parse_payment(amount)
     connection = app.connect()
     app.announce(f"deposit {show_amount(value)} into the vault", value)
     result = connection.writer.deposit(connection.intent("deposit", value), value)
     app.output.result("transaction", result, f"deposited; transaction {result.tx_hash}")
 
 
-@commands.command()
+@commands.command(context_settings=BELOW_ZERO)
 def withdraw(
     context: typer.Context,
     amount: Amount,
@@ -53,7 +55,7 @@ def withdraw(
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
-    value = parse_amount(amount)
+    value = parse_payment(amount)
     connection = app.connect()
     app.announce(f"withdraw {show_amount(value)} from the vault", value)
     intent = connection.intent("withdraw", value, *([operator] if operator else []))
@@ -64,11 +66,11 @@ def withdraw(
     app.output.result("transaction", result, f"withdrawn; transaction {result.tx_hash}")
 
 
-@commands.command()
+@commands.command(context_settings=BELOW_ZERO)
 def faucet(context: typer.Context, name: str, amount: Amount) -> None:
     """Devnets only: give an account tokens, and ether for gas."""
     app = app_of(context)
-    value = parse_amount(amount)
+    value = parse_payment(amount)
     from assay.devnet.chain import fund
 
     address = resolve(app, name)

@@ -32,6 +32,15 @@ def test_latest_of_none_is_refused_with_what_to_do() -> None:
     assert "job post" in refused.value.hint
 
 
+def test_latest_mistyped_is_named() -> None:
+    with pytest.raises(Stop, match="did you mean 'latest'") as refused:
+        job_id_of(Known(b"\1" * 32), "latst")
+    assert refused.value.code == "bad-id"
+    with pytest.raises(Stop) as refused:
+        job_id_of(Known(b"\1" * 32), "nothing")
+    assert "mean" not in refused.value.message
+
+
 def test_a_class_is_named_by_its_first_digits() -> None:
     first, second = b"\x0d" * 32, b"\x70\xda" * 16
     assert class_id_of([first, second], "70da70da") == second

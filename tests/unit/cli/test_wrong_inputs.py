@@ -58,6 +58,9 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         (("--template", "mlp", "--data", "digits", "--held-out", "999"), "the data hold out 359 records"),
         (("--template", "grpo", "--algorithm", "eager"), "--algorithm has no place here: --template grpo"),
         (("--algorithm", "lofi", "--rounds", "2"), "--rounds has no place here: by lofi all is one round"),
+        (("--algorithm", "muloco", "--optimiser", "sgd"), "--optimiser of muloco is muon, not sgd"),
+        (("--algorithm", "demo", "--optimiser", "adamw"), "--optimiser of demo is sgd, not adamw"),
+        (("--algorithm", "own"), "an outer algorithm of your own comes with a model of your own"),
         (("--algorithm", "sparse"), "there is no outer algorithm 'sparse'"),
         (("--algorithm", "sparselocco"), "'sparselocco'; did you mean 'sparseloco'?"),
         (("--template", "gtp"), "there is no template 'gtp'; did you mean 'gpt'?"),
@@ -71,6 +74,37 @@ def test_a_job_file_is_not_begun_with_an_option_that_it_ignores(
     status, error = assay("job", "init", "job.toml", *given)
     assert status == Exit.USAGE and says in error["message"]
     assert not (folder / "job.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        (("--device", "abacus"), "bad-device"),
+        (("--executor", "compild"), "bad-executor"),
+        (("--threads", "two"), "bad-threads"),
+        (("--threads", "0"), "bad-threads"),
+    ],
+)
+def test_a_way_to_compute_is_looked_at_by_commands_that_compute_nothing(
+    folder: Path, option: tuple[str, str], code: str
+) -> None:
+    status, error = assay(*option, "job", "init", "job.toml")
+    assert status == Exit.CONFIG and error["code"] == code and error["hint"]
+    assert not (folder / "job.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("token", "deposit"), ("token", "withdraw"), ("token", "faucet", "bob"), ("job", "fund", "latest")],
+)
+@pytest.mark.parametrize(
+    ("amount", "says"), [("0tok", "'0tok' moves nothing"), ("-5tok", "'-5tok' is below 0")]
+)
+def test_an_amount_that_moves_nothing_is_refused_before_a_chain_is_asked(
+    folder: Path, words: tuple[str, ...], amount: str, says: str
+) -> None:
+    status, error = assay("-r", "http://127.0.0.1:1", *words, amount)
+    assert status == Exit.USAGE and error["code"] == "bad-amount" and says in error["message"]
 
 
 @pytest.mark.parametrize("data", ["stdlib", "mine.txt", "texts"])
