@@ -92,20 +92,28 @@ def test_losses_that_are_gone_are_told_of(fetched: tuple[MarketDay, bytes, Path]
 
 
 @pytest.mark.parametrize(
-    ("model", "says"),
+    ("model", "says", "hint"),
     [
-        ({"kind": "own", "name": "my_model.py:build"}, "a model of its client's own, 'my_model.py:build'"),
-        ({"kind": "own", "name": "inference"}, "what a job of kind 'inference' gave"),
-        ({"kind": "cnn", "width": 16}, "a model of the template 'cnn'"),
+        (
+            {"kind": "own", "name": "my_model.py:build"},
+            "a model of its client's own, 'my_model.py:build'",
+            "assay job eval",
+        ),
+        ({"kind": "own", "name": "inference"}, "what a job of kind 'inference' gave", "written.jsonl"),
+        ({"kind": "own", "name": "evaluation"}, "what a job of kind 'evaluation' gave", "assay job fetch"),
+        ({"kind": "own", "name": "grpo"}, "what a job of kind 'grpo' gave", "--template grpo --weights"),
+        ({"kind": "cnn", "width": 16}, "a model of the template 'cnn'", "assay job eval"),
     ],
 )
-def test_what_writes_no_text_is_told_what_does(tmp_path: Path, model: dict[str, Any], says: str) -> None:
+def test_what_writes_no_text_is_told_what_does(
+    tmp_path: Path, model: dict[str, Any], says: str, hint: str
+) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"model": model}))
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(Stop) as caught:
         sample_text(tmp_path, "def ", 5, 1)
     assert says in caught.value.message and "a GPT of the template 'gpt'" in caught.value.message
-    assert caught.value.code == "not-a-gpt" and "assay job eval" in caught.value.hint
+    assert caught.value.code == "not-a-gpt" and hint in caught.value.hint
 
 
 class Refusing:
