@@ -120,16 +120,17 @@ def own_warnings(
     well."""
     played = _Rounds(files, terms, seed, steps)
     names, count = files.slot_names[: files.inner.params], files.inner.params
-    along, moved = 0.0, False
-    for round_ in range(min(rounds, terms.rounds)):
+    along, moved, trained, rounds = 0.0, False, False, min(rounds, terms.rounds)
+    for round_ in range(rounds):
         task, outer = played.task(round_), played.outer(round_)
         for what, state in (("training", task[1]), ("outer step", outer[1])):
             if bad := not_finite(names, count, state):
                 return [f"after the {what} of round {round_ + 1} of {rounds} rehearsed {bad}"]
         along += _along(list(zip(*outer, strict=True)), list(zip(*task, strict=True)))
         moved = moved or any(not torch.equal(a, b) for a, b in zip(*outer, strict=True))
+        trained = trained or any(not torch.equal(a, b) for a, b in zip(*task, strict=True))
     where = "docs/concepts.md, an algorithm of your own"
-    if not moved:
+    if trained and not moved:
         return [f"the outer step of your own moves no parameter in {rounds} rounds rehearsed ({where})"]
     if along < 0:
         return [

@@ -91,8 +91,8 @@ def nothing_saved(body: JobFile, found: Wire, parameters: int) -> list[str]:
         return []
     sent = show_bytes(found.task)
     return [
-        f"by {name} with this {', '.join(keys)} a shard sends {sent} a round, and its parameters, whole, are"
-        f" {show_bytes(whole)}: diloco sends those; `assay job init --algorithm {name}` writes what saves"
+        f"by {name} with this {', '.join(keys)} a shard of this model sends {sent} a round, and its whole"
+        f" parameters are {show_bytes(whole)}, which diloco sends"
     ]
 
 

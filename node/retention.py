@@ -6,7 +6,8 @@ but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned
 unfinished work, and everything of a claim with an open game or demand stay. What is deleted here can be
 computed again from the job's files, which its client keeps. Files that no claim names, such as another
 program's, are never touched. With an executor they are deleted by its thread, by what was known when that was
-decided; nothing else is decided until it is over.
+decided, which each call looks at: where anything has changed it ends at once, and is decided anew. Whoever is
+cut short, or killed, leaves nothing of which no file tells.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Protocol
 
 from assay.node.checkpoints import read_checkpoints
@@ -39,7 +41,9 @@ class Store(Protocol):
     def has(self, cid: str) -> bool: ...
     def get(self, cid: str) -> bytes: ...
     def read_file(self, cid: str, max_bytes: int) -> bytes: ...
-    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float, rest: float = 0.0) -> Any: ...
+    def drop(
+        self, dead: Iterable[str], kept: Iterable[str], grace_s: float, pause: Callable[[float], bool] = ...
+    ) -> Any: ...
 
 
 @dataclass
@@ -48,6 +52,9 @@ class Disposal:
 
     keep: set[str] = field(default_factory=set)
     drop: set[str] = field(default_factory=set)
+    tells: dict[str, int] = field(default_factory=dict)
+    """Of files that tell of others: 1 of an index, 2 of a manifest, which tells of indices. What is cut short
+    leaves nothing that nobody tells of where they go last."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,8 @@ class _Decided:
 
     jobs: Sequence[JobView]
     seen: Sequence[_Mark]
+    claims: Sequence[int]
+    """Of each job, how many it had: files of a new one may be an old one's."""
     found: dict[JobId, Disposal]
     drop: set[str]
 
@@ -98,6 +107,7 @@ class Retention:
         self._market, self._store, self._unclaimed, self._models = market, store, unclaimed, models
         self._executor = executor
         self._under_way: tuple[Future[Any], _Decided] | None = None
+        self._stopped = Event()
         self.kept: frozenset[str] = frozenset()
         """CIDs of the files that had to stay at the last deletion."""
         self._seen: object = None
@@ -105,32 +115,47 @@ class Retention:
         """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
 
     def __call__(self) -> Any:
-        """What was freed; None where nothing has changed since the last call, or it is not over yet. Raises
-        what deleting raised."""
-        if self._under_way is not None:
-            return self._finished()
+        """What was freed; None where nothing has changed since the last call, or it is not over yet. What is
+        under way is cut short where anything has changed, and decided anew. Raises what deleting raised."""
         jobs = self._market.jobs()
         running = [job for job in jobs if job.job_id not in self._over]
         seen = [self._mark(job) for job in running]
+        if self._under_way is not None:
+            under_way, decided = self._under_way
+            if seen == decided.seen and self._counted(running) == decided.claims:
+                return self._finished() if under_way.done() else None
+            self.stop()
+            self._finished()
+            self._seen = None
         if seen == self._seen:
             return None
+        self._stopped.clear()
         found = {job.job_id: self._of(job) for job in running}
         keep = {cid for kept in self._over.values() for cid in kept}
         keep |= {cid for disposal in found.values() for cid in disposal.keep}
         drop = {cid for disposal in found.values() for cid in disposal.drop} - keep
+        tells = {cid: level for disposal in found.values() for cid, level in disposal.tells.items()}
+        order = sorted(drop, key=lambda cid: tells.get(cid, 0))
         self.kept = frozenset(keep)
-        decided = _Decided(running, seen, found, drop)
+        decided = _Decided(running, seen, self._counted(running), found, drop)
         if self._executor is not None and drop:
-            self._under_way = self._executor.submit(self._store.drop, drop, keep, GRACE_S, REST), decided
+            deleting = self._executor.submit(self._store.drop, order, keep, GRACE_S, self._rested)
+            self._under_way = deleting, decided
             return None
-        return self._over_with(decided, self._store.drop(drop, keep, GRACE_S))
+        return self._over_with(decided, self._store.drop(order, keep, GRACE_S))
+
+    def stop(self) -> None:
+        """Cut short what is under way. Called from any thread; the next decision begins anew."""
+        self._stopped.set()
+
+    def _rested(self, took_s: float) -> bool:
+        """Leave the store to others after so long a portion; whether to go on."""
+        return not self._stopped.wait(REST * took_s)
 
     def _finished(self) -> Any:
-        """What was freed by the thread that deletes; None where it is still at it."""
+        """Wait for the thread that deletes; what it has freed."""
         assert self._under_way is not None
         under_way, decided = self._under_way
-        if not under_way.done():
-            return None
         self._under_way = None
         return self._over_with(decided, under_way.result())
 
@@ -142,6 +167,9 @@ class Retention:
                 self._over[job.job_id] = frozenset(disposal.keep)
         self._seen = None if left else [mark for mark in decided.seen if mark.job_id not in self._over]
         return freed
+
+    def _counted(self, jobs: Sequence[JobView]) -> list[int]:
+        return [len(self._market.claims(job.job_id)) for job in jobs]
 
     def _mark(self, job: JobView) -> _Mark:
         progress = job.progress
@@ -160,7 +188,9 @@ class Retention:
         files, terms = Files(self._store), job.terms
         found = Disposal()
         (found.drop if over else found.keep).update(files.of_job(terms))
+        found.tells |= {raw_cid(terms.manifest): 2}
         for view in claims:
+            found.tells |= {raw_cid(view.claim.manifest): 2}
             live = view.claim_id in disputed or (not over and _stands(view))
             (found.keep if live else found.drop).update(files.of_claim(view, terms))
         for view, slots in () if over and not self._models else _built_on(job, claims, over):
@@ -169,6 +199,7 @@ class Retention:
         for cids, into in ((unclaimed.live, found.keep), (unclaimed.over, found.drop)):
             for cid in cids:
                 into |= {cid, *(slot.cid for slot in files.slots(cid, terms.slots))}
+        found.tells |= dict.fromkeys(files.indices, 1)
         return found
 
 
@@ -211,6 +242,8 @@ class Files:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.indices = set[str]()
+        """CIDs of the indices that were read."""
 
     def of_job(self, terms: Terms) -> set[str]:
         """The job's manifest, programs, data and genesis states."""
@@ -242,9 +275,11 @@ class Files:
     def slots(self, cid: str, count: int) -> tuple[SlotFile, ...]:
         """The entries of an index; none where it is not here."""
         try:
-            return decode_index(self._store.read_file(cid, MAX_INDEX_BYTES), count)
+            found = decode_index(self._store.read_file(cid, MAX_INDEX_BYTES), count)
         except _ABSENT:
             return ()
+        self.indices.add(cid)
+        return found
 
 
 def _names_block(cid: str) -> bool:

@@ -69,8 +69,9 @@ class TaskProgress:
             for path in sorted(folder.glob(f"{job_id.hex()}-*.json")):
                 body = record.read_or_set_aside(path, _KIND, instead="what it told of is computed again")
                 found = {str(entry["cid"]) for entry in (body or {}).get("checkpoints", ())}
-                if folder == self._folder and int(path.stem.split("-")[1]) >= first_round:
-                    live |= found
+                if int(path.stem.split("-")[1]) >= first_round:
+                    # of what is distrusted the same may be published again, before any record tells of it
+                    live |= found if folder == self._folder else set()
                 else:
                     over |= found
                     self._over.append(path)

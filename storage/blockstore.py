@@ -2,15 +2,13 @@
 
 Contract:
 - INVARIANT verified-reads: `get` hashes what it read; a block that does not match its CID is moved to
-  `quarantine/`, reported as `CorruptBlock`, and from then on counts as absent, so that it can be fetched
-  again.
+  `quarantine/`, reported as `CorruptBlock`, and absent from then on, so that it can be fetched again.
 - INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A crash
   leaves stray files in `tmp/` (`sweep_temporary` removes them), never a shortened block that passes as whole.
-- A durable `put` returns after fsync of file and directory; what is stored `together`, such as a file, is
-  durable at the end of that, by one sync of the file system. Blocks that peers can give again may be put
-  without.
-- `gc` removes only blocks that no pin reaches and that are older than the grace period. When a pinned inner
-  node is missing or corrupt, what it links to is unknown, so `gc` removes nothing and raises.
+- A durable `put` returns after fsync of file and directory; what is stored `together`, such as a file, after
+  one sync of the file system. Blocks that peers can give again may be put without.
+- `gc` removes only blocks that no pin reaches and that are older than the grace period; nothing where a
+  pinned inner node is missing or corrupt, as what it links to is unknown: it raises.
 
 Several processes on one machine may share a directory (advisory `flock`; POSIX only). Does not guarantee:
 protection from somebody who can write to the directory while it is read, or a bound on disk use.
@@ -45,6 +43,7 @@ MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
 GRACE_S = 3600.0
 AT_ONCE = 32
+Pause = Callable[[float], bool]
 
 
 class PinnedBlock(Stop):
@@ -127,8 +126,7 @@ class BlockStore:
         return data
 
     def has(self, cid: str) -> bool:
-        """True when a block is stored under this CID (its bytes are only checked on reading). Raises
-        `BadCid`."""
+        """Whether a block is stored under this CID, its bytes unchecked. Raises `BadCid`."""
         return self.has_block(Cid.parse(cid))
 
     def has_block(self, cid: Cid) -> bool:
@@ -151,11 +149,10 @@ class BlockStore:
         with self._locked(fcntl.LOCK_EX):
             if (self._pins / cid).exists():
                 raise PinnedBlock(f"block {cid} is pinned, so it was kept", hint=f"unpin {cid} first")
-            try:
+            with suppress(FileNotFoundError):
                 self._path(parsed).unlink()
-            except FileNotFoundError:
-                return False
-            return True
+                return True
+        return False
 
     def cids(self) -> Iterator[str]:
         """The CIDs of all stored blocks, in no particular order; foreign files are skipped."""
@@ -164,7 +161,10 @@ class BlockStore:
 
     def usage(self) -> Usage:
         """Count blocks and bytes by listing the directory."""
-        sizes = [entry.stat().st_size for entry in self._entries()]
+        sizes = []
+        for entry in self._entries():
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                sizes.append(entry.stat().st_size)
         return Usage(len(sizes), sum(sizes))
 
     def quarantined(self) -> list[str]:
@@ -234,12 +234,10 @@ class BlockStore:
     def unpin(self, cid: str) -> bool:
         """Remove a pin; False when there was none. The blocks stay until `gc`."""
         Cid.parse(cid)
-        with self._locked(fcntl.LOCK_EX):
-            try:
-                (self._pins / cid).unlink()
-            except FileNotFoundError:
-                return False
+        with self._locked(fcntl.LOCK_EX), suppress(FileNotFoundError):
+            (self._pins / cid).unlink()
             return True
+        return False
 
     def pins(self) -> list[str]:
         """The pinned root CIDs, sorted."""
@@ -263,16 +261,16 @@ class BlockStore:
                 blocks, freed = blocks + 1, freed + about.st_size
             return Usage(blocks, freed)
 
-    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float, rest: float = 0.0) -> Usage:
-        """Delete the DAGs below `dead`, as far as they are here, but for what a pin or a DAG of `kept`
-        reaches and what was put less than `grace_s` before; what was freed. `AT_ONCE` at a time, with a rest
-        of so many times as long, in which others store. Raises as `gc` where a pinned inner node is
-        unreadable, having deleted nothing."""
+    def drop(
+        self, dead: Iterable[str], kept: Iterable[str], grace_s: float, pause: Pause = lambda took_s: True
+    ) -> Usage:
+        """Delete the DAGs below `dead`, in their order and from their leaves up, but for what a pin or a DAG
+        of `kept` reaches and what was put less than `grace_s` before; what was freed. `AT_ONCE` at a time:
+        `pause` is told how long that took, and whether to go on is what it says. Raises as `gc`."""
         with self._locked(fcntl.LOCK_SH):
             newest, pins, found = self._clock() - grace_s, self.pins(), self._found_below(dead)
-            if found:
-                found -= {Cid.parse(cid) for cid in self._reachable()} | self._found_below(kept)
-        gone, blocks, freed = list(found), 0, 0
+            stay = {str(cid) for cid in self._found_below(kept)} | self._reachable() if found else set()
+        gone, blocks, freed = [cid for cid in found if str(cid) not in stay], 0, 0
         for first in range(0, len(gone), AT_ONCE):
             begun = time.monotonic()
             with self._locked(fcntl.LOCK_EX):
@@ -283,17 +281,19 @@ class BlockStore:
                         if about.st_mtime <= newest and str(cid) not in stays:
                             self._path(cid).unlink()
                             blocks, freed = blocks + 1, freed + about.st_size
-            time.sleep(rest * (time.monotonic() - begun))
+            if not pause(time.monotonic() - begun):
+                break
         return Usage(blocks, freed)
 
-    def _found_below(self, roots: Iterable[str]) -> set[Cid]:
-        """CIDs of stored blocks below these roots, as far as inner nodes are here."""
-        seen: set[Cid] = set()
+    def _found_below(self, roots: Iterable[str]) -> list[Cid]:
+        """CIDs of stored blocks below these roots, as far as inner nodes are here; children first."""
+        seen: dict[Cid, None] = {}
         for root in roots:
+            below: dict[Cid, None] = {}
             with suppress(BlockNotFound, CorruptBlock, BadCid, BadDag):
-                for cid, _ in self.walk(Cid.parse(root), whole=False):
-                    seen.add(cid)
-        return {cid for cid in seen if self.has_block(cid)}
+                below.update((cid, None) for cid, _ in self.walk(Cid.parse(root), whole=False))
+            seen |= reversed(below.items())
+        return [cid for cid in seen if self.has_block(cid)]
 
     def sweep_temporary(self, older_than_s: float = GRACE_S) -> int:
         """Remove what interrupted writes left behind; returns how many files."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
 from assay.program.placed import Slot, layout, placed
+from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link, parted
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm, programs
@@ -110,7 +111,9 @@ def coded_round(
     told += [f"wire.{i}" for i in range(wire)]
     blank = [empty(slot) for slot in slots[train.slots + params :]]
     start = [p.detach().clone() for p in genesis[:params]]
-    outer = [*start[:part], *(x.detach().clone() for p in start[:part] for x in algorithm.rule.start(p))]
+    held = [x for p in start[:part] for x in algorithm.rule.start(p.clone())]
+    states = layout(made.outer)[part : part + len(held)]
+    outer = [*start[:part], *(_as_slot(x, slot) for x, slot in zip(held, states, strict=True))]
     return Round(
         tasks,
         (made.outer,),
@@ -122,6 +125,17 @@ def coded_round(
         [*names, *told],
         slices=slices,
     )
+
+
+def _as_slot(x: Tensor, slot: Slot) -> Tensor:
+    """A rule's first state in its slot's dtype. Raises Stop where it has no such number."""
+    made = x.detach().to(TORCH_DTYPES[slot[0]]).clone(memory_format=torch.contiguous_format)
+    if not torch.equal(made.to(x.dtype), x.detach()) and not x.isnan().any():
+        raise Stop(
+            f"a rule's start gives {x.dtype} numbers that {made.dtype} has not",
+            hint="return f32, i32, u8 or bool, and smaller numbers",
+        )
+    return made
 
 
 def empty(slot: Slot) -> Tensor:

@@ -92,7 +92,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     rehearsed = warnings_of(files, body.training.seed)
     if body.outer.algorithm == OWN:
-        rehearsed += own_warnings(files, terms, body.training.seed)
+        steps = max(REHEARSED_STEPS, body.training.micro_steps)  # of which so many are one of the optimiser
+        rehearsed += own_warnings(files, terms, body.training.seed, steps)
     parameters = parameters_of(files)
     wire = wire_of(body, files, terms, parameters)
     warnings = [*rehearsed, *cautions(body, files, terms, wire)]

@@ -152,6 +152,8 @@ def run_node(
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
         server.stop()
+        if isinstance(service, Node) and isinstance(service.retention, Retention):
+            service.retention.stop()
         deleting.shutdown(wait=True, cancel_futures=True)  # the store is closed after it
         watch.close()
         storage.close()

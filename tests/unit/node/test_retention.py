@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from assay.protocol.errors import BlockNotFound, CorruptBlock
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
+from assay.storage import blockstore
 from assay.storage.blockstore import BlockStore
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
 from tests.fakes.later import Later
@@ -229,3 +231,69 @@ def test_what_a_thread_could_not_delete_is_told_and_tried_again(day: StoredDay) 
     assert keeps() is None and later.given
     later.go()
     assert keeps().blocks > 50 and len(store.read_file(pinned, 4 << 20)) == 3 << 20
+
+
+def test_what_has_changed_meanwhile_is_seen_before_more_is_deleted(
+    day: StoredDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of a job that is over are those of one that is posted anew: a node has them from its own
+    store alone."""
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    market, store = day.markets["client"], node_store(day)
+    everything = set(store.cids())
+    with ThreadPoolExecutor(1) as deleting:
+        keeps = Retention(market, store, executor=deleting)
+        monkeypatch.setattr("assay.node.retention.REST", 1e9)  # it rests after the first block
+        assert keeps() is None and keeps() is None
+        again = day.post(shards=2)
+        assert market.job(again).terms.manifest == market.job(job_id).terms.manifest
+        assert keeps() is None, "decided anew"
+        keeps.stop()
+    assert len(everything - set(store.cids())) < 5
+    monkeypatch.setattr("assay.node.retention.REST", 0.0)
+    Retention(market, store)()
+    files = load_job(node_store(day, "other"), market.job(again).terms, RESOURCE_LIMITS)
+    assert everything > set(store.cids())
+    lost = everything - set(store.cids())
+    assert not lost & Files(store).of_job(market.job(again).terms)
+    assert files.genesis
+
+
+@pytest.mark.parametrize("portions", [1, 7, 20, 33, 46])
+def test_whoever_is_cut_short_leaves_nothing_of_which_no_file_tells(
+    day: StoredDay, monkeypatch: pytest.MonkeyPatch, portions: int
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    market, store = day.markets["client"], node_store(day)
+    count = store.usage().blocks
+    later, left = Later(), [portions]
+    keeps = Retention(market, store, executor=later)
+
+    def rested(took_s: float) -> bool:
+        left[0] -= 1
+        return left[0] > 0
+
+    monkeypatch.setattr(keeps, "_rested", rested)
+    assert keeps() is None
+    later.go()
+    assert store.usage().blocks == count - portions, "killed here"
+    Retention(market, store)()
+    assert store.usage().blocks == 3
+
+
+def test_states_that_are_distrusted_stay_while_their_round_is_trained(day: StoredDay) -> None:
+    """The same may be published again, of which no record tells until it lies on disk."""
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store, genesis = node_store(day), tiny_files().genesis
+    progress = TaskProgress(day.folder / "carl" / "tasks")
+    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *genesis[1:]])
+    progress.save(job_id, 1, 0, [publish_state(store, genesis), trained])
+    progress.distrust()
+    for first, there in ((1, True), (2, False)):
+        Retention(day.markets["client"], store, lambda job, first=first: progress.indices(job, first))()
+        assert store.has(trained.cid) == there

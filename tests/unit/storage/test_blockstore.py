@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -262,6 +263,47 @@ def test_what_another_process_has_deleted_is_not_missed(
     make_old(store)
     dropping = Interrupted(store.root, [lambda: [store.delete(cid) for cid in dead]])
     assert dropping.drop(dead, [], 1.0) == Usage(0, 0)
+
+
+def test_what_is_kept_or_put_since_it_began_is_not_dropped(store: BlockStore, monkeypatch: Any) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    dead, kept = small_file(store, b"abcdefgh"), small_file(store, b"efghijkl")
+    make_old(store)
+    shared = {str(cid) for cid, _ in store.walk(Cid.parse(kept))}
+    clock = [time.time()]
+    late = BlockStore(store.root, clock=lambda: clock[0])
+    lone = store.put(b"lone")
+
+    def much_later(took_s: float) -> bool:
+        clock[0] += 1e6
+        return True
+
+    late.drop([dead, lone], [kept], 5.0, much_later)
+    assert set(store.cids()) == {*shared, lone}, "the grace is of when it began"
+
+
+def test_children_are_dropped_before_who_names_them_and_in_the_order_given(
+    store: BlockStore, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    root, lone = small_file(store, bytes(range(60))), store.put(b"lone")
+    make_old(store)
+    count, seen = store.usage().blocks, list[tuple[bool, bool]]()
+
+    def looked(took_s: float) -> bool:
+        seen.append((store.has(root), store.has(lone)))
+        return len(seen) < count - 1
+
+    assert store.drop([root, lone], [], 1.0, looked).blocks == count - 1
+    assert seen == [(True, True)] * (count - 2) + [(False, True)]
+
+
+def test_usage_misses_nothing_that_goes_meanwhile(store: BlockStore, monkeypatch: Any) -> None:
+    gone, left = store.put(b"gone"), store.put(b"left")
+    entries = list(store._entries())
+    monkeypatch.setattr(store, "_entries", lambda: iter(entries))
+    assert store.delete(gone)
+    assert store.usage() == Usage(1, 4) and store.has(left)
 
 
 @pytest.mark.parametrize("damage", ["missing", "corrupt"])

@@ -195,9 +195,11 @@ class Kept:
     """A rule that keeps where it began, and how often it was called."""
 
     slots: int = 2
+    first: int = 7
+    """An int64 of PyTorch's, as a number of no dtype is."""
 
     def start(self, theta: Tensor) -> list[Tensor]:
-        return [theta, torch.full((), 7, dtype=torch.int32)]
+        return [theta, torch.tensor(self.first)]
 
     def step(self, theta: Tensor, delta: Tensor, state: Any) -> tuple[Tensor, list[Tensor]]:
         return theta - delta * 0.5 + (state[0] - theta) * 0.25, [state[0], state[1] + 1]
@@ -212,8 +214,33 @@ def test_a_rules_state_begins_as_its_start_makes_it_of_the_parameters() -> None:
     job = coded_round(told(Algorithm(Kept())), b.finish(slots, params=2), genesis, names, shards=2)
     began = [*genesis, genesis[0], torch.tensor(7), genesis[1], torch.tensor(7)]
     for x, y in zip(job.outer_genesis, began, strict=False):
-        assert torch.equal(x, y.to(x.dtype))
+        assert torch.equal(x, y.to(x.dtype)) and x.dtype in (torch.float32, torch.int32)
     assert not any(x.any() for x in job.outer_genesis[len(began) :])
     after = Executor(job.outer).step(job.outer_genesis, StepContext(None, bytes(32), 0, 0))
     assert torch.equal(after[0], genesis[0]) and torch.equal(after[1], genesis[1]), "nobody is present"
     assert [int(after[i]) for i in (3, 5)] == [8, 8]
+
+
+@dataclass(frozen=True)
+class InPlace(Kept):
+    """Its start writes to the parameter that it is given, and keeps that."""
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        return [theta.mul_(0), torch.tensor(0)]
+
+
+def test_a_start_that_writes_in_place_changes_no_genesis() -> None:
+    genesis = [torch.full((3, 2), 5.0)]
+    b = ProgramBuilder()
+    train = b.finish([b.state(DType.F32, (3, 2))], params=1)
+    job = coded_round(told(Algorithm(InPlace())), train, genesis, ["weight"], shards=2)
+    assert torch.equal(job.genesis[0], torch.full((3, 2), 5.0))
+    assert torch.equal(job.outer_genesis[0], torch.full((3, 2), 5.0)) and not job.outer_genesis[1].any()
+    assert torch.equal(job.genesis[job.slot_names.index("base.weight")], torch.full((3, 2), 5.0))
+
+
+def test_a_start_of_numbers_that_no_slot_holds_is_refused() -> None:
+    b = ProgramBuilder()
+    train = b.finish([b.state(DType.F32, (3, 2))], params=1)
+    with pytest.raises(Stop, match=r"a rule's start gives torch\.int64 numbers that torch\.int32 has not"):
+        coded_round(told(Algorithm(Kept(first=1 << 40))), train, [torch.ones(3, 2)], ["weight"], shards=2)
