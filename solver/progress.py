@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ class TaskProgress:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._aside = folder.with_name(folder.name + ".distrusted")
-        self._over: list[Path] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def _path(self, job_id: JobId, round_: int, shard: int, input_root: bytes) -> Path:
@@ -58,12 +58,10 @@ class TaskProgress:
         path = self._path(job_id, round_, shard, checkpoints[0].root)
         record.write(path, _KIND, {**_place(job_id, round_, shard), "checkpoints": _entries(checkpoints)})
 
-    def indices(self, job_id: JobId, first_round: int) -> Unclaimed:
-        """Indices of the published states of a job's tasks, as far as this disk tells.
-
-        What was told once as over is forgotten at the next call.
+    def indices(self, job_id: JobId, first_round: int, has: Callable[[str], bool]) -> Unclaimed:
+        """Indices of the published states of a job's tasks, as far as this disk tells. A record that is over
+        is forgotten once this disk `has` none of its indices: they are deleted after what they tell of.
         """
-        self._forget()
         live, over = set[str](), set[str]()
         for folder in (self._folder, self._aside):
             for path in sorted(folder.glob(f"{job_id.hex()}-*.json")):
@@ -72,16 +70,11 @@ class TaskProgress:
                 if int(path.stem.split("-")[1]) >= first_round:
                     # of what is distrusted the same may be published again, before any record tells of it
                     live |= found if folder == self._folder else set()
-                else:
+                elif any(has(cid) for cid in found - {""}):
                     over |= found
-                    self._over.append(path)
+                elif folder == self._folder:
+                    path.unlink(missing_ok=True)
         return Unclaimed(frozenset(live - {""}), frozenset(over - {""}))
-
-    def _forget(self) -> None:
-        for path in self._over:
-            if path.parent == self._folder:
-                path.unlink(missing_ok=True)
-        self._over.clear()
 
     def distrust(self) -> None:
         """Put everything aside, for people to look at: nothing of it is ever read again."""

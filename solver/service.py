@@ -265,7 +265,7 @@ class SolverService(Node):
     def unclaimed(self, job_id: JobId) -> Unclaimed:
         job = self.market.job(job_id)
         first = job.terms.rounds if job.progress.closed else job.progress.settled_rounds
-        return self._progress.indices(job_id, first)
+        return self._progress.indices(job_id, first, self.blocks.has)
 
     def _shop(self, job_id: JobId) -> TaskTrainer:
         if job_id not in self._shops:

@@ -69,8 +69,10 @@ def gc(
     for name, store in found.items():
         progress = TaskProgress(app.node_home(name) / "tasks")
 
-        def unclaimed(job_id: JobId, progress: TaskProgress = progress) -> Unclaimed:
-            return progress.indices(job_id, market.job(job_id).progress.settled_rounds)
+        def unclaimed(
+            job_id: JobId, progress: TaskProgress = progress, store: BlockStore = store
+        ) -> Unclaimed:
+            return progress.indices(job_id, market.job(job_id).progress.settled_rounds, store.has)
 
         with market.snapshot():
             before = store.usage()

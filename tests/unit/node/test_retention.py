@@ -6,6 +6,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,16 +133,16 @@ def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay)
     store = node_store(day)
     genesis = tiny_files().genesis
     progress = TaskProgress(day.folder / "carl" / "tasks")
-    started = publish_state(store, genesis)
+    started = publish_state(store, [torch.full((WIDTH,), 6.0), *genesis[1:]])
     trained = publish_state(store, [torch.full((WIDTH,), 5.0), *genesis[1:]])
     progress.save(job_id, 1, 0, [started, trained])
-    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 1))
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 1, store.has))
     keeps()
     assert store.has(trained.cid) and progress.load(job_id, 1, 0, started.root)
-    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 2))
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 2, store.has))
     keeps()
     assert not store.has(trained.cid)
-    progress.indices(job_id, 2)
+    progress.indices(job_id, 2, store.has)
     assert not list((day.folder / "carl" / "tasks").iterdir())
 
 
@@ -295,5 +296,31 @@ def test_states_that_are_distrusted_stay_while_their_round_is_trained(day: Store
     progress.save(job_id, 1, 0, [publish_state(store, genesis), trained])
     progress.distrust()
     for first, there in ((1, True), (2, False)):
-        Retention(day.markets["client"], store, lambda job, first=first: progress.indices(job, first))()
+        told = partial(progress.indices, first_round=first, has=store.has)
+        Retention(day.markets["client"], store, told)()
         assert store.has(trained.cid) == there
+
+
+def test_a_record_is_kept_until_all_that_it_tells_of_is_deleted(
+    day: StoredDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    market, store, genesis = day.markets["client"], node_store(day), tiny_files().genesis
+    progress = TaskProgress(day.folder / "carl" / "tasks")
+    started = publish_state(store, [torch.full((WIDTH,), 6.0), *genesis[1:]])
+    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *genesis[1:]])
+    progress.save(job_id, 1, 0, [started, trained])
+    (slot, *_) = decode_index(store.read_file(trained.cid, MAX_INDEX_BYTES), len(genesis))
+    told = partial(progress.indices, first_round=2, has=store.has)
+    later = Later()
+    cut = Retention(market, store, told, executor=later)
+    monkeypatch.setattr(cut, "_rested", lambda took_s: False)
+    assert cut() is None
+    later.go()
+    cut()
+    assert store.has(trained.cid) and told(job_id).over >= {trained.cid}, "cut short after one block"
+    Retention(market, store, told)()
+    assert not store.has(trained.cid) and not store.has(slot.cid)
+    assert told(job_id) == Unclaimed() and not list((day.folder / "carl" / "tasks").iterdir())
