@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from assay.node.divergence import not_finite
+from assay.node.work import put_together
 from assay.numerics import FAST
 from assay.program.accuracy import Meter
 from assay.program.execute import Executor, StepContext
-from assay.protocol.loops import Byte, FromClaim, source_of
+from assay.protocol.loops import Place
 from assay.protocol.types import Kind, Loop, Terms
 from assay.training.job import JobArtifacts
 from assay.training.precision import REHEARSED_STEPS
@@ -63,23 +64,16 @@ class _Rounds:
         self._ends: dict[tuple[Kind, int], list[Tensor]] = {}
 
     def _begun(self, kind: Kind, round_: int) -> list[Tensor]:
-        genesis = self._files.genesis if kind == Kind.TASK else self._files.outer_genesis
-        found = []
-        for slot in range(self._terms.slots_of(kind)):
-            source = source_of(self._terms, kind, round_, 0, slot, lambda *_: True)
-            if isinstance(source, Byte):
-                found.append(torch.tensor(source.value))
-            elif isinstance(source, FromClaim):
-                of, at, _ = source.place
-                found.append(self._ends[of, at][source.slot])
-            else:
-                found.append(genesis[source.slot])
-        return found
+        def output(place: Place, slot: int) -> Tensor:
+            of, at, _ = place
+            return self._ends[of, at][slot]
 
-    def _run(self, kind: Kind, round_: int, loop: Loop, run: Executor, state: list[Tensor]) -> list[Tensor]:
-        """The state after a loop's steps, of which the training's are the first few."""
-        training = kind == Kind.TASK and run is self._tasks[self._files.main]
-        for step in range(min(self._steps, loop.steps) if training else loop.steps):
+        genesis = self._files.genesis if kind == Kind.TASK else self._files.outer_genesis
+        return put_together(self._terms, (kind, round_, 0), lambda *_: True, output, genesis)
+
+    def _run(self, round_: int, loop: Loop, run: Executor, state: list[Tensor], steps: int) -> list[Tensor]:
+        """The state after the first steps of a loop."""
+        for step in range(steps):
             context = StepContext(self._files.records, self._seed, 0, round_ * loop.steps + step)
             state = list(run.step(state, context))
         return state
@@ -89,8 +83,9 @@ class _Rounds:
         state, count = self._begun(Kind.TASK, round_), self._files.inner.params
         begun = trained = state[:count]
         for number, (run, loop) in enumerate(zip(self._tasks, self._terms.loops, strict=True)):
-            state = self._run(Kind.TASK, round_, loop.of(0), run, state)
-            if number == self._files.main:
+            main, own = number == self._files.main, loop.of(0)
+            state = self._run(round_, own, run, state, min(self._steps, own.steps) if main else own.steps)
+            if main:
                 trained = state[:count]
         self._ends[Kind.TASK, round_] = state
         return begun, trained
@@ -100,7 +95,7 @@ class _Rounds:
         state, count = self._begun(Kind.OUTER, round_), self._files.inner.params
         before = state[:count]
         for run, loop in zip(self._outers, self._terms.outer_loops, strict=True):
-            state = self._run(Kind.OUTER, round_, loop, run, state)
+            state = self._run(round_, loop, run, state, loop.steps)
         self._ends[Kind.OUTER, round_] = state
         return before, state[:count]
 

@@ -7,10 +7,11 @@ the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from assay.dispute.replay import Replay
@@ -22,7 +23,7 @@ from assay.program.fault import Fault
 from assay.program.isa import Program
 from assay.program.state import state_root
 from assay.program.validate import measure
-from assay.protocol.loops import Located, locate
+from assay.protocol.loops import Byte, FromClaim, Located, Place, Stands, locate, source_of
 from assay.protocol.types import Kind, Terms
 
 Faults = Mapping[tuple[int, ...], Fault]
@@ -41,6 +42,23 @@ def outer_share(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program
         for kind, programs, shard in ((Kind.OUTER, outers, 0), (Kind.TASK, tasks, last))
     )
     return Fraction(outer, max(task, 1))
+
+
+def put_together(
+    terms: Terms, place: Place, stands: Stands, output: Callable[[Place, int], Tensor], genesis: State
+) -> State:
+    """A claim's input by the terms' links (rule 4.4), where all outputs are at hand: `output` gives a slot of
+    a place's, `genesis` is the kind's."""
+    found = []
+    for slot in range(terms.slots_of(place[0])):
+        source = source_of(terms, *place, slot, stands)
+        if isinstance(source, Byte):
+            found.append(torch.tensor(source.value))
+        elif isinstance(source, FromClaim):
+            found.append(output(source.place, source.slot))
+        else:
+            found.append(genesis[source.slot])
+    return found
 
 
 class Work:

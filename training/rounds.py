@@ -5,8 +5,8 @@ any algorithm of ``training.algorithms``: a task trains, then compresses what it
 [parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
 shard is present. A rule's state is what its `start` makes of the parameters. With `slices` the parameters are
 that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire; a rule
-begins from zeros there. The bits of every slot are those of the algorithm's programs run
-in one process. Not guaranteed: that an algorithm suits a model.
+begins from zeros there. The bits of every slot are those of the algorithm's programs run in one process. Not
+guaranteed: that an algorithm suits a model.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.terms import terms_of
 from assay.node.artifacts import State, load_job, publish_job
 from assay.node.engine import Engine, ExecutorKind
-from assay.node.work import Work
+from assay.node.work import Work, put_together
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.state import state_root
-from assay.protocol.loops import Byte, FromClaim, Place, source_of
+from assay.protocol.loops import Place
 from assay.protocol.types import ZERO_ADDRESS, Kind, Terms
 from assay.training.job import JobArtifacts
 
@@ -67,16 +67,10 @@ class Rounds:
         """Wall and processor time at the end of the first segment."""
 
     def _input(self, kind: Kind, round_: int, unit: int) -> State:
-        found = []
-        for slot in range(self.terms.slots_of(kind)):
-            source = source_of(self.terms, kind, round_, unit, slot, self._stands)
-            if isinstance(source, Byte):
-                found.append(torch.tensor(source.value))
-            elif isinstance(source, FromClaim):
-                found.append(self._ends[source.place][source.slot])
-            else:
-                found.append(self._genesis[kind][source.slot])
-        return found
+        place = kind, round_, unit
+        return put_together(
+            self.terms, place, self._stands, lambda at, slot: self._ends[at][slot], self._genesis[kind]
+        )
 
     def _stands(self, round_: int, shard: int) -> bool:
         return (round_, shard) not in self.absent
