@@ -9,7 +9,7 @@ from __future__ import annotations
 from assay.jobfile.amounts import short_amounts, short_outer_fee
 from assay.jobfile.overshoot import overshooting, unsent
 from assay.jobfile.read import JobFile
-from assay.jobfile.wire import Wire, nothing_saved, parameters_of
+from assay.jobfile.wire import Wire, nothing_saved
 from assay.node.work import outer_share
 from assay.protocol.types import Terms
 from assay.training.job import JobArtifacts
@@ -19,6 +19,6 @@ def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None
     """A line for each; empty where there is nothing to say. `wire`: what ``jobfile.wire`` has found."""
     late = [*overshooting(body), *unsent(body, files.inner.params)]
     if wire is not None:
-        late += nothing_saved(body, wire, parameters_of(files))
+        late += nothing_saved(body, wire)
     share = outer_share(terms, files.tasks, files.outers)
     return [*late, *short_amounts(body), *short_outer_fee(body, terms, share)]

@@ -50,6 +50,8 @@ class Own:
     most: int | None = None
     why: str = ""
     """Why it is no more."""
+    sent: bool = True
+    """Whether it decides how much is sent."""
 
 
 NUMBERS = {
@@ -77,6 +79,7 @@ NUMBERS = {
         {"diloco-trimmed": 1},
         "of the least and of the greatest of every number, left out",
         "has a trimmed mean",
+        sent=False,
     ),
 }
 """By their keys in [outer]; what each sets is ``training.round_names.NUMBERS``'s, which takes long to import.

@@ -30,8 +30,6 @@ from assay.training.job import JobArtifacts
 from assay.training.round_names import STREAMING
 from assay.training.slicing import PARAMETERS
 
-TRIM = "trim"
-"""The one of ``outer.NUMBERS`` that is about no wire."""
 CHANGE = 1e-3
 """Standard deviation of the change of a parameter."""
 
@@ -44,6 +42,8 @@ class Wire:
     """What its task puts on the wire: files that others fetch."""
     data_parallel: int
     """f32 gradients of data parallel training at the same steps a round, one each step of the optimiser."""
+    whole: int
+    """The parameters as they are, in f32."""
 
     @property
     def fewer(self) -> float:
@@ -80,19 +80,19 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
         sent = frozenset(slot for slot in sent if not torch.equal(before[slot], after[slot]))
     task = sum(file_bytes(after[slot]) for slot in sent)
     steps = training.steps_per_round // training.micro_steps
-    return Wire(task, 4 * parameters * steps)
+    return Wire(task, 4 * parameters * steps, 4 * parameters)
 
 
-def nothing_saved(body: JobFile, found: Wire, parameters: int) -> list[str]:
+def nothing_saved(body: JobFile, found: Wire) -> list[str]:
     """A line where what an algorithm sends instead of whole parameters is no less than they are."""
-    name, whole = body.outer.algorithm, 4 * parameters
-    keys = [key for key, number in NUMBERS.items() if key != TRIM and name in number.usual]
-    if not keys or found.task < whole:
+    name = body.outer.algorithm
+    keys = [key for key, number in NUMBERS.items() if number.sent and name in number.usual]
+    if not keys or found.task < found.whole:
         return []
     sent = show_bytes(found.task)
     return [
         f"by {name} with this {', '.join(keys)} a shard of this model sends {sent} a round, and its whole"
-        f" parameters are {show_bytes(whole)}, which diloco sends"
+        f" parameters are {show_bytes(found.whole)}, which diloco sends"
     ]
 
 

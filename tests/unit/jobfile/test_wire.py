@@ -52,7 +52,7 @@ def found(body: JobFile) -> Wire:
 
 
 def test_whole_parameters_are_f32_and_data_parallel_sends_them_every_step() -> None:
-    assert found(job("diloco")) == Wire(4 * PARAMETERS, 64 * 4 * PARAMETERS)
+    assert found(job("diloco")) == Wire(4 * PARAMETERS, 64 * 4 * PARAMETERS, 4 * PARAMETERS)
     of_four = found(job("diloco", micro_steps="4"))
     assert of_four.data_parallel == 16 * 4 * PARAMETERS, "one gradient a step of the optimiser"
 
@@ -69,14 +69,14 @@ def test_numbers_that_save_nothing_are_told(algorithm: str, number: str) -> None
     files = build(body)
     wire = wire_of(body, files, drafted(body, files), PARAMETERS)
     assert wire is not None and wire.task >= 4 * PARAMETERS
-    (line,) = nothing_saved(body, wire, PARAMETERS)
+    (line,) = nothing_saved(body, wire)
     assert line.startswith(f"by {algorithm} with this ") and key in line
     assert line in cautions(body, files, drafted(body, files), wire)
 
 
 @pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", "powersgd", "diloco-trimmed"])
 def test_a_recipes_own_numbers_save(algorithm: str) -> None:
-    assert nothing_saved(job(algorithm), found(job(algorithm)), PARAMETERS) == []
+    assert nothing_saved(job(algorithm), found(job(algorithm))) == []
 
 
 def test_codes_are_packed_to_their_bits() -> None:
