@@ -4,7 +4,6 @@ device, secrets."""
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from assay.app.settings import Settings
+from assay.app.settings import Settings, check_computing
 from assay.app.units import parse_bytes
 from assay.chain.eth.journal import Journal
 from assay.disk import record
@@ -41,13 +40,7 @@ def device_of(name: str) -> str:
     """`cpu`, `cuda` or `cuda:1` from auto or one of them. Raises Ask where there is no such device."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
-        raise Ask(
-            f"there is no device {name!r}",
-            hint="choose auto, cpu, cuda or one GPU, as cuda:1",
-            code="bad-device",
-        )
-    return str(open_device(name))
+    return str(open_device(check_computing("device", name)))
 
 
 def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:

@@ -67,14 +67,12 @@ def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Ten
         raise bad(f"its files lack or garble {error}") from error
 
 
-_RESULTS = ("inference", "evaluation", "grpo")
-"""Names of what no training of a template's model has made (``jobfile.uses``)."""
-_NEXT = {
+_RESULTS = {
     "inference": "what it wrote is in the folder's written.jsonl, a line for each prompt",
     "evaluation": "its result is a loss, which `assay job fetch` says",
     "grpo": "`assay job init --template grpo --weights FOLDER` goes on with this policy",
 }
-"""What to do with these."""
+"""Names of what no training of a template's model has made (``jobfile.uses``), and what to do with it."""
 
 
 def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
@@ -88,7 +86,7 @@ def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
         whose = f"a model of its client's own, {name!r}"
     return Stop(
         f"{folder} holds {whose}; `job sample` goes on a text with a GPT of the template 'gpt' alone",
-        hint=_NEXT.get(str(name), "")
+        hint=_RESULTS.get(str(name), "")
         or f"load the parameters in {folder / MODEL}, by name, into your own module, or measure them with"
         f" `assay job eval {folder} JOBFILE`",
         code="not-a-gpt",

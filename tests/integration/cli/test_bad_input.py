@@ -124,22 +124,6 @@ def test_an_option_that_cannot_be_is_refused_before_anything_starts(
     assert refused.error["code"] == code
 
 
-@pytest.mark.parametrize(
-    ("option", "code"),
-    [
-        (("--device", "abacus"), "bad-device"),
-        (("--executor", "magic"), "bad-executor"),
-        (("--threads", "0"), "bad-threads"),
-        (("--threads", "all"), "bad-threads"),
-    ],
-)
-def test_a_way_to_compute_that_is_not_there_is_said(
-    with_flags: Any, option: tuple[str, str], code: str
-) -> None:
-    refused = with_flags(*option, command=("solver", "run"))
-    assert refused.status == Exit.CONFIG and refused.error["code"] == code
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread
 def test_a_port_in_use_is_said(with_flags: Any) -> None:
     with socket.socket() as taken:

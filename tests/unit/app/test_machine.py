@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.app.machine import device_of, limits_of, memory_bytes
+from assay.app.machine import device_of, engine_of, limits_of, memory_bytes
+from assay.app.settings import Flags, Settings
 from assay.protocol.errors import Ask, Stop
 
 
@@ -69,3 +70,17 @@ def test_attack_T40_a_dataset_is_no_larger_than_the_nodes_memory_allows() -> Non
     """A file of repeated blocks is a few hundred kilobytes to whoever publishes it, and whole in memory."""
     assert limits_of("1GB").dataset_bytes == limits_of("1GB").state_bytes == 500_000_000
     assert limits_of("64GB").dataset_bytes == 4 << 30
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("DEVICE", "abacus"), ("EXECUTOR", "magic"), ("THREADS", "0"), ("THREADS", "all"), ("THREADS", "1.5")],
+)
+def test_a_way_to_compute_that_an_environment_mistypes_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(f"ASSAY_{variable}", value)
+    with pytest.raises(Ask) as refused:
+        engine_of(Settings(Flags()))
+    assert refused.value.code == f"bad-{variable.lower()}" and repr(value) in refused.value.message
