@@ -29,6 +29,12 @@ def store(tmp_path: Path) -> BlockStore:
     return BlockStore(tmp_path / "store")
 
 
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block that is dropped is a portion."""
+    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+
+
 def path_of(store: BlockStore, cid: str) -> Path:
     return next((store.root / "blocks").glob(f"*/{cid}"))
 
@@ -225,10 +231,7 @@ class Interrupted(BlockStore):
             yield
 
 
-def test_what_is_put_again_while_others_are_dropped_stays(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+def test_what_is_put_again_while_others_are_dropped_stays(store: BlockStore, one_by_one: None) -> None:
     dead = [store.put(bytes([n])) for n in range(6)]
     make_old(store)
     put: list[str] = []
@@ -242,10 +245,7 @@ def test_what_is_put_again_while_others_are_dropped_stays(
     assert len(put) == 2 and set(store.cids()) == set(put)
 
 
-def test_what_is_pinned_while_others_are_dropped_stays(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+def test_what_is_pinned_while_others_are_dropped_stays(store: BlockStore, one_by_one: None) -> None:
     root = small_file(store, bytes(range(40, 60)))
     below = {str(cid) for cid, _ in store.walk(Cid.parse(root))}
     lone = store.put(b"lone")
@@ -255,18 +255,14 @@ def test_what_is_pinned_while_others_are_dropped_stays(
     assert set(store.cids()) == below
 
 
-def test_what_another_process_has_deleted_is_not_missed(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+def test_what_another_process_has_deleted_is_not_missed(store: BlockStore, one_by_one: None) -> None:
     dead = [store.put(bytes([n])) for n in range(3)]
     make_old(store)
     dropping = Interrupted(store.root, [lambda: [store.delete(cid) for cid in dead]])
     assert dropping.drop(dead, [], 1.0) == Usage(0, 0)
 
 
-def test_what_is_kept_or_put_since_it_began_is_not_dropped(store: BlockStore, monkeypatch: Any) -> None:
-    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
+def test_what_is_kept_or_put_since_it_began_is_not_dropped(store: BlockStore, one_by_one: None) -> None:
     dead, kept = small_file(store, b"abcdefgh"), small_file(store, b"efghijkl")
     make_old(store)
     shared = {str(cid) for cid, _ in store.walk(Cid.parse(kept))}
@@ -283,9 +279,8 @@ def test_what_is_kept_or_put_since_it_began_is_not_dropped(store: BlockStore, mo
 
 
 def test_children_are_dropped_before_who_names_them_and_in_the_order_given(
-    store: BlockStore, monkeypatch: Any
+    store: BlockStore, one_by_one: None
 ) -> None:
-    monkeypatch.setattr(blockstore, "AT_ONCE", 1)
     root, lone = small_file(store, bytes(range(60))), store.put(b"lone")
     make_old(store)
     count, seen = store.usage().blocks, list[tuple[bool, bool]]()
