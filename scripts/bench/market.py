@@ -2,11 +2,11 @@
 
 The job is `assay job init --template gpt`'s with `[outer] algorithm = "diloco-4bit"`, one shard and its
 default sampling, led through a devnet of real processes: a chain, two verifiers, a solver. The same rounds
-run in one process with the same executor and one thread. The solver's computing has a core of its own, in the
-market and alone; everybody else shares the last core (two cores are enough), and the solver's threads that
-store and serve with them, unless `--one-core` keeps them beside its computing. Bits are compared: the output
-root of every settled outer claim. Clocks begin at the end of the first segment and end with the last outer
-claim.
+run in one process with the same executor and one thread, half of them before and half of them after. The
+solver's computing has a core of its own, in the market and alone; everybody else shares the last core (two
+cores are enough), and the solver's threads that store and serve with them, unless `--one-core` keeps them
+beside its computing. Bits are compared: the output root of every settled outer claim. Clocks begin at the end
+of the first segment and end with the last outer claim.
 
 `--speed` leaves computing, in the market and alone, this part of its core's time, with blocks as much rarer:
 where the other core has more to do than it can, this is as if there were more of them (cgroup v1, root).
@@ -29,7 +29,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,38 +102,53 @@ def job_of(size: Size, rounds: int, shards: int, steps: int = STEPS) -> JobFile:
     return parse_job_file(job_text(size, rounds, shards, steps), "the benchmark's job")
 
 
+@contextmanager
 def in_process(
     text: str, rounds: int, folder: Path, forms: Path, kept: Path | None, speed: float = 1.0
-) -> Alone:
-    """The job's rounds in a process of its own, on a solver's core; those of an earlier run of at least as
-    many, where they were kept."""
+) -> Iterator[Callable[[], Alone]]:
+    """The job's rounds in a process of its own, on a solver's core: half of them on entry, the others when
+    what is given is called, since a machine's speed may drift by more than what is measured in between; or
+    those of an earlier run of at least as many, where they were kept."""
     if kept is not None and kept.exists():
         there = Alone(**json.loads(kept.read_text()))
         lists = (there.roots[:rounds], there.ends[:rounds], there.processor[:rounds])
-        return Alone(there.parameters, there.state_bytes, *lists)
+        yield lambda: Alone(there.parameters, there.state_bytes, *lists)
+        return
     job = folder / "job.toml"
     job.write_text(text)
     core = cores(1).solvers[0]
-    words = [sys.executable, "-m", "scripts.bench.market_alone", str(job), str(forms)]
+    words = [sys.executable, "-m", "scripts.bench.market_alone", str(job), str(forms), "halves"]
     with slowed(speed) as slow:
 
         def begin() -> None:
             os.sched_setaffinity(0, {core})
             slow(os.getpid())
 
-        done = subprocess.run(
+        with subprocess.Popen(
             words,
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            check=False,
+            text=True,
             preexec_fn=begin,
-        )
-    if done.returncode:
-        raise SystemExit("the job did not run in one process")
-    if kept is not None:
-        kept.write_bytes(done.stdout)
-    return Alone(**json.loads(done.stdout))
+        ) as process:
+            assert process.stdout is not None
+            if rounds > 1 and process.stdout.readline() != "half\n":
+                raise SystemExit("the job did not run in one process")
+
+            def others() -> Alone:
+                said, _ = process.communicate("go on\n")
+                if process.returncode:
+                    raise SystemExit("the job did not run in one process")
+                if kept is not None:
+                    kept.write_text(said)
+                return Alone(**json.loads(said))
+
+            try:
+                yield others
+            finally:
+                process.kill()
 
 
 def ratio_of_rounds(led: list[float], alone: list[float]) -> float:
@@ -175,13 +191,15 @@ def compared(alone: Alone, led: Led) -> dict[str, Any]:
 
 
 def play(size: str, rounds: int, forms: Path, whole: bool, kept: Path | None, speed: float) -> dict[str, Any]:
-    """Both runs of a job, the market's second: it takes the forms that the other has compiled."""
+    """Both runs of a job, the market's between the halves of the other: it takes the forms that that has
+    compiled."""
     text = job_text(SIZES[size], rounds, 1)
     with tempfile.TemporaryDirectory() as folder:
-        alone = in_process(text, rounds, Path(folder), forms, kept, speed)
         body = job_of(SIZES[size], rounds, 1)
         home = Path(folder) / "home"
-        led = lead(body, home, forms, helpers_apart=not whole, speed=speed, block_s=math.ceil(1 / speed))
+        with in_process(text, rounds, Path(folder), forms, kept, speed) as others:
+            led = lead(body, home, forms, helpers_apart=not whole, speed=speed, block_s=math.ceil(1 / speed))
+            alone = others()
     setting = {"size": size, "steps_per_round": STEPS, "solver_on_one_core": whole, "speed": speed}
     return {**setting, **compared(alone, led)}
 

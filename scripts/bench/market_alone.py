@@ -5,8 +5,10 @@ hashed, stored, sent or paid while it is timed. Every shard's task of a round is
 program is compiled before, as a solver's is. Clocks begin at the end of the first segment, so that loading a
 compiled form counts nowhere.
 
-Usage: as a process of its own, which the benchmark pins to a core: `market_alone.py JOB FORMS`; one object of
-JSON on stdout.
+Usage: as a process of its own, which the benchmark pins to a core: `market_alone.py JOB FORMS [halves]`; one
+object of JSON on stdout. With `halves` the process says so on stdout when half of the rounds are over, and
+goes on when it reads a line: what is measured in between has a baseline on both sides of it. No clock counts
+the wait.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -102,8 +104,14 @@ def rounds_of(
         yield Rounds(files, terms, Work(terms, loaded, engine=engine), absent)
 
 
-def play(body: JobFile, forms: Path) -> Alone:
-    """All rounds of a job with one slice."""
+def wait_between() -> None:
+    """Say on stdout that half of the rounds are over; wait for a line."""
+    print("half", flush=True)
+    sys.stdin.readline()
+
+
+def play(body: JobFile, forms: Path, between: Callable[[], None] | None = None) -> Alone:
+    """All rounds of a job with one slice. `between` is called after half of them; no clock counts it."""
     files, found = build(body), Alone()
     CompiledExecutor(files.inner, cache_dir=forms)
     found.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
@@ -120,6 +128,11 @@ def play(body: JobFile, forms: Path) -> Alone:
             found.ends.append(time.perf_counter() - wall)
             found.processor.append(time.process_time() - processor)
             rounds.forget(round_ - lags)
+            if between and round_ + 1 == terms.rounds // 2:
+                stopped = time.perf_counter(), time.process_time()
+                between()
+                waited = time.perf_counter() - stopped[0]
+                rounds.first_segment = wall + waited, processor + time.process_time() - stopped[1]
             print(f"in process: round {round_ + 1} of {terms.rounds}", file=sys.stderr, flush=True)
     found.roots = [state_root(state).hex() for state in kept]
     return found
@@ -128,7 +141,8 @@ def play(body: JobFile, forms: Path) -> Alone:
 def main() -> None:
     torch.set_num_threads(1)
     job, forms = map(Path, sys.argv[1:3])
-    print(json.dumps(asdict(play(parse_job_file(job.read_text(), str(job)), forms))))
+    between = wait_between if sys.argv[3:] == ["halves"] else None
+    print(json.dumps(asdict(play(parse_job_file(job.read_text(), str(job)), forms, between))))
 
 
 if __name__ == "__main__":
