@@ -23,9 +23,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
+from assay.chain.eth.watched import Endpoint, Watched
 from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
 
@@ -37,9 +38,6 @@ _PASSING = (
 """In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
 much.)"""
 FRESH_S = 0.2
-_FIRST_REST_S, _LONGEST_REST_S, _MOST_DOUBLINGS = 0.25, 30.0, 7
-"""An endpoint that fails rests twice as long each time, up to the longest; its failures are many more in a
-night than a power of two can have."""
 _REFUSED = "refused"
 _LATEST: list[Any] = ["latest", False]
 _SEND = "eth_sendRawTransaction"
@@ -51,15 +49,6 @@ class EndpointsDisagree(RpcUnreachable):
     """Two endpoints give different answers to a question that has one."""
 
     code = "endpoints-disagree"
-
-
-class Endpoint(Protocol):
-    """What is asked: `chain.eth.rpc.HttpRpc`; tests bring their own."""
-
-    shown_url: str
-
-    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
-        """The result of one call. Raises RpcFailed, RpcUnreachable."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +88,7 @@ class Endpoints:
     ) -> None:
         if not endpoints:
             raise ValueError("at least one endpoint is needed")
-        self._all = [_Watched(endpoint, place, clock) for place, endpoint in enumerate(endpoints)]
+        self._all = [Watched(endpoint, place, clock) for place, endpoint in enumerate(endpoints)]
         self.patience = patience or Patience()
         self.counters: Counter[str] = Counter()
         """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `disagreed`."""
@@ -160,11 +149,13 @@ class Endpoints:
             by.doubted()
             self._pause(doubt)
         self._seen.note(method, params, answer)
+        if answer is None and method == RECEIPT and (known := self._known_to_another(params, by)):
+            answer, by = known
         if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
             return self._compared(method, params, answer, by)
         return answer
 
-    def _repeated(self, method: str, params: list[Any]) -> tuple[Any, _Watched]:
+    def _repeated(self, method: str, params: list[Any]) -> tuple[Any, Watched]:
         """An answer, and who gave it."""
         for attempt in range(self.patience.tries):
             endpoint = self._next()
@@ -185,12 +176,12 @@ class Endpoints:
             self._pause(attempt)
         raise AssertionError("the last try returns or raises")
 
-    def _next(self) -> _Watched:
+    def _next(self) -> Watched:
         """The first in the operator's order that does not rest; if all do, the one that has rested most."""
         now = self._clock()
         return min(self._all, key=lambda one: (max(one.rests_until - now, 0.0), one.place))
 
-    def _limit_s(self, attempt: int, endpoint: _Watched, method: str) -> float:
+    def _limit_s(self, attempt: int, endpoint: Watched, method: str) -> float:
         usual = endpoint.usual_s.get(method)
         first = self.patience.first_limit_s
         if usual is not None:
@@ -207,7 +198,7 @@ class Endpoints:
 
     def _head(self) -> str:
         """The lowest head of the endpoints that move on. Raises RpcUnreachable when none answers."""
-        heads: dict[_Watched, int] = {}
+        heads: dict[Watched, int] = {}
         for endpoint in self._all:
             if endpoint.error and endpoint.rests_until > self._clock():
                 continue
@@ -227,7 +218,16 @@ class Endpoints:
         ]
         return hex(min(moving))
 
-    def _compared(self, method: str, params: list[Any], answer: Any, by: _Watched) -> Any:
+    def _known_to_another(self, params: list[Any], by: Watched) -> tuple[Any, Watched] | None:
+        """A receipt that another endpoint has, and which; None where it has none, or does not answer."""
+        if (other := self._other(by)) is None:
+            return None
+        with suppress(RpcFailed, RpcUnreachable):
+            if (found := other.ask(RECEIPT, params, self._limit_s(0, other, RECEIPT))) is not None:
+                return found, other
+        return None
+
+    def _compared(self, method: str, params: list[Any], answer: Any, by: Watched) -> Any:
         """The answer that another endpoint gives too. Raises EndpointsDisagree."""
         for attempt in range(self.patience.doubts):
             other = self._other(by)
@@ -255,7 +255,7 @@ class Endpoints:
             hint="one of them lies or is broken: compare them with a third, and leave it out of --rpc-url",
         )
 
-    def _second(self, method: str, params: list[Any], other: _Watched) -> Any:
+    def _second(self, method: str, params: list[Any], other: Watched) -> Any:
         """What another endpoint answers; None if it does not, or does not know the block."""
         for attempt in range(self.patience.doubts):
             try:
@@ -271,7 +271,7 @@ class Endpoints:
             self._pause(attempt)
         return None
 
-    def _asked_again(self, method: str, params: list[Any], by: _Watched, answer: Any) -> Any:
+    def _asked_again(self, method: str, params: list[Any], by: Watched, answer: Any) -> Any:
         """What the same endpoint answers now; the answer that it gave, where an error of its passes."""
         try:
             return by.ask(method, params, self._limit_s(0, by, method))
@@ -280,7 +280,7 @@ class Endpoints:
                 raise
             return answer
 
-    def _denies(self, other: _Watched, receipt: dict[str, Any]) -> bool:
+    def _denies(self, other: Watched, receipt: dict[str, Any]) -> bool:
         """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be, or
         its head is there or beyond."""
         number = receipt["blockNumber"]
@@ -288,69 +288,10 @@ class Endpoints:
             return True
         return self._second("eth_getBlockByNumber", [number, False], other) is not None
 
-    def _other(self, by: _Watched) -> _Watched | None:
+    def _other(self, by: Watched) -> Watched | None:
         now = self._clock()
         others = [one for one in self._all if one is not by and not (one.error and one.rests_until > now)]
         return others[0] if others else None
-
-
-class _Watched:
-    """An endpoint with what is known of it."""
-
-    def __init__(self, endpoint: Endpoint, place: int, clock: Callable[[], float]) -> None:
-        self.url, self.place = endpoint.shown_url, place
-        self.usual_s: dict[str, float] = {}
-        """How long answers to a method took of late."""
-        self.rests_until = float("-inf")
-        self.error = ""
-        """Why it was last not answered; empty once it has answered."""
-        self._endpoint, self._clock = endpoint, clock
-        self._failures, self._counted_at = 0, float("-inf")
-        self._lock = threading.Lock()
-        self.head, self._head_since = -1, clock()
-
-    def ask(self, method: str, params: list[Any], limit_s: float) -> Any:
-        begin = self._clock()
-        try:
-            answer = self._endpoint.ask(method, params, limit_s)
-        except RpcUnreachable as error:
-            self._failed(begin, error)
-            raise
-        except RpcFailed:
-            self._answered(begin, method)
-            raise
-        self._answered(begin, method)
-        return answer
-
-    def _answered(self, begin: float, method: str) -> None:
-        took = self._clock() - begin
-        known = self.usual_s.get(method, took)
-        self.usual_s[method] = took if took > known else 0.8 * known + 0.2 * took
-        self._failures, self.error, self.rests_until = 0, "", float("-inf")
-
-    def _failed(self, begin: float, error: RpcUnreachable) -> None:
-        """Questions that were under way when one was counted as a failure are none of their own: six that
-        time out together are one. Those after it are, so who never answers rests ever longer."""
-        with self._lock:
-            now = self._clock()
-            if begin >= self._counted_at:
-                self._failures += 1
-                self._counted_at = now
-            rest_s = _FIRST_REST_S * 2 ** min(self._failures, _MOST_DOUBLINGS)
-            self.rests_until = now + min(rest_s, _LONGEST_REST_S)
-            self.error = error.message
-
-    def doubted(self) -> None:
-        """Ask another one next."""
-        self.rests_until = self._clock() + 0.5
-
-    def stands_at(self, head: int) -> None:
-        if head != self.head:
-            self.head, self._head_since = head, self._clock()
-
-    def still_s(self) -> float:
-        """Seconds since the head last moved."""
-        return self._clock() - self._head_since
 
 
 class _Seen:

@@ -482,19 +482,17 @@ def test_attack_T41_a_receipt_is_what_two_endpoints_give(
     told = None if lie is None else {**true, **lie}
     pair[liar].change = lambda method, answer: told if method == RECEIPT[0] else answer
     endpoints = made(*pair)[0]
-    if lie is None and liar == 0:
-        assert endpoints.request(*RECEIPT) is None, "the sender looks who has the nonce"
-        return
     with pytest.raises(EndpointsDisagree):
         endpoints.request(*RECEIPT)
 
 
-def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: FakeNode) -> None:
+@pytest.mark.parametrize("knows", [0, 1])
+def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: FakeNode, knows: int) -> None:
     behind = FakeNode()
     behind.blocks = node.blocks[:-1]
     one, two = Flaky("one", node), Flaky("two", behind)
     one.change = lambda method, answer: receipt_of(node, 10) if method == RECEIPT[0] else answer
-    endpoints, time = made(one, two, still_s=60.0)
+    endpoints, time = made(*((one, two) if knows == 0 else (two, one)), still_s=60.0)
     assert endpoints.request(*RECEIPT) is None
     time.now += 61
     endpoints.request("eth_blockNumber", [])
@@ -502,6 +500,15 @@ def test_attack_T41_a_receipt_of_a_block_that_only_one_knows_is_none_yet(node: F
     time.now += 61
     assert endpoints.request(*RECEIPT) == receipt_of(node, 10), "whoever stands still holds nobody up"
     assert endpoints.counters["uncompared"] == 1
+
+
+def test_a_receipt_that_nobody_knows_is_none(node: FakeNode) -> None:
+    pair = Flaky("one", node), Flaky("two", node)
+    for flaky in pair:
+        flaky.change = lambda method, answer: None if method == RECEIPT[0] else answer
+    assert made(*pair)[0].request(*RECEIPT) is None
+    pair[1].faults = [DOWN]
+    assert made(*pair)[0].request(*RECEIPT) is None, "who does not answer knows none"
 
 
 def test_attack_T45_who_is_past_a_receipts_block_and_has_none_denies_it(node: FakeNode) -> None:
