@@ -30,6 +30,7 @@ from assay.app.devnet_record import (
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
 from assay.devnet.folder import begin_in
+from assay.devnet.nursery import COMMAND, Nursery, nursery_for
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
@@ -112,22 +113,29 @@ def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
 def node_command(app: App, spec: NodeRecord) -> list[str]:
     """The command line of a node, but for where it is reached."""
     home = app.settings.home.resolve()
-    command = [sys.executable, "-m", "assay", "--home", str(home), "--account", spec.name, "--yes"]
+    command = [sys.executable, *COMMAND, "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
     return [*command, ROLE_COMMAND[spec.role], "run", *spec.arguments]
 
 
-def start_node(app: App, spec: NodeRecord) -> int:
+def start_node(app: App, spec: NodeRecord, nursery: Nursery | None = None) -> int:
     """Start a node as a process of its own; its process id. A devnet's nodes are each other's neighbours,
     whatever the user's own node announces."""
     command = [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
+    if nursery is not None:
+        return nursery.start(command[1 + len(COMMAND) :], log_of(app, spec.name))
     return start_process(app, spec.name, command)
+
+
+def log_of(app: App, name: str) -> Path:
+    """Where a node's process writes."""
+    return app.settings.home.resolve() / "logs" / f"{name}.log"
 
 
 def start_process(app: App, name: str, command: list[str]) -> int:
     """Start a node's command, with a log of its own; its process id."""
-    log = app.settings.home.resolve() / "logs" / f"{name}.log"
+    log = log_of(app, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as out:
@@ -147,13 +155,15 @@ def node_events(home: Path, name: str) -> Path:
     return home / "nodes" / name / EVENTS_FILE
 
 
-def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
+def start_nodes(
+    app: App, devnet: Devnet, nodes: Iterable[NodeRecord], nursery: Nursery | None = None
+) -> Devnet:
     """Start one node after the other, then wait for all of them; the devnet with them. Raises Stop when one
     dies or takes too long."""
     home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
     for node in nodes:
         past[node.name] = size_of(node_events(home, node.name))
-        begun.append(replace(node, pid=start_node(app, node)))
+        begun.append(replace(node, pid=start_node(app, node, nursery)))
         names = {one.name for one in begun}
         rest = tuple(one for one in devnet.nodes if one.name not in names)
         write_devnet(home, replace(devnet, nodes=(*begun, *rest)))
@@ -186,7 +196,7 @@ def wait_started(
                     urls[name] = event["url"]
             if name in urls:
                 continue
-            log = home / "logs" / f"{name}.log"
+            log = log_of(app, name)
             if not process_alive(pid):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
                 raise Stop(f"{name} ended as it started:\n{tail}", hint=f"see {log}", code="node-failed")
@@ -203,13 +213,15 @@ def wait_started(
 def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: Conditions) -> Devnet:
     """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails. The
     verifiers subscribe to this class of conditions."""
-    devnet = begin_chain(app, block_time_s)
-    try:
-        return start_nodes(app, devnet, (_equipped(app, spec, conditions) for spec in specs))
-    except BaseException:
-        take_down(app.settings.home)
-        remove_devnet(app.settings.home)
-        raise
+    with nursery_for(len(specs)) as nursery:
+        devnet = begin_chain(app, block_time_s)
+        try:
+            equipped = (_equipped(app, spec, conditions) for spec in specs)
+            return start_nodes(app, devnet, equipped, nursery)
+        except BaseException:
+            take_down(app.settings.home)
+            remove_devnet(app.settings.home)
+            raise
 
 
 def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
@@ -240,10 +252,12 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, port_of(stopped.rpc_url))
     devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
     write_devnet(home, devnet)
+    nodes = [on_its_port(node) for node in stopped.nodes]
     try:
-        go_on_in_time(chain.url)
-        check_contracts(home, app.settings.deployment, chain.url)
-        return start_nodes(app, devnet, [on_its_port(node) for node in stopped.nodes])
+        with nursery_for(len(nodes)) as nursery:
+            go_on_in_time(chain.url)
+            check_contracts(home, app.settings.deployment, chain.url)
+            return start_nodes(app, devnet, nodes, nursery)
     except BaseException:
         take_down(home)
         raise

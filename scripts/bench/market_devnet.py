@@ -97,7 +97,7 @@ def pinned(
     shared one."""
     kept, before = devnet_market.start_node, os.sched_getaffinity(0)
 
-    def start(app: App, spec: NodeRecord) -> int:
+    def start(app: App, spec: NodeRecord, _: object = None) -> int:
         pid = start_process(app, spec.name, command(app, spec))
         os.sched_setaffinity(pid, {chosen.of(spec.name, spec.role)})
         if spec.role == "solver":

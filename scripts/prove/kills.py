@@ -10,7 +10,7 @@ disturbed. In the end there must be: the same model, bit by bit; one commit of e
 vote; nobody fined or convicted but the cheat; no bond, stake or escrow left behind, nothing under way in a
 journal, no call sent twice; and every token.
 
-Every process is the command that a person runs, started by `tests.adversaries.nursery`.
+Every process is the command that a person runs, started by `assay.devnet.nursery`.
 
 Contract: the same `--seed` draws the same processes and pauses; the instants of a kill within what a process
 does are the machine's.
@@ -47,13 +47,13 @@ from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet
+from assay.devnet.nursery import Nursery
 from assay.jobfile.read import parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.jobfile.terms import conditions_of
 from assay.protocol.errors import AssayError
 from assay.protocol.types import Address, JobId, Kind, Phase, Wei
 from assay.scenario.balances import Snapshot, snapshot
-from tests.adversaries.nursery import Nursery
 
 CLIENT = "client"
 CASTS: dict[str, tuple[str, ...]] = {
@@ -148,12 +148,7 @@ class Life:
         specs = devnet.default_nodes(2, 3, 1)
         added = {self.cheat: CASTS[self.cheat]}
         specs = [replace(s, arguments=(*s.arguments, *added.get(s.name, ()))) for s in specs]
-        starting = devnet.start_process
-        devnet.start_process = lambda app, name, command: self.nursery.start(command[3:], self._log(name))
-        try:
-            found = devnet.bring_up(self.app, specs, 0.5, conditions_of(self.body))
-        finally:
-            devnet.start_process = starting
+        found = devnet.bring_up(self.app, specs, 0.5, conditions_of(self.body))
         for node in map(devnet.on_its_port, found.nodes):
             words = [*devnet.node_command(self.app, node)[3:], "--host=127.0.0.1", "--announce-url=auto"]
             said = devnet.node_events(self.home, node.name)
@@ -343,6 +338,11 @@ class Life:
         return found
 
 
+def settings() -> list[str]:
+    """What in the environment would choose another chain, account or folder for whatever is started."""
+    return [name for name in os.environ if name.startswith(("ASSAY_", "ETH_"))]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000)
@@ -352,6 +352,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path, help="folder that keeps the devnets of lives with a fault")
     chosen = parser.parse_args()
+    for name in settings():
+        del os.environ[name]
     rng, started = random.Random(chosen.seed), Nursery()
     lives: list[dict[str, Any]] = []
     bits: list[str] = []

@@ -80,8 +80,8 @@ def reach_words(network: Network, name: str) -> list[str]:
     return ["--host", link.address6 if name == SLOW else link.address]
 
 
-def start_there(network: Network, app: App, spec: NodeRecord) -> int:
-    """Start a node on its host; its process id."""
+def start_there(network: Network, app: App, spec: NodeRecord, _: object = None) -> int:
+    """Start a node on its host, which no nursery's fork comes to; its process id."""
     words = [*node_command(app, spec), *reach_words(network, spec.name)]
     if spec.name == HIDDEN:
         rpc = f"http://{network.links[KUBO].address}:{RPC_PORT}"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.prove.kills import Life
-from tests.adversaries.nursery import Nursery
+from assay.devnet.nursery import Nursery
+from scripts.prove.kills import Life, settings
 
 pytestmark = pytest.mark.slow
 KILLS = 30
@@ -17,9 +17,11 @@ KILLS = 30
 
 @pytest.fixture
 def nursery() -> Iterator[Nursery]:
-    started = Nursery()
-    yield started
-    started.close()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in settings():
+            patch.delenv(name)
+        with Nursery() as started:
+            yield started
 
 
 def test_attack_48_processes_killed_at_random_lose_nothing(nursery: Nursery, tmp_path: Path) -> None:
