@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import cache
 from typing import Annotated, Any, NoReturn
@@ -142,6 +143,8 @@ ROOT_OPTIONS = frozenset(
     | {"--max-fee", "--tip", "--fee-bump", "--confirmations", "--finality"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
+_BELOW_ZERO = re.compile(r"-\.?\d")
+"""What looks like an option, such as the -5 of -5tok, and is a number."""
 
 
 def _misused(error: Exception, as_json: bool) -> NoReturn:
@@ -152,6 +155,8 @@ def _misused(error: Exception, as_json: bool) -> NoReturn:
         hint = f"`{context.command_path if context else 'assay'} --help` shows what it takes"
         if option in ROOT_OPTIONS:
             hint = f"put it before the command's name: assay {option} ..."
+        if _BELOW_ZERO.match(option or ""):
+            message, hint = "an amount or a number here is 0 or more", "leave the minus out"
         Output(as_json).report(Stop(message, hint=hint, code="usage"))
     raise SystemExit(int(Exit.USAGE))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
+from assay.jobfile.outer import NUMBERS, RANKS
 from assay.jobfile.read import JobFile
 from assay.jobfile.uses import OWN
 from assay.protocol.types import Terms, Wei
@@ -93,14 +94,28 @@ def short_amounts(file: JobFile) -> list[str]:
         for field, amount in zip(asked, least, strict=True)
         if getattr(money, field) < amount
     ]
+    said = _of_rank(file)
     if not low:
-        return []
+        return said
     why = "every vote replays what its shards compress, and who votes without that gains (docs/economics.md)"
     if file.held_out is not None:
         why = "every vote replays the held-out loss, and who votes without that gains (docs/economics.md)"
     if name == "grpo":
         why = "every vote replays a whole task, and who votes without that gains (docs/economics.md)"
-    return [f"by {name}, {', '.join(low)}: {why}"]
+    return [f"by {name}, {', '.join(low)}: {why}", *said]
+
+
+def _of_rank(file: JobFile) -> list[str]:
+    """A line where more columns are sent than those whose votes were measured."""
+    rank, usual = file.outer.rank, NUMBERS["rank"].usual.get(file.outer.algorithm)
+    if rank is None or usual is None or rank <= usual:
+        return []
+    known = ", ".join(f"{count:,} at {columns}" for columns, count in RANKS.items())
+    return [
+        f"the amounts that are known are for a rank of {usual}, and this is {rank}, of which a vote replays"
+        f" more: a matrix takes {known} instructions (docs/concepts.md); what a vote then costs nobody has"
+        " measured"
+    ]
 
 
 def short_outer_fee(file: JobFile, terms: Terms, share: Fraction) -> list[str]:

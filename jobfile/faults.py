@@ -6,6 +6,7 @@ by the kind of section that pydantic tried, and not by a word of the contracts.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
@@ -17,6 +18,8 @@ from assay.protocol.words import meant
 
 _QUOTED = re.compile(r"'([^']*)'")
 _QUOTED_KINDS = re.compile(r'"(\w+)"')
+_SHOWN = 60
+"""Characters of a value in a fault at most."""
 
 
 def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) -> str:
@@ -41,7 +44,17 @@ def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) 
             near = meant(tag, _QUOTED_KINDS.findall(found["msg"])) if isinstance(tag, str) else ""
             return f"{key}: {found['msg']}{near}"
     said = found["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
+    if found["type"] != "value_error":
+        said += _instead(found["input"])
     return f"{key}: {said}" if key else said
+
+
+def _instead(value: object) -> str:
+    """The value that is there instead, as TOML has it; nothing of one that is long or no value by itself."""
+    if not isinstance(value, str | int | float):
+        return ""
+    shown = json.dumps(value, ensure_ascii=False)
+    return f", not {shown}" if len(shown) <= _SHOWN else ""
 
 
 def _choice(value: object, expected: str) -> str:

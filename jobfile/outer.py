@@ -33,8 +33,9 @@ BLOCKS = {
 """How many numbers that are sent share a scale, or a table of values, where nobody says another."""
 MAX_BLOCK = 4096
 """Numbers: the terms of one sum or one maximum that the arbiter recomputes (docs/protocol.md, 2.5)."""
-MAX_RANK = 32
-"""Columns: of 32 a matrix takes 8,885 instructions to make, of 16 it takes 2,417; a program has 65,536."""
+RANKS = {4: 257, 16: 2417, 32: 8885}
+"""By columns how many instructions a matrix takes to make; a program has 65,536."""
+MAX_RANK = max(RANKS)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ Contract: `warnings_of` executes the first steps of shard 0 with the job's own s
 number that is Inf or NaN, and every product that is further from the exact one than bfloat16's.
 `own_warnings` plays the first rounds by an outer algorithm of the client's own, of as many steps, in which
 every shard changes what shard 0 does: it names numbers that are not finite, and says where the rounds move
-no parameter, or against what training changed. Nothing is refused: a job that diverges is as exact as any
-other. Not guaranteed: anything about later steps and rounds.
+no parameter, or against what training changed, or where one shard's absence changes where they go. Nothing
+is refused: a job that diverges is as exact as any other. Not guaranteed: anything about later steps and
+rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from assay.node.work import put_together
 from assay.numerics import FAST
 from assay.program.accuracy import Meter
 from assay.program.execute import Executor, StepContext
-from assay.protocol.loops import Place
+from assay.protocol.loops import Place, Stands
 from assay.protocol.types import Kind, Loop, Terms
 from assay.training.job import JobArtifacts
 from assay.training.precision import REHEARSED_STEPS
@@ -62,14 +63,15 @@ class _Rounds:
         self._tasks = [Executor(program, kernels=FAST) for program in files.tasks]
         self._outers = [Executor(program, kernels=FAST) for program in files.outers]
         self._ends: dict[tuple[Kind, int], list[Tensor]] = {}
+        self.shards = terms.shards
 
-    def _begun(self, kind: Kind, round_: int) -> list[Tensor]:
+    def _begun(self, kind: Kind, round_: int, stands: Stands = lambda *_: True) -> list[Tensor]:
         def output(place: Place, slot: int) -> Tensor:
             of, at, _ = place
             return self._ends[of, at][slot]
 
         genesis = self._files.genesis if kind == Kind.TASK else self._files.outer_genesis
-        return put_together(self._terms, (kind, round_, 0), lambda *_: True, output, genesis)
+        return put_together(self._terms, (kind, round_, 0), stands, output, genesis)
 
     def _run(self, round_: int, loop: Loop, run: Executor, state: list[Tensor], steps: int) -> list[Tensor]:
         """The state after the first steps of a loop."""
@@ -92,12 +94,22 @@ class _Rounds:
 
     def outer(self, round_: int) -> tuple[list[Tensor], list[Tensor]]:
         """The job's parameters before and after a round's outer step."""
-        state, count = self._begun(Kind.OUTER, round_), self._files.inner.params
-        before = state[:count]
+        before, state = self._outer(round_, self._begun(Kind.OUTER, round_))
+        self._ends[Kind.OUTER, round_] = state
+        return before, state[: len(before)]
+
+    def outer_without(self, round_: int, shard: int) -> list[Tensor]:
+        """The parameters after a round's outer step that one shard's tasks of all rounds do not reach; no
+        later round begins from them."""
+        begun = self._begun(Kind.OUTER, round_, lambda _, at: at != shard)
+        before, state = self._outer(round_, begun)
+        return state[: len(before)]
+
+    def _outer(self, round_: int, state: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        before = state[: self._files.inner.params]
         for run, loop in zip(self._outers, self._terms.outer_loops, strict=True):
             state = self._run(round_, loop, run, state, loop.steps)
-        self._ends[Kind.OUTER, round_] = state
-        return before, state[:count]
+        return before, state
 
 
 def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tensor, Tensor]]) -> float:
@@ -106,6 +118,19 @@ def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tenso
         float(((b.double() - a.double()) * (d.double() - c.double())).sum())
         for (a, b), (c, d) in zip(moved, trained, strict=True)
     )
+
+
+_AS_FAR = 1e-3
+"""Of a round's change: what another count of the same terms may make of it."""
+
+
+def _as_far(played: _Rounds, round_: int, outer: tuple[list[Tensor], list[Tensor]]) -> bool:
+    """Whether a round's outer step, played before, ends where it does when the last shard is absent."""
+    before, after = outer
+    without = played.outer_without(round_, played.shards - 1)
+    gone = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(after, before, strict=True))
+    apart = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(after, without, strict=True))
+    return apart <= _AS_FAR**2 * gone
 
 
 def own_warnings(
@@ -127,10 +152,16 @@ def own_warnings(
     where = "docs/concepts.md, an algorithm of your own"
     if trained and not moved:
         return [f"the outer step of your own moves no parameter in {rounds} rounds rehearsed ({where})"]
+    lines = []
     if along < 0:
-        return [
+        lines.append(
             f"the outer step of your own moves parameters against what training changed, in {rounds} rounds"
             " rehearsed: delta is theta before training less theta after it, so theta goes against delta"
             f" ({where})"
-        ]
-    return []
+        )
+    if terms.min_shards < terms.shards and not _as_far(played, rounds - 1, outer):
+        lines.append(
+            "with one shard absent the outer step of your own goes elsewhere, though all shards rehearsed did"
+            f" the same: its mean is to be of those present, chosen by `present` ({where})"
+        )
+    return lines

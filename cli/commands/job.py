@@ -15,7 +15,6 @@ from assay.app.units import parse_payment, show_amount
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
-from assay.cli.commands.token import BELOW_ZERO
 
 if TYPE_CHECKING:
     from assay.client.losses import Losses
@@ -133,7 +132,7 @@ def watch(
     app.output.result("job", following, progress_table(following))
 
 
-@commands.command(context_settings=BELOW_ZERO)
+@commands.command()
 def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
     """Add to a job's budget."""
     app = app_of(context)

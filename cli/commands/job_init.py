@@ -32,7 +32,11 @@ def init(
         ),
     ] = "gpt",
     data: Annotated[
-        str, typer.Option(help="gpt: stdlib, or a path to your text; mlp, cnn: digits.")
+        str,
+        typer.Option(
+            help="gpt: stdlib, or a path to your text; mlp, cnn: digits.",
+            show_default="stdlib; digits for mlp and cnn",
+        ),
     ] = "stdlib",
     weights: Annotated[
         str,

@@ -108,7 +108,9 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         "programRoot": files.inner.root,
         "worstCase": str(worst),
     }
-    rows = table(f"{file} is a sound job", "what", "#value")
+    count = len(warnings)
+    noted = f"can be posted; read the {count} warning{'s' * (count > 1)} below first"
+    rows = table(f"{file} {noted if warnings else 'is a sound job'}", "what", "#value")
     for name, value in data.items():
         shown = (
             show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value

@@ -12,8 +12,6 @@ from assay.app.units import parse_payment, show_amount
 
 commands = typer.Typer(no_args_is_help=True, help="The market's token.")
 Amount = Annotated[str, typer.Argument(help="Such as 500tok.")]
-BELOW_ZERO = {"ignore_unknown_options": True}
-"""So that -5tok is read as an amount, which is refused as one."""
 
 
 @commands.command()
@@ -32,7 +30,7 @@ def balance(
     )
 
 
-@commands.command(context_settings=BELOW_ZERO)
+@commands.command()
 def deposit(context: typer.Context, amount: Amount) -> None:
     """Move tokens from the wallet into the vault, where stakes, budgets and bonds come from."""
     app = app_of(context)
@@ -43,7 +41,7 @@ def deposit(context: typer.Context, amount: Amount) -> None:
     app.output.result("transaction", result, f"deposited; transaction {result.tx_hash}")
 
 
-@commands.command(context_settings=BELOW_ZERO)
+@commands.command()
 def withdraw(
     context: typer.Context,
     amount: Amount,
@@ -66,7 +64,7 @@ def withdraw(
     app.output.result("transaction", result, f"withdrawn; transaction {result.tx_hash}")
 
 
-@commands.command(context_settings=BELOW_ZERO)
+@commands.command()
 def faucet(context: typer.Context, name: str, amount: Amount) -> None:
     """Devnets only: give an account tokens, and ether for gas."""
     app = app_of(context)

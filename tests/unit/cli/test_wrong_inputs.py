@@ -98,13 +98,18 @@ def test_a_way_to_compute_is_looked_at_by_commands_that_compute_nothing(
     [("token", "deposit"), ("token", "withdraw"), ("token", "faucet", "bob"), ("job", "fund", "latest")],
 )
 @pytest.mark.parametrize(
-    ("amount", "says"), [("0tok", "'0tok' moves nothing"), ("-5tok", "'-5tok' is below 0")]
+    ("amount", "says", "code"),
+    [
+        ("0tok", "'0tok' moves nothing", "bad-amount"),
+        ("-5tok", "an amount or a number here is 0 or more", "usage"),
+        ("--yess", "No such option: --yess", "usage"),
+    ],
 )
 def test_an_amount_that_moves_nothing_is_refused_before_a_chain_is_asked(
-    folder: Path, words: tuple[str, ...], amount: str, says: str
+    folder: Path, words: tuple[str, ...], amount: str, says: str, code: str
 ) -> None:
     status, error = assay("-r", "http://127.0.0.1:1", *words, amount)
-    assert status == Exit.USAGE and error["code"] == "bad-amount" and says in error["message"]
+    assert status == Exit.USAGE and error["code"] == code and says in error["message"]
 
 
 @pytest.mark.parametrize("data", ["stdlib", "mine.txt", "texts"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.jobfile.cautions import cautions
+from assay.jobfile.cautions import cautions, seen_too_often
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
@@ -75,6 +75,15 @@ def test_the_command_asks_no_chain(files: Any, tmp_path: Path, monkeypatch: pyte
     assert told["data"]["warnings"] == []
 
 
+def test_data_that_are_seen_too_often_are_told() -> None:
+    training = job().training
+    drawn = 2 * 2 * 64 * training.batch
+    few = drawn // 500
+    assert seen_too_often(training, few + 1) == [] and seen_too_often(training, 0) == []
+    (line,) = seen_too_often(training, few)
+    assert f"draws {drawn:,} examples of {few} records, each {drawn // few} times" in line
+
+
 def test_what_pays_nobody_honest_is_said_before_it_is_paid(
     files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,4 +96,5 @@ def test_what_pays_nobody_honest_is_said_before_it_is_paid(
     monkeypatch.setattr("assay.jobfile.build.build", lambda body, **_: files)
     (tmp_path / "job.toml").write_text(text)
     _, out, _ = assay("--json", "job", "estimate", "job.toml")
-    assert json.loads(out)["data"]["warnings"] == [line]
+    warnings = json.loads(out)["data"]["warnings"]
+    assert [said for said in warnings if "by heart" not in said] == [line], "of few data it is said too"

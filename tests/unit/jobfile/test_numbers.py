@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from assay.jobfile.amounts import short_amounts
 from assay.jobfile.build import build
 from assay.jobfile.outer import OPTIMISERS
 from assay.jobfile.parts import rule_of
@@ -43,6 +44,13 @@ def test_numbers_of_a_coding_are_what_shards_send_with(algorithm: str, numbers: 
     usual = outer_of(algorithm, rule_of(stating(algorithm, "")))
     assert found is not None and usual is not None
     assert found.coding == coding and replace(found, coding=usual.coding) == usual
+
+
+def test_a_higher_rank_than_was_measured_is_told() -> None:
+    for rank in (2, 4):
+        assert short_amounts(stating("powersgd", f"rank = {rank}")) == []
+    (line,) = short_amounts(stating("powersgd", "rank = 5"))
+    assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
 
 
 def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:

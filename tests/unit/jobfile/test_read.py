@@ -11,14 +11,17 @@ from assay.app.settings import _read_file
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.outer import BLOCKS
-from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
+from assay.jobfile.parts import rule_of
+from assay.jobfile.read import BadJobFile, JobFile, parse_job_file, read_job_file
 from assay.jobfile.templates import LOCAL, stated, template
 from assay.jobfile.terms import conditions_of
 from assay.jobfile.use_templates import grpo_template
 from assay.program.isa import Op
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.loops import model_names
+from assay.training.algorithms import Algorithm
 from assay.training.job import JobArtifacts
+from assay.training.round_names import outer_of
 
 HOSTILE = {
     "5,000 digits": b"rounds = " + b"9" * 5_000,
@@ -141,6 +144,8 @@ def test_a_value_of_another_type_is_read_as_no_number(key: str, instead: str) ->
     with pytest.raises(BadJobFile) as caught:
         parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
     assert "it should be a valid" in caught.value.message
+    there = instead.partition(" = ")[2].partition(" #")[0].partition("\n")[0]
+    assert caught.value.message.endswith(f", not {there}"), "the value as the file has it"
 
 
 def test_a_whole_number_may_stand_for_one_with_a_point() -> None:
@@ -288,15 +293,18 @@ def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorit
 
 @pytest.mark.parametrize("name", ["diloco-4bit", "diloco-u8", "streaming", "eager"])
 def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
-    def wire(numbers: str) -> set[tuple[int, ...]]:
-        made = build(parse_job_file(streamed(numbers, name), "a test"))
-        named = zip(made.slot_names, made.inner.state, strict=True)
-        return {node.shape for slot, node in named if slot.startswith("wire")}
+    def file(numbers: str) -> JobFile:
+        return parse_job_file(streamed(numbers, name), "a test")
 
-    own, usual = BLOCKS[name], wire("")
-    assert usual == wire(f"\nblock_size = {own}")
-    assert (128, 32) not in usual and (128, 32) in wire("\nblock_size = 32"), "of a matrix of 64 x 64"
-    assert (1, 10) in usual, "fewer numbers than a block are one, and nothing is filled up"
+    def sent_by(numbers: str) -> Algorithm | None:
+        return outer_of(name, rule_of(file(numbers)))
+
+    assert sent_by("") == sent_by(f"\nblock_size = {BLOCKS[name]}") != sent_by("\nblock_size = 32")
+    made = build(file("\nblock_size = 32"))
+    named = zip(made.slot_names, made.inner.state, strict=True)
+    wire = {node.shape for slot, node in named if slot.startswith("wire")}
+    assert (128, 32) in wire, "of a matrix of 64 x 64"
+    assert (1, 10) in wire, "fewer numbers than a block are one, and nothing is filled up"
 
 
 @pytest.mark.parametrize(

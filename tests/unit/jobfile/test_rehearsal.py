@@ -50,11 +50,21 @@ class Second:
         return theta - delta / state[0], [state[0] - 1]
 
 
-def said(outer: Algorithm) -> list[str]:
+def of_all(deltas: Any, present: Any, sent: Any) -> Tensor:
+    """A mean that takes absent shards for present ones."""
+    return sum(deltas[1:], deltas[0]) / len(deltas)
+
+
+def said(outer: Algorithm, min_shards: int = 2) -> list[str]:
     """What is said of a job of a linear model by this algorithm."""
     text = own_template("mine.py:build", batch=8, rounds=4, times=LOCAL, optimiser="sgd", precision="single")
     text = by_own_algorithm(text)
-    for key, value in (("steps_per_round", "4"), ("segment_steps", "4"), ("shards", "3")):
+    for key, value in (
+        ("steps_per_round", "4"),
+        ("segment_steps", "4"),
+        ("shards", "3"),
+        ("min_shards", str(min_shards)),
+    ):
         text = stated(text, f"training.{key}", value)
     text = stated(text, "money.solver_stake", '"880tok"')
     torch.manual_seed(0)
@@ -74,6 +84,12 @@ def test_what_goes_where_training_went_is_no_warning() -> None:
 def test_a_rule_with_the_wrong_sign_is_told(late: int) -> None:
     (line,) = said(Algorithm(Plain(0.5), late=late))
     assert "moves parameters against what training changed, in 3 rounds rehearsed" in line
+
+
+def test_a_mean_that_counts_an_absent_shard_is_told() -> None:
+    (line,) = said(Algorithm(Plain(-0.5), mean=of_all))
+    assert line.startswith("with one shard absent the outer step of your own goes elsewhere")
+    assert said(Algorithm(Plain(-0.5), mean=of_all), min_shards=3) == [], "then no shard is ever absent"
 
 
 def test_a_rule_that_moves_nothing_is_told() -> None:
