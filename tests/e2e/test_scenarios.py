@@ -2,7 +2,7 @@
 
 A scenario judges itself: it exits with 0 only if the client's own replay finds in what was convicted the very
 fault that was planted, the job ended, its model was verified, and the tokens add up. A false claim and a
-false vote are played in every run, the claim by test_demo; the others are slow.
+false vote are played in every run of CI, the claim by test_demo; the others are slow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPLAY = ("devnet", "scenario", "replay")
 
 
 def marked(name: str) -> Any:
-    return pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    return pytest.param(name, marks=pytest.mark.long if name in QUICK else pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in SCENARIOS if name not in ELSEWHERE])

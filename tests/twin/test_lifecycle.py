@@ -45,6 +45,7 @@ def run(stage: Stage, examples: int, steps: int) -> tuple[Counter[str], Counter[
     return accepted, refused
 
 
+@pytest.mark.long
 def test_rules_and_contracts_agree(stage: Stage) -> None:
     accepted, refused = run(stage, examples=25, steps=10)
     report(accepted, refused)

@@ -19,6 +19,7 @@ from tests.adversaries.chain_day import ChainDay
 from tests.fakes.faulty_rpc import FAULTS, FaultyGateway
 
 
+@pytest.mark.long
 def test_attack_47_a_fifth_fails_and_each_transaction_is_mined_once(
     anvil: Anvil, rpc: HttpRpc, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.adversaries.chain_day import FUNDS, NAMES, ChainDay
 torch.set_num_threads(1)
 
 
+@pytest.mark.long
 def test_an_undisturbed_day_comes_to_its_end(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> None:
     day = ChainDay(rpc, artifacts, tmp_path)
     job_id = day.post()
@@ -61,7 +62,13 @@ def reorganised(
     return found
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(0, marks=pytest.mark.long),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2)),
+    ],
+)
 def test_attack_46_reorganisations_change_nothing_of_a_job(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
 ) -> None:

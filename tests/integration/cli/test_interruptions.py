@@ -59,6 +59,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     found.chain.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forgotten", [False, True], ids=["kept", "forgotten"])
 @pytest.mark.parametrize("sent", [1, 2], ids=["approval", "deposit"])
 def test_attack_47_a_command_cut_off_by_the_node_is_finished_once(

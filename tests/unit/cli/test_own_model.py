@@ -445,7 +445,13 @@ def test_a_template_has_no_algorithm_of_its_own(folder: Path) -> None:
     assert status == Exit.USAGE and "brings an outer algorithm of its own" in error["message"]
 
 
-@pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])
+LONG = ("lion", "muon")
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in ("adamw", "sgd", *LONG)],
+)
 def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> None:
     """With a warm-up, a cosine decay, clipping and accumulation, each as the file says."""
     file = folder / "job.toml"

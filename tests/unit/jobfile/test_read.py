@@ -249,6 +249,7 @@ def streamed(numbers: str, algorithm: str = "streaming") -> str:
     return text.replace('algorithm = "diloco" ', f'algorithm = "{algorithm}"{numbers}')
 
 
+@pytest.mark.long
 def test_streamings_numbers_are_published_and_the_usual_ones_without_them() -> None:
     def made(numbers: str) -> JobArtifacts:
         return build(parse_job_file(streamed(numbers), "a test"))

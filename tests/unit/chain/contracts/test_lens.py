@@ -72,6 +72,7 @@ def test_what_a_node_refuses_is_asked_in_halves_that_stay(artifacts: Artifacts, 
     assert lens.size == 62
 
 
+@pytest.mark.long
 def test_a_batch_grows_again_and_never_beyond_the_most(artifacts: Artifacts) -> None:
     node = Picky(artifacts, 100, TOO_MUCH[0])
     lens = lens_of(node)

@@ -210,6 +210,7 @@ def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
     assert requests_of(node, lambda: look(solver)) == 0, "a moment later it is good as well"
 
 
+@pytest.mark.long
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_damaged_form_is_reported_and_deleted(
     assert not directory.exists()
 
 
+@pytest.mark.long
 def test_a_changed_form_is_compiled_again(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     sample = training_sample()
     library = next(form_directory(own_cache, sample.program).rglob("*.so"))
@@ -206,6 +207,7 @@ def poisoned(made: job.JobArtifacts, state: list[torch.Tensor]) -> list[torch.Te
     return changed
 
 
+@pytest.mark.long
 def test_an_mlp_trains_with_the_same_bits() -> None:
     agree(job.mlp(models.MlpConfig(hidden=32, layers=1), batch=16), 3)
 

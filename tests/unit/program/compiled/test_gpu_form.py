@@ -45,7 +45,9 @@ def ran(
     return made
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "mlp" else pytest.mark.long) for name in SAMPLES]
+)
 def test_training_steps(gpu_forms: None, name: str) -> None:
     sample = SAMPLES[name]
     program, state = sample.program, sample.genesis()

@@ -152,6 +152,7 @@ CASES: list[tuple[Callable[[], Program], Callable[[int], list[Tensor]]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "inputs"), CASES, ids=["elementwise", "contractions"])
 def test_compiled_operations_give_the_reference_bytes(
     make: Callable[[], Program], inputs: Callable[[int], list[Tensor]]

@@ -52,6 +52,7 @@ def test_failures_are_measured_beside_the_same_workers_when_all_is_well() -> Non
     assert "2.1 %" in rows[1][4]
 
 
+@pytest.mark.long
 def test_bytes_are_those_of_the_wires_and_a_run_gives_the_same_bits_again(tmp_path: Path) -> None:
     arms = bench.arms(TINY)
     first = Bench(TINY, tmp_path, tmp_path)
@@ -111,6 +112,7 @@ def test_every_arm_and_every_failure_runs(tmp_path: Path) -> None:
     assert native.loss == pytest.approx(results[SINGLE].loss, rel=1e-2)
 
 
+@pytest.mark.long
 def test_the_quick_arm_gives_its_keys_in_little_time(tmp_path: Path) -> None:
     """Less than 45 s of processor time; how long it takes depends on what else runs."""
     out = tmp_path / "out.json"

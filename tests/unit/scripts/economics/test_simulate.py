@@ -91,6 +91,7 @@ def test_a_lone_cheat_is_caught_as_often_as_the_formula_says(samples: int, verif
     assert abs(out.detection - expected) < 4 * sqrt(expected * (1 - expected) / out.faulty)
 
 
+@pytest.mark.long
 def test_every_row_of_the_detection_table_is_within_its_error() -> None:
     rows = ask.detection(replace_size(2_000))
     off = [(row["simulated"] - row["formula"]) / max(row["error"], 1 / 2_000) for row in rows]
@@ -322,6 +323,7 @@ def test_a_task_that_nobody_ever_votes_on_is_accepted_unattested() -> None:
     assert out.imbalance() == 0
 
 
+@pytest.mark.long
 def test_attack_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
     rules = ask.template_rules()
     rows = ask.proposing(SIZE, rules)
