@@ -219,6 +219,8 @@ def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: C
             equipped = (_equipped(app, spec, conditions) for spec in specs)
             return start_nodes(app, devnet, equipped, nursery)
         except BaseException:
+            if nursery is not None:
+                nursery.close()  # or it would start a node after all are taken down
             take_down(app.settings.home)
             remove_devnet(app.settings.home)
             raise

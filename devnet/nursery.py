@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +23,7 @@ from assay.protocol.errors import Stop
 
 COMMAND = ("-m", "assay")
 """After the interpreter: what a nursery's forks are, before the words that they are started with."""
-ROOM = 1 << 14
+ROOM = 1 << 12
 """Bytes of a fork's command line at most."""
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 _PROCESS = "assay.cli.nursery"
@@ -57,27 +58,34 @@ class Nursery:
         """Run `assay` with these words; its process id. Raises Stop where the nursery has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.open("ab").close()  # what cannot be written is told here, and not by the fork
         said = ""
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps([list(words), str(log)]) + "\n")
             self._process.stdin.flush()
             said = self._process.stdout.readline()
-        except BrokenPipeError:
-            pass
         if not said.strip().isdigit():
+            self.close()
             raise Stop(
-                f"the process that starts a devnet's nodes has ended ({self._process.wait()})",
+                f"the process that starts a devnet's nodes has ended ({self._process.returncode})",
                 hint="what it wrote stands above; `assay doctor` looks at this installation",
                 code="node-failed",
             )
         return int(said)
 
     def close(self) -> None:
-        """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        """End it, and whatever it has started of which nobody was told."""
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()  # it has nothing to lose, and may still be loading
         self._process.wait()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        if self._process.stdout.closed:
+            return
+        for pid in self._process.stdout.read().split():
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(pid), signal.SIGTERM)
+        self._process.stdout.close()
 
 
 @contextmanager

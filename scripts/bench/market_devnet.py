@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -95,7 +95,7 @@ def pinned(
 ) -> Iterator[None]:
     """Nodes start on their cores, solvers after `slow`; this process, and what it starts otherwise, on the
     shared one."""
-    kept, before = devnet_market.start_node, os.sched_getaffinity(0)
+    kept, before = (devnet_market.start_node, devnet_market.nursery_for), os.sched_getaffinity(0)
 
     def start(app: App, spec: NodeRecord, _: object = None) -> int:
         pid = start_process(app, spec.name, command(app, spec))
@@ -105,11 +105,12 @@ def pinned(
         return pid
 
     devnet_market.start_node = start
+    devnet_market.nursery_for = lambda _: nullcontext()
     os.sched_setaffinity(0, {chosen.rest})
     try:
         yield
     finally:
-        devnet_market.start_node = kept
+        devnet_market.start_node, devnet_market.nursery_for = kept
         os.sched_setaffinity(0, before)
 
 

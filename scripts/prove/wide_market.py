@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,8 @@ def client_on(network: Network) -> AbstractContextManager[object]:
 def market_on(network: Network) -> Iterator[None]:
     """The devnet's nodes start on their hosts, and the client serves at its address here."""
     there = patch.object(devnet_market, "start_node", partial(start_there, network))
-    with there, client_on(network):
+    by_themselves = patch.object(devnet_market, "nursery_for", lambda _: nullcontext())
+    with there, by_themselves, client_on(network):
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -86,6 +87,7 @@ def test_what_was_started_outlives_the_nursery_and_a_dead_one_is_told(tmp_path: 
     with Nursery() as nursery:
         pid = nursery.start(words, tmp_path / "log")
         os.kill(nursery._process.pid, signal.SIGKILL)
+        waited(lambda: not process_alive(nursery._process.pid))
         with pytest.raises(Stop, match="has ended"):
             nursery.start(words, tmp_path / "log")
     try:
@@ -98,6 +100,28 @@ def test_there_is_none_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert able()
     monkeypatch.setattr(devnet_nursery, "GPUS", (tmp_path,))
     assert not able()
+
+
+def test_a_log_that_cannot_be_written_starts_nothing(nursery: Nursery, tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        nursery.start(["config", "show"], tmp_path)
+
+
+def test_what_nobody_was_told_of_ends_with_it(tmp_path: Path) -> None:
+    """As where it is closed while somebody waits for a start."""
+    words = [*waiting(tmp_path), "bob"]
+    nursery = Nursery()
+    assert nursery._process.stdin is not None
+    nursery._process.stdin.write(json.dumps([words, str(tmp_path / "log")]) + "\n")
+    nursery._process.stdin.flush()
+
+    def started() -> list[int]:
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if runs(pid, *words)]
+
+    waited(lambda: bool(started()))
+    nursery.close()
+    nursery.close()
+    waited(lambda: not started())
 
 
 @pytest.mark.parametrize(("nodes", "able_to", "one"), [(2, True, True), (1, True, False), (2, False, False)])
