@@ -6,7 +6,7 @@ is removed at the end of its `with` block, and what is still in it goes back. A 
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,9 +27,8 @@ def slowed(share: float) -> Iterator[Callable[[int], None]]:
     if share == 1:
         yield lambda _: None
         return
-    group = GROUPS / f"assay-bench-{os.getpid()}"
     try:
-        group.mkdir()
+        group = Path(tempfile.mkdtemp(prefix="assay-bench-", dir=GROUPS))
         (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         (group / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD_US)))
     except OSError as error:
