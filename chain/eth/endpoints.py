@@ -97,10 +97,18 @@ class Endpoints:
         self._lock = threading.Lock()
         self._seen = _Seen()
         self._latest: tuple[float, Any] | None = None
+        self._denying: dict[str, tuple[float, str]] = {}
+        """By endpoint since when it has denied a receipt, and which one has it."""
 
     def troubles(self) -> dict[str, str]:
-        """Endpoints that do not answer at present, with their last error."""
-        return {one.url: one.error for one in self._all if one.error}
+        """Endpoints that do not answer at present, with their last error, and those that deny what is so."""
+        late, denying = self._clock() - self.patience.still_s, list(self._denying.items())
+        denied = {
+            url: f"it has no receipt of what {other} has in a block of both"
+            for url, (since, other) in denying
+            if since <= late
+        }
+        return denied | {one.url: one.error for one in self._all if one.error}
 
     def request(self, method: str, params: list[Any]) -> Any:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
@@ -149,8 +157,8 @@ class Endpoints:
             by.doubted()
             self._pause(doubt)
         self._seen.note(method, params, answer)
-        if answer is None and method == RECEIPT and (known := self._known_to_another(params, by)):
-            answer, by = known
+        if method == RECEIPT and len(self._all) > 1:
+            self._heed_denial(params, answer, by)
         if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
             return self._compared(method, params, answer, by)
         return answer
@@ -218,14 +226,19 @@ class Endpoints:
         ]
         return hex(min(moving))
 
-    def _known_to_another(self, params: list[Any], by: Watched) -> tuple[Any, Watched] | None:
-        """A receipt that another endpoint has, and which; None where it has none, or does not answer."""
-        if (other := self._other(by)) is None:
-            return None
-        with suppress(RpcFailed, RpcUnreachable):
-            if (found := other.ask(RECEIPT, params, self._limit_s(0, other, RECEIPT))) is not None:
-                return found, other
-        return None
+    def _heed_denial(self, params: list[Any], receipt: Any, by: Watched) -> None:
+        """Note since when an endpoint denies a receipt that another has, of a block that it has: for a moment
+        any may; for `still_s` it is a trouble, and no more than that, since what is sent waits for the
+        account's nonce all the same."""
+        other = self._other(by) if receipt is None else None
+        found = None
+        if other is not None:
+            with suppress(RpcFailed, RpcUnreachable):
+                found = other.ask(RECEIPT, params, self._limit_s(0, other, RECEIPT))
+        if other is None or found is None or not self._denies(by, found):
+            self._denying.pop(by.url, None)
+        else:
+            self._denying.setdefault(by.url, (self._clock(), other.url))
 
     def _compared(self, method: str, params: list[Any], answer: Any, by: Watched) -> Any:
         """The answer that another endpoint gives too. Raises EndpointsDisagree."""
