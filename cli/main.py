@@ -143,7 +143,7 @@ ROOT_OPTIONS = frozenset(
     | {"--max-fee", "--tip", "--fee-bump", "--confirmations", "--finality"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
-_BELOW_ZERO = re.compile(r"-\.?\d")
+_BELOW_ZERO = re.compile(r"-[.\d]")
 """What looks like an option, such as the -5 of -5tok, and is a number."""
 
 
@@ -156,7 +156,7 @@ def _misused(error: Exception, as_json: bool) -> NoReturn:
         if option in ROOT_OPTIONS:
             hint = f"put it before the command's name: assay {option} ..."
         if _BELOW_ZERO.match(option or ""):
-            message, hint = "an amount or a number here is 0 or more", "leave the minus out"
+            hint = f"what begins with a minus is an option: no amount or number here is below 0; {hint}"
         Output(as_json).report(Stop(message, hint=hint, code="usage"))
     raise SystemExit(int(Exit.USAGE))
 

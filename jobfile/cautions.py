@@ -27,7 +27,7 @@ def seen_too_often(training: Training, records: int) -> list[str]:
         return []
     return [
         f"the job draws {drawn:,} examples of {records:,} records, each {drawn // records:,} times: a model"
-        " then knows them by heart; give more data or train for fewer steps"
+        " may come to know them by heart; give more data or train for fewer steps"
     ]
 
 

@@ -53,8 +53,13 @@ def _instead(value: object) -> str:
     """The value that is there instead, as TOML has it; nothing of one that is long or no value by itself."""
     if not isinstance(value, str | int | float):
         return ""
-    shown = json.dumps(value, ensure_ascii=False)
+    shown = repr(value) if type(value) in (int, float) else json.dumps(value, ensure_ascii=_odd(value))
     return f", not {shown}" if len(shown) <= _SHOWN else ""
+
+
+def _odd(value: object) -> bool:
+    """Whether a text has characters that a terminal may do something else with than show them."""
+    return isinstance(value, str) and not value.isprintable()
 
 
 def _choice(value: object, expected: str) -> str:

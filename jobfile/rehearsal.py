@@ -122,15 +122,22 @@ def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tenso
 
 _AS_FAR = 1e-3
 """Of a round's change: what another count of the same terms may make of it."""
+_ABSENT = 4
+"""Shards that are absent in turn: a mean may read some of many alone."""
 
 
-def _as_far(played: _Rounds, round_: int, outer: tuple[list[Tensor], list[Tensor]]) -> bool:
-    """Whether a round's outer step, played before, ends where it does when the last shard is absent."""
-    before, after = outer
-    without = played.outer_without(round_, played.shards - 1)
-    gone = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(after, before, strict=True))
-    apart = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(after, without, strict=True))
-    return apart <= _AS_FAR**2 * gone
+def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """The squared distance of two lists of tensors."""
+    return sum(float((a.double() - b.double()).square().sum()) for a, b in zip(one, other, strict=True))
+
+
+def _counted_absent(played: _Rounds, outers: Sequence[tuple[list[Tensor], list[Tensor]]]) -> bool:
+    """Whether the outer step that moved furthest, of those played, goes elsewhere when a shard is absent: one
+    of the first `_ABSENT`, or the last."""
+    gone, round_ = max((_apart(*outer), number) for number, outer in enumerate(outers))
+    shards = {*range(min(_ABSENT, played.shards)), played.shards - 1}
+    ends = (played.outer_without(round_, shard) for shard in sorted(shards))
+    return not all(_apart(outers[round_][1], end) <= _AS_FAR**2 * gone for end in ends)
 
 
 def own_warnings(
@@ -141,8 +148,10 @@ def own_warnings(
     played = _Rounds(files, terms, seed, steps)
     names, count = files.slot_names[: files.inner.params], files.inner.params
     along, moved, trained, rounds = 0.0, False, False, min(rounds, terms.rounds)
+    outers = []
     for round_ in range(rounds):
         task, outer = played.task(round_), played.outer(round_)
+        outers.append(outer)
         for what, state in (("training", task[1]), ("outer step", outer[1])):
             if bad := not_finite(names, count, state):
                 return [f"after the {what} of round {round_ + 1} of {rounds} rehearsed {bad}"]
@@ -159,9 +168,9 @@ def own_warnings(
             " rehearsed: delta is theta before training less theta after it, so theta goes against delta"
             f" ({where})"
         )
-    if terms.min_shards < terms.shards and not _as_far(played, rounds - 1, outer):
+    if terms.min_shards < terms.shards and _counted_absent(played, outers):
         lines.append(
             "with one shard absent the outer step of your own goes elsewhere, though all shards rehearsed did"
-            f" the same: its mean is to be of those present, chosen by `present` ({where})"
+            f" the same: what is absent, or how many are, counts in it. A mean is of those present ({where})"
         )
     return lines

@@ -101,7 +101,8 @@ def test_a_way_to_compute_is_looked_at_by_commands_that_compute_nothing(
     ("amount", "says", "code"),
     [
         ("0tok", "'0tok' moves nothing", "bad-amount"),
-        ("-5tok", "an amount or a number here is 0 or more", "usage"),
+        ("-5tok", "No such option: -5", "usage"),
+        ("-.5tok", "No such option: -.", "usage"),
         ("--yess", "No such option: --yess", "usage"),
     ],
 )
@@ -110,6 +111,7 @@ def test_an_amount_that_moves_nothing_is_refused_before_a_chain_is_asked(
 ) -> None:
     status, error = assay("-r", "http://127.0.0.1:1", *words, amount)
     assert status == Exit.USAGE and error["code"] == code and says in error["message"]
+    assert ("is below 0" in error["hint"]) == amount.endswith("5tok")
 
 
 @pytest.mark.parametrize("data", ["stdlib", "mine.txt", "texts"])

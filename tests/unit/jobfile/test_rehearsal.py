@@ -38,6 +38,19 @@ class Plain:
 
 
 @dataclass(frozen=True)
+class EverySecond:
+    """Moves in every second round, and not in the first and the third."""
+
+    slots: int = 1
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        return [torch.zeros_like(theta)]
+
+    def step(self, theta: Tensor, delta: Tensor, state: Any) -> tuple[Tensor, list[Tensor]]:
+        return theta - delta * state[0], [1 - state[0]]
+
+
+@dataclass(frozen=True)
 class Second:
     """Divides by nothing in the second round."""
 
@@ -90,6 +103,11 @@ def test_a_mean_that_counts_an_absent_shard_is_told() -> None:
     (line,) = said(Algorithm(Plain(-0.5), mean=of_all))
     assert line.startswith("with one shard absent the outer step of your own goes elsewhere")
     assert said(Algorithm(Plain(-0.5), mean=of_all), min_shards=3) == [], "then no shard is ever absent"
+    for mean in (lambda deltas, *_: deltas[0], lambda deltas, *_: (deltas[0] + deltas[1]) / 2):
+        (line,) = said(Algorithm(Plain(-0.5), mean=mean))
+        assert line.startswith("with one shard absent"), "it reads some of the shards alone"
+    (line,) = said(Algorithm(EverySecond(), mean=of_all))
+    assert line.startswith("with one shard absent"), "seen in the round that moves"
 
 
 def test_a_rule_that_moves_nothing_is_told() -> None:
