@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Bounds, Conditions, Kind, Link, Loop, NO_SLOT, Origin, Terms
-} from "../../src/interfaces/Types.sol";
+import {Bounds, Conditions, Kind, Link, Loop, NO_SLOT, Origin, Terms} from "../../src/interfaces/Types.sol";
 import {Loops} from "../../src/libraries/Loops.sol";
 import {Classes} from "../../src/market/Classes.sol";
 import {Test} from "../Vm.sol";
 
-/// @notice Proofs, for all numbers at once (`make symbolic`): what the deployed Classes accepts of loops and links names slots
-/// and segments that are there, so that no claim has an input slot, or a step, of which nobody can say where it comes from.
+/// @notice Proofs, for all numbers at once (`make symbolic`): what the deployed Classes accepts of a link, beside slots of the
+/// reader's own, and of a loop names slots, claims and segments that are there.
 contract LinksSymbolic is Test {
-    uint32 private constant UNITS = 4; // shards, and slices
-
     Classes private classes;
     bytes32 private class;
 
@@ -28,8 +24,8 @@ contract LinksSymbolic is Test {
     }
 
     /// @dev Terms that are acceptable when they have slots, links and loops.
-    function _terms() private view returns (Terms memory t) {
-        (t.params, t.slices, t.shards, t.minShards, t.rounds) = (UNITS, UNITS, UNITS, 1, 3);
+    function _terms(uint32 shards, uint32 slices) private view returns (Terms memory t) {
+        (t.params, t.slices, t.shards, t.minShards, t.rounds) = (slices, slices, shards, 1, 3);
         (t.manifest, t.classId) = (keccak256("manifest"), class);
         (t.verifiers, t.samples, t.seedDelay, t.maxUnsettled) = (1, 1, 2, 2);
         (t.taskTime, t.stragglerTime, t.outerTime, t.pricePeriod) = (100, 100, 100, 100);
@@ -48,13 +44,16 @@ contract LinksSymbolic is Test {
     }
 
     /// @dev Any link before, or after, some slots of the reader's own, if the contract accepts it in such a claim.
-    function _accepted(Link memory link, Kind reader, bool first, uint16 own, uint16 others)
-        private
-        view
-        returns (Terms memory t, Link[] memory links)
-    {
-        t = _terms();
-        links = new Link[](2);
+    function _accepted(
+        Link memory link,
+        Kind reader,
+        bool first,
+        uint16[2] memory counts,
+        uint16[2] memory units
+    ) private view returns (Terms memory t) {
+        (uint16 own, uint16 others) = (counts[0], counts[1]);
+        t = _terms(units[0], units[1]);
+        Link[] memory links = new Link[](2);
         (links[0], links[1]) = first ? (link, _own(own)) : (_own(own), link);
         Link[] memory rest = new Link[](1);
         rest[0] = _own(others);
@@ -70,44 +69,42 @@ contract LinksSymbolic is Test {
     {
         Link[] memory links = reader == Kind.TASK ? t.links : t.outerLinks;
         uint256 own = reader == Kind.TASK ? t.slots : t.outerSlots;
-        vm.assume(number < UNITS && slot < own);
+        vm.assume(number < (reader == Kind.TASK ? t.shards : t.slices) && slot < own);
         (Link memory found, uint256 i) = Loops.linkOf(links, slot);
         assert(i < uint256(found.count) * found.times);
-        if (found.origin != Origin.OUT) return;
+        if (found.origin == Origin.OWN || found.origin == Origin.GENESIS) return;
         assert(keccak256(abi.encode(found)) == keccak256(abi.encode(link)));
-        uint256 units = link.source == Kind.TASK ? t.shards : t.slices;
-        assert(i / link.count < units);
+        assert(i / link.count < (link.source == Kind.TASK ? t.shards : t.slices));
+        assert(link.lag > 0 || (reader == Kind.OUTER && link.source == Kind.TASK));
+        if (found.origin == Origin.PRESENT) return;
         uint256 there = link.source == Kind.TASK ? t.slots : t.outerSlots;
         assert(Loops.firstOf(link, number) + i % link.count < there);
         assert(link.otherwise == NO_SLOT || link.otherwise + i % link.count < own);
-        assert(link.lag > 0 || (reader == Kind.OUTER && link.source == Kind.TASK));
     }
 
-    /// @notice Every slot of a task's input is in a link, and what the link names is a slot that its source has: the claim of an
-    /// earlier round, or the genesis state.
+    /// @notice Every slot of a task's input is in a link, and what that names is there, whatever the numbers of shards and slices:
+    /// a shard or a slice, of an earlier round, and a slot that its claims have.
     function check_whatATasksLinkNamesIsThere(
         Link memory link,
         bool first,
-        uint16 own,
-        uint16 others,
+        uint16[2] memory counts,
+        uint16[2] memory units,
         uint16 number,
         uint16 slot
     ) external view {
-        (Terms memory t,) = _accepted(link, Kind.TASK, first, own, others);
-        _checkNamed(link, Kind.TASK, number, slot, t);
+        _checkNamed(link, Kind.TASK, number, slot, _accepted(link, Kind.TASK, first, counts, units));
     }
 
     /// @notice The same of an outer claim, which may also read tasks of its own round.
     function check_whatAnOuterClaimsLinkNamesIsThere(
         Link memory link,
         bool first,
-        uint16 own,
-        uint16 others,
+        uint16[2] memory counts,
+        uint16[2] memory units,
         uint16 number,
         uint16 slot
     ) external view {
-        (Terms memory t,) = _accepted(link, Kind.OUTER, first, own, others);
-        _checkNamed(link, Kind.OUTER, number, slot, t);
+        _checkNamed(link, Kind.OUTER, number, slot, _accepted(link, Kind.OUTER, first, counts, units));
     }
 
     /// @notice A slot lies in the one link whose run of slots holds it: three links of any sizes.
@@ -130,11 +127,14 @@ contract LinksSymbolic is Test {
     }
 
     /// @notice Of a loop that the contract accepts a slow shard has as many segments as any other, of whole steps.
-    function check_aSlowShardHasAsManySegments(Loop memory loop, uint32 segments, uint32 shard) external view {
-        Terms memory t = _terms();
-        (t.slots, t.outerSlots) = (UNITS, UNITS);
+    function check_aSlowShardHasAsManySegments(Loop memory loop, uint32 segments, uint32 shard)
+        external
+        view
+    {
+        Terms memory t = _terms(4, 4);
+        (t.slots, t.outerSlots) = (4, 4);
         (t.links, t.outerLinks) = (new Link[](1), new Link[](1));
-        (t.links[0], t.outerLinks[0]) = (_own(uint16(UNITS)), _own(uint16(UNITS)));
+        (t.links[0], t.outerLinks[0]) = (_own(4), _own(4));
         (t.loops[0], t.segments) = (loop, segments);
         classes.check(t);
         (uint256 steps, uint256 each) = Loops.stepsOf(loop, shard);
