@@ -66,7 +66,7 @@ test-contracts: setup
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 
 # WHOLE=1, as in CI: those too that take tens of seconds
-MARKED = not slow and not gpu$(if $(WHOLE),, and not long)
+MARKED = not slow and not gpu$(if $(filter 1,$(WHOLE)),, and not long)
 
 # each worker and each node that a test starts imports the same modules: who comes later finds them compiled
 test-python: setup
@@ -159,6 +159,7 @@ lint-contracts: setup
 	$(PY) scripts/generate/contract_snapshots.py --check
 	$(PY) scripts/generate/structs.py --check
 
+check: WHOLE := 1
 check: lint test
 
 format: setup
