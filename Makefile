@@ -1,7 +1,7 @@
 # make setup   install everything (.venv, contracts/node_modules); does nothing the second time
 # make demo    run a local market in which a solver lies about one bit, and watch it being caught
 # make demo-124m   the same with GPT-2 small, 124 million parameters: 24 GB of memory, by hand (docs/scale.md)
-# make test    all quick tests: Solidity, then Python; with WHOLE=1, as in CI, those too that take tens of seconds
+# make test    all quick tests, Solidity and Python; with WHOLE=1, as in CI, those too that take tens of seconds
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
