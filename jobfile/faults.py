@@ -53,13 +53,9 @@ def _instead(value: object) -> str:
     """The value that is there instead, as TOML has it; nothing of one that is long or no value by itself."""
     if not isinstance(value, str | int | float):
         return ""
-    shown = repr(value) if type(value) in (int, float) else json.dumps(value, ensure_ascii=_odd(value))
+    odd = not str(value).isprintable()  # a terminal may do something else with it than show it
+    shown = repr(value) if type(value) in (int, float) else json.dumps(value, ensure_ascii=odd)
     return f", not {shown}" if len(shown) <= _SHOWN else ""
-
-
-def _odd(value: object) -> bool:
-    """Whether a text has characters that a terminal may do something else with than show them."""
-    return isinstance(value, str) and not value.isprintable()
 
 
 def _choice(value: object, expected: str) -> str:
