@@ -82,29 +82,20 @@ contract LinksSymbolic is Test {
         assert(link.otherwise == NO_SLOT || link.otherwise + i % link.count < own);
     }
 
-    /// @notice Every slot of a task's input is in a link, and what that names is there, whatever the numbers of shards and slices:
-    /// a shard or a slice, of an earlier round, and a slot that its claims have.
-    function check_whatATasksLinkNamesIsThere(
+    /// @notice Every slot of a claim's input is in a link, and what that names is there, whatever the numbers of shards and
+    /// slices: a shard or a slice, of an earlier round or, for an outer claim, of a task of its own, and a slot that its claims
+    /// have.
+    function check_whatALinkNamesIsThere(
         Link memory link,
+        bool outer,
         bool first,
         uint16[2] memory counts,
         uint16[2] memory units,
         uint16 number,
         uint16 slot
     ) external view {
-        _checkNamed(link, Kind.TASK, number, slot, _accepted(link, Kind.TASK, first, counts, units));
-    }
-
-    /// @notice The same of an outer claim, which may also read tasks of its own round.
-    function check_whatAnOuterClaimsLinkNamesIsThere(
-        Link memory link,
-        bool first,
-        uint16[2] memory counts,
-        uint16[2] memory units,
-        uint16 number,
-        uint16 slot
-    ) external view {
-        _checkNamed(link, Kind.OUTER, number, slot, _accepted(link, Kind.OUTER, first, counts, units));
+        Kind reader = outer ? Kind.OUTER : Kind.TASK;
+        _checkNamed(link, reader, number, slot, _accepted(link, reader, first, counts, units));
     }
 
     /// @notice A slot lies in the one link whose run of slots holds it: three links of any sizes.
