@@ -33,7 +33,14 @@ from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds, outer_of
+from assay.training.round_names import (
+    ONE_STEP,
+    check_optimiser,
+    check_rounds,
+    check_slices,
+    check_speeds,
+    outer_of,
+)
 from assay.training.sound import check_algorithm
 
 Say = Callable[[str], None]
@@ -50,8 +57,14 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
 
 
 def _check_rounds(file: JobFile) -> None:
-    t = file.training
-    check_rounds(file.outer.algorithm, t.rounds, t.steps_per_round, t.segment_steps)
+    t, name = file.training, file.outer.algorithm
+    check_rounds(name, t.rounds, t.steps_per_round, t.segment_steps)
+    if name in ONE_STEP and t.micro_steps > 1:
+        raise BadJobFile(
+            f"a round of {name} is one step, {ONE_STEP[name]}; of {t.micro_steps} micro-steps most rounds"
+            " would change nothing",
+            hint="write micro_steps = 1; accumulate makes one step of several passes",
+        )
 
 
 def _check_algorithm(file: JobFile, made: Recipe) -> None:

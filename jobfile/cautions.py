@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from assay.jobfile.amounts import short_amounts, short_outer_fee
 from assay.jobfile.estimate import counted
-from assay.jobfile.overshoot import overshooting, unsent
+from assay.jobfile.overshoot import overshooting, stepless, unsent
 from assay.jobfile.read import JobFile, Training
 from assay.jobfile.wire import Wire, nothing_saved
 from assay.node.work import outer_share
@@ -33,7 +33,7 @@ def seen_too_often(training: Training, records: int) -> list[str]:
 
 def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
     """A line for each; empty where there is nothing to say. `wire`: what ``jobfile.wire`` has found."""
-    late = [*overshooting(body), *unsent(body, files.inner.params)]
+    late = [*overshooting(body), *unsent(body, files.inner.params), *stepless(body)]
     if wire is not None:
         late += [*nothing_saved(body, wire), *seen_too_often(body.training, counted(files.records)[0])]
     share = outer_share(terms, files.tasks, files.outers)

@@ -15,6 +15,7 @@ from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import Published
 from assay.node.job_programs import check_model, check_shapes, program_ref, sizes_of
 from assay.program.execute import Records
+from assay.program.validate import measure
 from assay.protocol.params import admitting, worst_case
 from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts
@@ -68,27 +69,32 @@ class Estimate:
     examples: int
     """Records that they see, with repetition."""
     operations: int
-    """Multiply-adds and elementwise operations of all of them."""
+    """Multiply-adds and elementwise operations of all claims' loops, outer ones too."""
     step_memory: int
     state: int
     """Of the inner program: what a solver commits to at each segment's end."""
     checkpoints: int
     """What solvers publish if they keep every segment's end: of which a verifier fetches its samples'."""
     audited: float
-    """Share of the work that drawn verifiers do again."""
+    """Share of the tasks' operations that drawn verifiers do again."""
     last_payment: Seconds
     """From the last outer claim until nobody can dispute it, if all its verifiers vote."""
     round_at_most: Seconds
     """Until a round is closed without a solver that is gone, from min_shards on."""
 
 
-def estimated(terms: Terms, batch: int, state: int) -> Estimate:
-    """What terms come to; `batch`: records a step; `state`: bytes of the inner program's."""
+def estimated(terms: Terms, files: JobArtifacts, batch: int) -> Estimate:
+    """What terms come to, of a job with these programs; `batch`: records a step."""
     tasks = terms.rounds * terms.shards
     votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
     least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.slices * terms.outer_fee)
     steps = terms.rounds * sum(terms.main.of(shard).steps for shard in range(terms.shards))
-    segments = terms.segments
+    segments, state = terms.segments, files.inner.state_bytes
+    trained, again = _task_operations(terms, files)
+    each_outer = sum(
+        loop.steps * measure(program).operations
+        for loop, program in zip(terms.outer_loops, files.outers, strict=True)
+    )
     return Estimate(
         least=least,
         most=worst_case(terms),
@@ -96,11 +102,22 @@ def estimated(terms: Terms, batch: int, state: int) -> Estimate:
         solver_locks=terms.solver_stake,
         steps=steps,
         examples=steps * batch,
-        operations=steps * terms.step_operations,
+        operations=terms.rounds * (trained + terms.slices * each_outer),
         step_memory=terms.step_bytes,
         state=state,
         checkpoints=tasks * (segments + 1) * state,
-        audited=min(terms.verifiers * terms.samples / segments, 1.0),
+        audited=again / trained,
         last_payment=terms.challenge_window,
         round_at_most=Seconds(terms.task_time + terms.straggler_time + terms.outer_time),
     )
+
+
+def _task_operations(terms: Terms, files: JobArtifacts) -> tuple[int, float]:
+    """Operations of a round's tasks, and those of them that verifiers do again: of each loop its samples."""
+    trained, again = 0, 0.0
+    for loop, program in zip(terms.loops, files.tasks, strict=True):
+        steps = sum(loop.of(shard).steps for shard in range(terms.shards))
+        operations = steps * measure(program).operations
+        trained += operations
+        again += operations * min(terms.verifiers * loop.samples / loop.segments, 1.0)
+    return trained, again

@@ -7,7 +7,9 @@ suit another model; they are where to begin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
@@ -192,11 +194,10 @@ PAPERS: dict[str, Mapping[str, str]] = {
     "diloco-centred": _FOUR,
     "dipaco": {**_FOUR, "outer.learning_rate": "0.65"},
 }
-"""By algorithm: "section.key" to its value; of any other a template's 0.7 and 0.9 are the paper's. With these
-late changes and those of paths grow, so `diloco-late`, `eager` and `dipaco` have what holds (decision
-0061)."""
+"""By algorithm: "section.key" to its value; any other has a template's 0.7 and 0.9, DiLoCo's. With these late
+changes and those of paths grow, so `diloco-late`, `eager` and `dipaco` have what holds (decision 0061)."""
 MORE_KEYS = {
-    "delayed-nesterov": """momentum_every = 4          # rounds, after which the momentum sees their sum
+    "delayed-nesterov": """momentum_every = 1          # rounds, whose sum the momentum sees
 
 [speeds]                    # the last shards are for slower machines: `assay solver run --slow`
 slow_shards = 1
@@ -207,15 +208,26 @@ alpha = 0.5                 # how much of its own a shard keeps in mixing: 0.0 n
     "dipaco": """
 [paths]                     # modules that shards share: docs/concepts.md, paths of modules
 modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard
-levels = [["blocks.0.*"], ["blocks.1.*"]]""",
+levels = {levels}""",
 }
-"""What such a file has after [outer]'s momentum and no other has."""
+"""What such a file has after [outer]'s momentum and no other has; of the levels of paths see `levels_of`."""
 
 
-def more_keys(name: str) -> str:
+def levels_of(parameters: Iterable[str]) -> tuple[str, ...]:
+    """Patterns of two levels of modules, for a model's parameters by their names: its first two numbered
+    blocks, or else its first two modules; fewer where it has fewer."""
+    names = list(parameters)
+    blocks = [found[0] for name in names if (found := re.match(r".*?\.\d+(?=\.)", name))]
+    modules = dict.fromkeys(blocks), dict.fromkeys(name.partition(".")[0] for name in names)
+    of_two = next((found for found in modules if len(found) > 1), modules[1])
+    return tuple(f"{module}.*" for module in list(of_two)[:2])
+
+
+def more_keys(name: str, levels: Iterable[str]) -> str:
     """Lines of [outer], and sections after it, that an algorithm's file has and others have not."""
     own = [f"{key} = {n.usual[name]}  # {n.told}" for key, n in NUMBERS.items() if name in n.usual]
-    return "\n".join(lines for lines in (*own, MORE_KEYS.get(name, "")) if lines)
+    more = MORE_KEYS.get(name, "").replace("{levels}", json.dumps([[pattern] for pattern in levels]))
+    return "\n".join(lines for lines in (*own, more) if lines)
 
 
 OPTIMISERS = {"muloco": "muon", "demo": "sgd", "data-parallel": "sgd"}

@@ -1,7 +1,8 @@
 """Whether a job's outer rate and momentum suit how late its algorithm's changes come, and whether all come.
 
-Contract: `overshooting` and `unsent` warn; nothing is refused, since a round that covers little of the way
-never gets there, and a toy need not train all of its model. What is derived: ``training.stability``.
+Contract: `overshooting`, `unsent` and `stepless` warn; nothing is refused, since a round that covers little
+of the way never gets there, and a toy need not train all of its model. What is derived:
+``training.stability``.
 """
 
 from __future__ import annotations
@@ -29,14 +30,34 @@ def overshooting(file: JobFile) -> list[str]:
 
 
 def unsent(file: JobFile, parameters: int) -> list[str]:
-    """A line where a job by streaming has fewer rounds than fragments; `parameters`: the model's tensors."""
+    """A line where a job by streaming has fewer rounds than fragments, or one by delayed Nesterov fewer than
+    its momentum waits for; `parameters`: the model's tensors."""
+    every, rounds = file.outer.momentum_every or 1, file.training.rounds
+    if every > rounds:
+        return [
+            f"the momentum of {file.outer.algorithm} moves after momentum_every = {every} rounds, each of"
+            f" which takes a {every}th of learning_rate, and with rounds = {rounds} it never does: write"
+            f" momentum_every = 1, or rounds = {every} or more"
+        ]
     if file.outer.algorithm != STREAMING:
         return []
-    fragments, rounds = fragments_of(rule_of(file).overlap, parameters), file.training.rounds
+    fragments = fragments_of(rule_of(file).overlap, parameters)
     if rounds >= fragments:
         return []
     return [
         f"a round of streaming sends one of {fragments} fragments, and with rounds = {rounds}"
         f" {fragments - rounds} of them stay as they began: write rounds = {fragments} or more, or fewer"
         " fragments"
+    ]
+
+
+def stepless(file: JobFile) -> list[str]:
+    """A line where a round is no whole step of the optimiser."""
+    training = file.training
+    if training.micro_steps <= training.steps_per_round:
+        return []
+    return [
+        f"of {training.micro_steps} micro-steps, which are one step of the optimiser, a round has"
+        f" {training.steps_per_round}, so most rounds change nothing: write steps_per_round ="
+        f" {training.micro_steps} or more, or fewer micro_steps"
     ]

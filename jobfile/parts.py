@@ -28,12 +28,14 @@ from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 
 
 def schedule_of(file: JobFile) -> Schedule:
-    """The learning rate's course over the job. Raises Stop where it ends within its warm-up."""
+    """The learning rate's course over the job, by steps of the optimiser: as many as micro-steps make. Raises
+    Stop where it ends within its warm-up."""
     assert file.schedule is not None, "the job file was validated"
     steps = file.training.steps_per_round if file.grpo is None else file.grpo.epochs
     whole = file.training.rounds * steps
-    section = file.schedule
-    return Schedule(section.warmup_steps, section.decay, section.total_steps or whole, section.floor)
+    section, micro = file.schedule, file.training.micro_steps
+    warmup, total = (-(-count // micro) for count in (section.warmup_steps, section.total_steps or whole))
+    return Schedule(warmup, section.decay, total, section.floor)
 
 
 def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:

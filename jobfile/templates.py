@@ -7,6 +7,7 @@ need one. Not guaranteed: that the learning rates suit another shape of model.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -297,21 +298,21 @@ def _head(text: str, section: str) -> re.Match[str] | None:
     return re.search(rf"(?m)^\[{section}\]", text)
 
 
-def by_algorithm(text: str, name: str) -> str:
-    """A template's job file by another outer algorithm: its paper's numbers, as far as the file has their
-    sections, and fee and stakes that pay for its votes. Raises BadJobFile for an unknown name."""
+def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str] = ()) -> str:
+    """A template's job file by another outer algorithm: numbers to begin with, as far as the file has their
+    sections, and amounts that pay for its votes where any can. `rounds` 0: the algorithm's own; `levels`: of
+    paths, of a model that is no template's. Raises BadJobFile for an unknown name."""
     if name not in TRAINED:
         if name == OWN:
             raise BadJobFile(
                 "an outer algorithm of your own comes with a model of your own",
-                hint="--from FILE.py:FUNCTION, whose Recipe(outer=...) has it (docs/concepts.md), and no"
-                " --algorithm",
+                hint="--from FILE.py:FUNCTION, whose Recipe(outer=...) has it, and no --algorithm",
             )
-        near = meant(name, TRAINED)
-        raise BadJobFile(
-            f"there is no outer algorithm {name!r}{near}", hint=f"choose one of {', '.join(TRAINED)}"
-        )
+        unknown = f"there is no outer algorithm {name!r}{meant(name, TRAINED)}"
+        raise BadJobFile(unknown, hint=f"choose one of {', '.join(TRAINED)}")
     keys = {"outer.algorithm": f'"{name}"', **PAPERS.get(name, {})}
+    if rounds:
+        keys["training.rounds"] = str(rounds)
     if name in LEAST:
         fee, stake, solver = LEAST[name]
         keys["money.verifier_fee"] = f'"{max(3, fee)}tok"'
@@ -321,7 +322,8 @@ def by_algorithm(text: str, name: str) -> str:
     for key, value in keys.items():
         if _head(text, key.partition(".")[0]):
             text = stated(text, key, value)
-    if more := more_keys(name):
+    modules = "linears" if 'template = "mlp"' in text else "blocks"
+    if more := more_keys(name, levels or (f"{modules}.0.*", f"{modules}.1.*")):
         head, mark, rest = text.partition("[outer]")
         outer, end, after = rest.partition("\n\n")
         text = head + mark + outer + "\n" + more + end + after

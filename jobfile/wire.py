@@ -41,7 +41,8 @@ class Wire:
     task: int
     """What its task puts on the wire: files that others fetch."""
     data_parallel: int
-    """f32 gradients of data parallel training at the same steps a round, one each step of the optimiser."""
+    """f32 gradients of data parallel training at the same steps a round, one each step of the optimiser; of a
+    round that is a part of such a step, that part of one."""
     whole: int
     """The parameters as they are, in f32."""
 
@@ -79,8 +80,8 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
     if body.outer.algorithm == STREAMING:
         sent = frozenset(slot for slot in sent if not torch.equal(before[slot], after[slot]))
     task = sum(file_bytes(after[slot]) for slot in sent)
-    steps = training.steps_per_round // training.micro_steps
-    return Wire(task, 4 * parameters * steps, 4 * parameters)
+    gradients = 4 * parameters * training.steps_per_round // training.micro_steps
+    return Wire(task, max(gradients, 1), 4 * parameters)
 
 
 def nothing_saved(body: JobFile, found: Wire) -> list[str]:

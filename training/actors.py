@@ -8,7 +8,8 @@ numbers of the shard's own counter, so that everybody computes the same rollout.
 is the mean reward of the rollouts that were played with the θ before. The bits are those of the same programs
 run in one process. Not guaranteed: that a policy learns.
 
-Source: GRPO, Shao and others 2024; the wider upper clip, DAPO, Yu and others 2025.
+Source: GRPO, Shao and others 2024; the wider upper clip, and no penalty for leaving the policy of before
+(KL), DAPO, Yu and others 2025.
 """
 
 from __future__ import annotations

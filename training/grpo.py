@@ -6,7 +6,8 @@ replayed element by element; the reward is computed inside the program, from the
 made. Tokens are whole f32. Not guaranteed: that `torch.rand` differs between shards (its counter is the
 step's): whoever runs several actors gives them steps of their own, or a counter (``training.ordered``).
 
-Sources: GRPO, Shao and others 2024; the wider upper clip, DAPO, Yu and others 2025.
+Sources: GRPO, Shao and others 2024; the wider upper clip, and no penalty for leaving the policy of before
+(KL), DAPO, Yu and others 2025.
 """
 
 from __future__ import annotations

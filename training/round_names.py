@@ -200,6 +200,11 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
             f"all of {shards} shards would be slow",
             hint="write slow_shards below [training] shards; or fewer steps_per_round for all",
         )
+    if segment_steps == 1:
+        raise Stop(
+            "slow shards take fewer steps, in as many segments, and a segment here is one step",
+            hint="leave [speeds] out, or give a segment more steps where the algorithm's rounds have more",
+        )
     if segment_steps % slow_by:
         raise Stop(
             f"slow shards take {slow_by} times fewer steps, in as many segments, and a segment of"

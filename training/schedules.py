@@ -20,7 +20,8 @@ from assay.protocol.errors import Stop
 class Schedule:
     """A linear warm-up, then a decay from 1 to `floor` between `warmup_steps` and `total_steps`.
 
-    Steps are inner steps of one shard, counted over all rounds: rounds · stepsPerRound in a whole job.
+    Steps are the optimiser's, of one shard, counted over all rounds: rounds · stepsPerRound in a whole job
+    without micro-steps.
     """
 
     warmup_steps: int = 0

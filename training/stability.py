@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.training.algorithms import Nesterov, OuterSgd, Rule
+from assay.training.algorithms import DelayedNesterov, Nesterov, OuterSgd, Rule
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.overlap import Eager
 from assay.training.round_names import EAGER, OTHER_USES, OWN, PATHS, STREAMING, algorithm_of
@@ -25,6 +25,8 @@ from assay.training.streaming import FRAGMENTS, streaming_of
 
 SHARES = [percent / 100 for percent in range(1, 101)]
 ROUNDING = 1e-9
+MOST_ROUNDS = 16
+"""Of delayed Nesterov that are looked at as one."""
 
 Round = Callable[[list[Tensor], float], list[Tensor]]
 """(numbers, c) → the numbers a round later."""
@@ -32,7 +34,8 @@ Round = Callable[[list[Tensor], float], list[Tensor]]
 
 def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
     """The largest share c in steps of 0.01 such that no smaller one grows; 1.0 also where the map is not
-    linear (Adam, signs, DeMo), is somebody's own, or there is none, since nothing can be said of these."""
+    linear (Adam, signs, DeMo), is somebody's own, or there is none, since nothing can be said of these, and
+    where momentum waits for more than `MOST_ROUNDS`."""
     found = _round_of(name, rule, shards)
     if found is None:
         return 1.0
@@ -62,6 +65,8 @@ def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
             return _streaming(nesterov, rule.overlap)
         return _eager(nesterov, shards) if name == EAGER else _late(nesterov, 0, math.sqrt(shards))
     algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    if isinstance(algorithm.rule, DelayedNesterov) and rule.every <= MOST_ROUNDS:
+        return _delayed(algorithm.rule)
     if not isinstance(algorithm.rule, Nesterov | OuterSgd):
         return None
     return _late(algorithm.rule, algorithm.late)
@@ -76,6 +81,18 @@ def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
         return [theta, *x[:late], *state]
 
     return advance, 1 + late + rule.slots
+
+
+def _delayed(rule: DelayedNesterov) -> tuple[Round, int]:
+    """[θ, the momentum], over as many rounds as it waits for, after which nothing is left to wait."""
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        theta, state = x[0], [x[1], torch.zeros_like(x[1]), torch.zeros((), dtype=torch.int32)]
+        for _ in range(rule.every):
+            theta, state = rule.step(theta, c * theta, state)
+        return [theta, state[0]]
+
+    return advance, 2
 
 
 def _eager(rule: Rule, shards: int) -> tuple[Round, int]:

@@ -30,7 +30,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     training = body.training
     batch = training.batch * training.accumulate
     terms = drafted(body, files)
-    found = estimated(terms, batch, files.inner.state_bytes)
+    found = estimated(terms, files, batch)
     wire = wire_of(body, files, terms, parameters_of(files))
     rows = table(f"what {file} comes to", "what", "#value", "of which")
     for name, value, note in (

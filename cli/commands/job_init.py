@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -86,9 +88,10 @@ def init(
             hint="name a file in it" if file.is_dir() else "choose another name, or remove it",
             code="file-exists",
         )
+    asked = rounds if _was_given(context, "rounds") else 0
     templateless = own and not _was_given(context, "model")
     _check_given(context, "" if templateless else model, own, published)
-    if algorithm == "lofi" and _was_given(context, "rounds"):
+    if algorithm == "lofi" and asked:
         _not_read("--rounds", "by lofi all is one round")
     if optimiser and optimiser != OPTIMISERS.get(algorithm, optimiser):
         raise typer.BadParameter(
@@ -109,15 +112,15 @@ def init(
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
         return
     if own:
-        init_own(app, file, own, batch, rounds, times, optimiser, algorithm, held_out)
+        come_together = partial(by_algorithm, name=algorithm, rounds=asked)
+        init_own(app, file, own, batch, rounds, times, optimiser, algorithm, come_together, held_out)
         return
     if published:
-        count = rounds if _was_given(context, "rounds") else 0
-        init_published(app, file, published, model, data, times, count, held_out)
+        init_published(app, file, published, model, data, times, asked, held_out)
         return
     optimiser = optimiser or OPTIMISERS.get(algorithm, "")
     text = template(model, source=data, rounds=rounds, times=times, optimiser=optimiser)
-    file.write_text(_testing(by_algorithm(text, algorithm), held_out, file))
+    file.write_text(_testing(by_algorithm(text, algorithm, rounds=asked), held_out, file))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
@@ -219,13 +222,15 @@ def init_own(
     times: dict[str, str],
     optimiser: str,
     algorithm: str,
+    come_together: Callable[..., str],
     held_out: int,
 ) -> None:
-    """Trace a client's own model, and write its job file only if that gives a program."""
+    """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
+    ``jobfile.templates.by_algorithm`` with what was asked for."""
     from assay.jobfile.build import build
-    from assay.jobfile.outer import OPTIMISERS
+    from assay.jobfile.outer import OPTIMISERS, levels_of
     from assay.jobfile.read import parse_job_file
-    from assay.jobfile.templates import by_algorithm, by_own_algorithm, own_template
+    from assay.jobfile.templates import by_own_algorithm, own_template
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
@@ -239,7 +244,10 @@ def init_own(
     )
     if made.outer is not None and algorithm != "diloco":
         _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
-    text = by_own_algorithm(text) if made.outer is not None else by_algorithm(text, algorithm)
+    if made.outer is not None:
+        text = by_own_algorithm(text)
+    else:
+        text = come_together(text, levels=levels_of(name for name, _ in made.model.named_parameters()))
     text = _testing(text, held_out, file, made)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from assay.jobfile.build import build
 from assay.jobfile.cautions import cautions, seen_too_often
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, template
+from assay.jobfile.templates import LOCAL, by_algorithm, template
+from assay.program.validate import measure
 from assay.protocol.errors import AssayError
 from assay.protocol.params import worst_case
 from tests.fakes.jobs import tiny_files
@@ -40,22 +42,36 @@ def files() -> Any:
 
 def test_least_and_most_are_what_the_terms_pay(files: Any) -> None:
     terms = drafted(job(), files)
-    found = estimated(terms, 32, files.inner.state_bytes)
+    found = estimated(terms, files, 32)
     tasks = 2 * 2
     assert found.most == worst_case(terms) == (tasks * (20 + 2 * 3) + 2) * 10**18
     assert found.least == (tasks * (10 + 2 * 3) + 2) * 10**18 and found.votes == tasks * 2 * 3 * 10**18
     assert found.steps == tasks * 64 and found.examples == found.steps * 32
-    assert found.operations == found.steps * terms.step_operations
+    inner, outer = (measure(program).operations for program in (files.inner, files.outer))
+    assert found.operations == found.steps * inner + 2 * outer
     assert found.checkpoints == tasks * 17 * files.inner.state_bytes
     assert found.audited == 2 / 16
     even = job(price_floor='"20tok"')
-    same = estimated(drafted(even, files), 32, 1)
+    same = estimated(drafted(even, files), files, 32)
     assert same.least == same.most, "with one price there is nothing to guess"
 
 
 def test_more_samples_than_segments_check_everything_once(files: Any) -> None:
     terms = drafted(job(segment_steps="64"), files)
-    assert estimated(terms, 32, 1).audited == 1.0
+    assert estimated(terms, files, 32).audited == 1.0
+
+
+def test_loops_count_by_what_they_compute() -> None:
+    """A loop of one step is replayed by everybody who is drawn, and is a small part of a task."""
+    body = parse_job_file(by_algorithm(job_text(), "diloco-4bit"), "a job")
+    files = build(body)
+    terms = drafted(body, files)
+    train, compress = (measure(program).operations for program in files.tasks)
+    assert [loop.steps for loop in terms.loops] == [64, 1] and compress > train / 10
+    found = estimated(terms, files, 32)
+    assert found.operations == 2 * (2 * (64 * train + compress) + measure(files.outer).operations)
+    assert found.audited == pytest.approx((8 * train + compress) / (64 * train + compress), rel=1e-12)
+    assert found.audited < 0.16 < 2 * terms.samples / terms.segments
 
 
 def test_terms_that_could_not_be_posted_are_refused(files: Any) -> None:

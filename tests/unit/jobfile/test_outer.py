@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 import json
 from dataclasses import replace
@@ -15,13 +16,13 @@ from assay.cli.commands.verifier import run
 from assay.jobfile.amounts import DEAR, UNMEASURED, short_amounts
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted
-from assay.jobfile.outer import NUMBERS, OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer
+from assay.jobfile.outer import NUMBERS, OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer, levels_of
 from assay.jobfile.overshoot import overshooting
-from assay.jobfile.parts import rule_of
+from assay.jobfile.parts import config_of, rule_of
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, by_algorithm, own_template, template
 from assay.protocol.params import most_wasted
-from assay.training import round_names
+from assay.training import models, round_names
 from assay.training.algorithms import RECIPES
 from assay.training.outer import DiLoCo
 from assay.training.overlap import Streaming
@@ -84,6 +85,31 @@ def test_paths_and_two_speeds_have_their_sections_and_no_other_algorithm_has() -
     assert files["delayed-nesterov"].training.shards == 2
     assert [name for name, file in files.items() if file.paths is not None] == ["dipaco"]
     assert [name for name, file in files.items() if file.speeds is not None] == ["delayed-nesterov"]
+
+
+@pytest.mark.parametrize("model", ["gpt", "mlp", "cnn"])
+def test_paths_are_of_modules_that_the_model_has(model: str) -> None:
+    body = parse_job_file(
+        by_algorithm(template(model, source="digits", rounds=3, times=LOCAL), "dipaco"), "a"
+    )
+    assert body.paths is not None
+    names = [name for name, _ in models.build(config_of(body), 0).named_parameters()]
+    for (pattern,) in body.paths.levels:
+        assert fnmatch.filter(names, pattern)
+
+
+def test_levels_of_a_model_are_its_first_two_blocks_or_modules() -> None:
+    deep = ["embed.weight", "net.layers.0.w", "net.layers.0.b", "net.layers.1.w", "net.layers.2.w", "head.w"]
+    assert levels_of(deep) == ("net.layers.0.*", "net.layers.1.*")
+    assert levels_of(["first.weight", "second.weight", "second.bias"]) == ("first.*", "second.*")
+    assert levels_of(["0.weight", "2.weight"]) == ("0.*", "2.*")
+    assert levels_of(["only.weight"]) == ("only.*",)
+
+
+def test_rounds_that_somebody_asked_for_stand() -> None:
+    text = template("mlp", source="digits", rounds=9, times=LOCAL)
+    assert parse_job_file(by_algorithm(text, "streaming"), "a").training.rounds == 4
+    assert parse_job_file(by_algorithm(text, "streaming", rounds=9), "a").training.rounds == 9
 
 
 def test_streamings_own_numbers_are_written_and_are_what_it_has_without_them() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.jobfile.overshoot import overshooting, unsent
+from assay.jobfile.overshoot import overshooting, stepless, unsent
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated, template
 
@@ -41,3 +41,23 @@ def test_fewer_rounds_than_fragments_leave_some_as_they_began() -> None:
     (line,) = unsent(streamed(1, fragments=6), 9)
     assert "with rounds = 1 5 of them" in line
     assert unsent(job("diloco"), 9) == []
+
+
+def test_momentum_that_never_moves_is_told() -> None:
+    def delayed(every: int) -> JobFile:
+        text = stated(TEXT, "outer.algorithm", '"delayed-nesterov"')
+        more = f"momentum_every = {every}\n"
+        return parse_job_file(text.replace("[verification]", f"{more}\n[verification]"), "a test")
+
+    assert unsent(delayed(1), 9) == unsent(delayed(2), 9) == []
+    (line,) = unsent(delayed(3), 9)
+    assert "momentum_every = 3" in line and "with rounds = 2 it never does" in line
+
+
+def test_rounds_without_a_step_of_the_optimiser_are_told() -> None:
+    def micro(count: int) -> JobFile:
+        return parse_job_file(stated(TEXT, "training.micro_steps", str(count)), "a test")
+
+    assert stepless(micro(1)) == stepless(micro(64)) == []
+    (line,) = stepless(micro(65))
+    assert "of 65 micro-steps" in line and "a round has 64" in line and "steps_per_round = 65" in line

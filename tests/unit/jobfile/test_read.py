@@ -11,9 +11,9 @@ from assay.app.settings import _read_file
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.outer import BLOCKS
-from assay.jobfile.parts import rule_of
+from assay.jobfile.parts import rule_of, schedule_of
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file, read_job_file
-from assay.jobfile.templates import LOCAL, stated, template
+from assay.jobfile.templates import LOCAL, by_algorithm, stated, template
 from assay.jobfile.terms import conditions_of
 from assay.jobfile.use_templates import grpo_template
 from assay.program.isa import Op
@@ -22,6 +22,7 @@ from assay.protocol.loops import model_names
 from assay.training.algorithms import Algorithm
 from assay.training.job import JobArtifacts
 from assay.training.round_names import outer_of
+from tests.marked import long
 
 HOSTILE = {
     "5,000 digits": b"rounds = " + b"9" * 5_000,
@@ -180,6 +181,25 @@ def test_micro_steps_of_a_file_are_slots_of_its_job() -> None:
     assert made.inner.params == plain.inner.params and made.outer.root == plain.outer.root
 
 
+def test_a_schedule_goes_by_the_optimisers_steps() -> None:
+    text = stated(template("mlp", source="digits", rounds=3, times=LOCAL), "schedule.decay", '"cosine"')
+    text = stated(stated(text, "schedule.warmup_steps", "10"), "training.micro_steps", "4")
+    course = schedule_of(parse_job_file(text, "a test"))
+    assert (course.warmup_steps, course.total_steps) == (3, 3 * 64 // 4)
+    assert course.factor(torch.tensor(47.0)) < 0.01 < course.factor(torch.tensor(40.0)), (
+        "it ends with the job"
+    )
+    course = schedule_of(parse_job_file(stated(text, "schedule.total_steps", "90"), "a test"))
+    assert course.total_steps == 23
+
+
+@pytest.mark.parametrize("name", ["demo", "data-parallel"])
+def test_a_round_of_one_step_is_no_micro_step(name: str) -> None:
+    text = by_algorithm(template("mlp", source="digits", rounds=3, times=LOCAL), name)
+    with pytest.raises(BadJobFile, match="of 2 micro-steps most rounds would change nothing"):
+        build(parse_job_file(stated(text, "training.micro_steps", "2"), "a test"))
+
+
 def of_two_speeds(
     text: str, speeds: str = "[speeds]\nslow_shards = 1\nslow_by = 4\n", outer: str = ""
 ) -> str:
@@ -199,7 +219,7 @@ def test_shards_of_two_speeds_are_in_the_terms_and_the_estimate() -> None:
     train, compress = terms.loops
     assert (train.slow_from, train.slow_by, compress.slow_by) == (1, 4, 1)
     assert [terms.main.of(shard).steps for shard in range(2)] == [64, 16]
-    assert estimated(terms, 32, made.inner.state_bytes).steps == 3 * (64 + 16)
+    assert estimated(terms, made, 32).steps == 3 * (64 + 16)
     count = made.inner.params
     kept = [made.outer_genesis[count + 3 * i + 2] for i in range(count)]
     assert all(x.shape == () and x.dtype == torch.int32 for x in kept), "the rounds so far"
@@ -292,7 +312,7 @@ def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorit
         parse_job_file(streamed(f"\n{number}", algorithm), "a test")
 
 
-@pytest.mark.parametrize("name", ["diloco-4bit", "diloco-u8", "streaming", "eager"])
+@pytest.mark.parametrize("name", ["diloco-4bit", "diloco-u8", long("streaming"), long("eager")])
 def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
     def file(numbers: str) -> JobFile:
         return parse_job_file(streamed(numbers, name), "a test")

@@ -28,6 +28,7 @@ from assay.training.grpo import Shape
 from assay.training.policy import Policy
 from assay.training.round_names import OTHER_USES
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
+from tests.marked import long
 from tests.unit.cli.test_command_line import assay
 
 SHAPE = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=12)
@@ -78,8 +79,8 @@ def playing(task: str, sizes: str) -> str:
     ("name", "sizes", "task"),
     [
         ("addition", "digits = 1", Addition(1)),
-        ("sorting", "digits = 3", Sorting(3)),
-        ("brackets", "depth = 3\nkinds = 2", Brackets(3, 2)),
+        long("sorting", "digits = 3", Sorting(3)),
+        long("brackets", "depth = 3\nkinds = 2", Brackets(3, 2)),
     ],
 )
 def test_grpo_plays_the_task_that_the_file_names(

@@ -55,6 +55,8 @@ def test_whole_parameters_are_f32_and_data_parallel_sends_them_every_step() -> N
     assert found(job("diloco")) == Wire(4 * PARAMETERS, 64 * 4 * PARAMETERS, 4 * PARAMETERS)
     of_four = found(job("diloco", micro_steps="4"))
     assert of_four.data_parallel == 16 * 4 * PARAMETERS, "one gradient a step of the optimiser"
+    of_many = found(job("diloco", micro_steps="128"))
+    assert of_many.data_parallel == 4 * PARAMETERS // 2 and "2 times f32" in of_many.words[1]
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,9 @@ def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
         check_speeds(2, 2, 2, 4)
     with pytest.raises(Stop, match="no multiple of 3"):
         check_speeds(1, 3, 2, 4)
+    with pytest.raises(Stop, match="a segment here is one step") as refused:
+        check_speeds(1, 2, 2, 1)
+    assert "leave [speeds] out" in refused.value.hint
 
 
 def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: Path) -> None:

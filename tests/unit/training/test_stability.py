@@ -37,12 +37,36 @@ def eagerly(c: float, lr: float, momentum: float, shards: int) -> float:
     return max(last[-100:])
 
 
+def delayed(c: float, lr: float, momentum: float, every: int) -> float:
+    """Momentum after every so many rounds: m = µm + B/N, θ −= lr·(Δ/N + µm), B the sum of the changes."""
+    theta, m, changes, last = 1.0, 0.0, list[float](), list[float]()
+    for _ in range(ROUNDS):
+        changes.append(c * theta)
+        theta -= lr * changes[-1] / every
+        if len(changes) == every:
+            m = momentum * m + sum(changes) / every
+            theta -= lr * momentum * m
+            changes = []
+        last.append(abs(theta))
+    return max(last[-100:])
+
+
 PLAYED: dict[str, Callable[[float, float, float], float]] = {
     "diloco": partial(late, by=0),
     "diloco-late": partial(late, by=1),
     "eager": partial(eagerly, shards=4),
     "dipaco": partial(late, by=0, gain=2.0),
 }
+
+
+@pytest.mark.parametrize(("every", "lr"), [(1, 0.7), (1, 1.5), (2, 1.4), (4, 2.8), (4, 5.0), (4, 9.0)])
+def test_delayed_momentum_is_looked_at_over_its_rounds(every: int, lr: float) -> None:
+    covered = covers_at_most("delayed-nesterov", DiLoCo(lr, 0.9, every), 2)
+    assert delayed(covered, lr, 0.9, every) <= 2
+    assert (covered < 1) == (lr in (1.5, 9.0))
+    if covered < 1:
+        assert delayed(covered + 0.02, lr, 0.9, every) > 100
+    assert covers_at_most("delayed-nesterov", DiLoCo(100.0, 0.9, 1000), 2) == 1, "of so many nothing is said"
 
 
 @pytest.mark.parametrize("name", PLAYED)
