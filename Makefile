@@ -33,7 +33,9 @@ BUILT_STAMP := contracts/out-assay/.built
 
 .PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
-setup: $(BUILT_STAMP)
+# pip and npm side by side: neither needs the other
+setup:
+	@$(MAKE) --no-print-directory -j2 $(BUILT_STAMP)
 
 $(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
 	@echo "setup: compiling the contracts"
@@ -52,11 +54,11 @@ demo: setup
 demo-124m: setup
 	@PYTHONPATH=. $(PY) scripts/demo_124m.py
 
-# solc takes minutes of one processor: the contracts' tests begin beside the others, and say what they found when they
-# end; pytest's summary comes last
+# solc takes minutes of one processor, and needs no Python: the contracts' tests begin beside everything else, and say
+# what they found when they end; pytest's summary comes last
 FORGE_LOG := contracts/cache/test.log
 
-test: setup
+test: $(NPM_STAMP)
 	@mkdir -p $(dir $(FORGE_LOG)); \
 	( $(MAKE) --no-print-directory test-contracts > $(FORGE_LOG) 2>&1; status=$$?; cat $(FORGE_LOG); exit $$status ) & \
 	forge=$$!; status=0; \
@@ -64,7 +66,7 @@ test: setup
 	wait $$forge || { echo "the contracts' tests failed: $(FORGE_LOG)"; status=1; }; \
 	exit $$status
 
-test-contracts: setup
+test-contracts: $(NPM_STAMP)
 	$(FORGE) test
 
 # half of the tests wait for blocks: a worker more than there are processors; a file stays with one worker;

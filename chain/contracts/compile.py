@@ -13,6 +13,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +102,29 @@ def compile_contracts(
     lock = root / "package-lock.json"
     source_hash = _hash(texts, settings, lock.read_text() if lock.exists() else "")
     cached = (cache or root / "out-assay") / f"{source_hash}.json"
-    stored = record.read_or_set_aside(cached, _KIND, instead="the contracts are compiled again")
-    if stored is not None:
-        return Artifacts({n: Artifact(**a) for n, a in stored.items()}, source_hash)
+    if (stored := _stored(cached, _mark(cached))) is not None:
+        return Artifacts(stored, source_hash)
     contracts = _artifacts(_run(root, texts, settings), set(texts))
     record.write(cached, _KIND, {n: asdict(a) for n, a in contracts.items()})
     return Artifacts(contracts, source_hash)
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """What changes when a file does; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=4)
+def _stored(path: Path, mark: tuple[int, int] | None) -> dict[str, Artifact] | None:
+    """What a file of a `mark` holds, read once in a process; None where there is none that can be read."""
+    if mark is None:
+        return None
+    stored = record.read_or_set_aside(path, _KIND, instead="the contracts are compiled again")
+    return None if stored is None else {name: Artifact(**kept) for name, kept in stored.items()}
 
 
 def install_compiler(root: Path = CONTRACTS_DIR) -> str:

@@ -22,6 +22,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,7 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
     return Path(found)
 
 
+@cache
 def dev_account(index: int, mnemonic: str = TEST_MNEMONIC) -> LocalAccount:
     """The key of a prefunded development account. Everybody knows these keys: local chains only."""
     library = account_library()

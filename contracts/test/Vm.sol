@@ -46,6 +46,7 @@ interface Vm {
     function getNonce(address account) external view returns (uint64);
     function setNonce(address account, uint64 nonce) external;
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
+    function deployCode(string calldata artifact, bytes calldata arguments) external returns (address);
     function pauseGasMetering() external;
     function cool(address target) external;
     function snapshotState() external returns (uint256);
@@ -105,6 +106,12 @@ abstract contract Test {
     bool public constant IS_TEST = true;
 
     Vm internal constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
+
+    /// @notice A contract of `src` by its name, created by this one. A test that says `new` carries the bytecode of what it
+    /// creates, and the compiler optimises that once more for every test that does.
+    function deployed(string memory name, bytes memory arguments) internal returns (address) {
+        return vm.deployCode(string.concat(name, ".sol:", name), arguments);
+    }
 
     /// @notice Selects which functions of a contract an invariant run may call; returned by `targetSelectors`.
     struct FuzzSelector {

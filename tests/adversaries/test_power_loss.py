@@ -18,9 +18,10 @@ from scripts.prove.power_loss import MODES, Entry
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 from tests.fakes.power import Power
+from tests.marked import long
 
 torch.set_num_threads(1)
-STEP = 23
+STEP = 47
 """Every so many of the calls of a sending node; scripts/prove/power_loss.py cuts after each of them."""
 
 
@@ -109,7 +110,13 @@ def test_as_many_calls_are_cut_as_there_are(
     assert calls_of(who, tmp_path, monkeypatch) == 6 * writes, "open, write, sync, rename, open folder, sync"
 
 
-@pytest.mark.parametrize("who_at", [*(("ann", n) for n in range(0, 30, 2)), *(("v0", n) for n in range(6))])
+CUT = [
+    *(("ann", n) if n % 4 == 0 else long(("ann", n)) for n in range(0, 30, 2)),
+    *(("v0", n) if n % 2 == 0 else long(("v0", n)) for n in range(6)),
+]
+
+
+@pytest.mark.parametrize("who_at", CUT)
 def test_attack_48_power_lost_at_any_write_of_a_role_loses_nothing(
     who_at: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

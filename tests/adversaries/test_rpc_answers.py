@@ -9,10 +9,11 @@ import pytest
 
 from assay.chain.contracts.compile import Artifacts
 from tests.adversaries.rpc_answers import Life
+from tests.marked import long
 
 
 @pytest.mark.parametrize("witness", [False, True])
-@pytest.mark.parametrize("share", [0.02, 0.2, 0.9])
+@pytest.mark.parametrize("share", [long(0.02), 0.2, 0.9])
 def test_attack_47_no_answer_of_an_rpc_node_ends_anything(
     artifacts: Artifacts, tmp_path: Path, share: float, witness: bool
 ) -> None:

@@ -15,6 +15,7 @@ from assay.app.output import Exit
 from tests.e2e.commands import ROOT, assay, result, run
 from tests.unit.examples.second import found
 
+pytestmark = pytest.mark.long
 ROUNDS = 2
 
 

@@ -3,7 +3,9 @@ data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -14,7 +16,7 @@ from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
 from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
@@ -101,6 +103,21 @@ def tiny_files(shards: int = 2, rate: float = 0.25) -> TinyFiles:
     )
 
 
+_PROGRAMS: dict[str, Program] = {}
+
+
+def _traced(name: str, trace: Callable[[], Program]) -> Program:
+    """A step's program, traced once in a process: it is the same each time, and nothing changes a program."""
+    if name not in _PROGRAMS:
+        _PROGRAMS[name] = trace()
+    return _PROGRAMS[name]
+
+
+def traced_step(step: StepFunction, state: list[torch.Tensor], params: int) -> Program:
+    """The program of a step on the tiny job's rows."""
+    return lower_step(trace_step(step, state, torch.zeros((ROWS, WIDTH), dtype=torch.uint8)), params=params)
+
+
 def three_files(shards: int = 2) -> TinyFiles:
     """The tiny job with its vector in three parameters, of which each goes its own way to its data's mean."""
 
@@ -114,7 +131,7 @@ def three_files(shards: int = 2) -> TinyFiles:
 
     tiny, start = tiny_files(shards), list(torch.split(torch.linspace(-1, 1, WIDTH), [4, 2, 2]))
     state = [*start, torch.tensor(float("nan")), torch.zeros(WIDTH)]
-    inner = lower_step(trace_step(step, state, torch.zeros((ROWS, WIDTH), dtype=torch.uint8)), params=3)
+    inner = _traced("three", lambda: traced_step(step, state, 3))
     return replace(tiny, inner=inner, genesis=state, slot_names=["w", "v", "u", LOSS_SLOT, "momentum"])
 
 
@@ -132,7 +149,7 @@ def matrix_files(shards: int = 2) -> TinyFiles:
 
     tiny, start = tiny_files(shards), torch.linspace(-7, 7, rows * WIDTH).sin().reshape(rows, WIDTH)
     state = [start, torch.zeros_like(start), torch.tensor(float("nan"))]
-    inner = lower_step(trace_step(step, state, torch.zeros((ROWS, WIDTH), dtype=torch.uint8)), params=1)
+    inner = _traced("matrix", lambda: traced_step(step, state, 1))
     return replace(tiny, inner=inner, genesis=state)
 
 
@@ -144,6 +161,14 @@ def one_tensor_files(name: str, shards: int = 2) -> TinyFiles:
 def recipe_files(
     name: str, shards: int = 2, slices: int | None = None, overlap: Overlap | None = None
 ) -> JobArtifacts:
+    """As `made_files`, traced once in a process; with tensors of their own."""
+    made = made_files(name, shards, slices, overlap)
+    own = {key: [x.clone() for x in getattr(made, key)] for key in ("genesis", "outer_genesis")}
+    return replace(made, **own)
+
+
+@cache
+def made_files(name: str, shards: int, slices: int | None, overlap: Overlap | None) -> JobArtifacts:
     """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
     parts, or the outer step in `slices`. `overlap`: streaming's own numbers."""
     parts = name in (STREAMING, PATHS) or slices is not None

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "numerics", "program", "training", "dispute", "fitness")
 BLOCKED = """
@@ -36,11 +38,13 @@ def imported(blocked: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_every_module_is_imported_with_other_packages_blocked() -> None:
     done = imported(BLOCKED)
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 60
 
 
+@pytest.mark.long
 def test_the_block_would_be_noticed() -> None:
     assert "import of numpy halted" in imported("numpy").stderr

@@ -17,10 +17,10 @@ interface VmFiles {
 
 /// @notice Strictness of node decoding, and of the arbiters about what they are given.
 contract NodesTest is Test {
-    IArbiter private contraction = new ArbiterContraction();
-    IArbiter private elementwise = new ArbiterElementwise();
-    IArbiter private index = new ArbiterIndex();
-    IArbiter private transcendental = new ArbiterTranscendental();
+    IArbiter private contraction = ArbiterContraction(deployed("ArbiterContraction", ""));
+    IArbiter private elementwise = ArbiterElementwise(deployed("ArbiterElementwise", ""));
+    IArbiter private index = ArbiterIndex(deployed("ArbiterIndex", ""));
+    IArbiter private transcendental = ArbiterTranscendental(deployed("ArbiterTranscendental", ""));
 
     /// @notice Attack 45: what the validator refuses, the arbiter refuses, and nothing else (format: scripts/generate/nodes.py).
     function test_Attack45_arbiterAndValidatorAgreeOnEveryNode() external view {

@@ -17,10 +17,10 @@ interface VmFiles {
 /// @notice Attack 44: every instruction against the integer-only model, bit for bit, on the shared vectors. The format is
 /// described in scripts/generate/vectors.py. `ASSAY_VECTORS` names another folder, `ASSAY_VECTOR_COUNT` the fewest cases in a file.
 contract VectorsTest is Test {
-    IArbiter private elementwise = new ArbiterElementwise();
-    IArbiter private transcendental = new ArbiterTranscendental();
-    IArbiter private contraction = new ArbiterContraction();
-    IArbiter private index = new ArbiterIndex();
+    IArbiter private elementwise = ArbiterElementwise(deployed("ArbiterElementwise", ""));
+    IArbiter private transcendental = ArbiterTranscendental(deployed("ArbiterTranscendental", ""));
+    IArbiter private contraction = ArbiterContraction(deployed("ArbiterContraction", ""));
+    IArbiter private index = ArbiterIndex(deployed("ArbiterIndex", ""));
 
     VmFiles private constant files = VmFiles(address(vm));
 

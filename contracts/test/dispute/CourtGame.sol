@@ -56,12 +56,17 @@ abstract contract CourtGame is Test {
     uint256 internal constant FIXTURE_NODES = 70;
 
     ChallengesFake internal challenges = new ChallengesFake();
-    Court internal court = new Court(
-        address(challenges),
-        new ArbiterElementwise(),
-        new ArbiterTranscendental(),
-        new ArbiterContraction(),
-        new ArbiterIndex()
+    Court internal court = Court(
+        deployed(
+            "Court",
+            abi.encode(
+                challenges,
+                deployed("ArbiterElementwise", ""),
+                deployed("ArbiterTranscendental", ""),
+                deployed("ArbiterContraction", ""),
+                deployed("ArbiterIndex", "")
+            )
+        )
     );
     address internal defender = makeAddr("defender");
     address internal challenger = makeAddr("challenger");

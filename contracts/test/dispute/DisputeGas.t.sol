@@ -66,7 +66,7 @@ contract DisputeGasTest is Market {
 
     function _dispute(Size memory size_, string memory name) private {
         size = size_;
-        arbiter = new ArbiterContraction();
+        arbiter = ArbiterContraction(deployed("ArbiterContraction", ""));
         node = _product();
         ProgramRef memory program = _program();
         setUpMarket();

@@ -49,7 +49,7 @@ contract GasTest is CourtGame {
 
     /// @notice The arbiter alone at the bound: what the assembly loops cost.
     function test_arbiterAlone() external {
-        IArbiter arbiter = new ArbiterContraction();
+        IArbiter arbiter = ArbiterContraction(deployed("ArbiterContraction", ""));
         IArbiter.Span[] memory spans = new IArbiter.Span[](4);
         bytes memory row = new bytes(16_384);
         for (uint256 i; i < row.length; i += 32) {

@@ -105,7 +105,7 @@ abstract contract Market is Test {
     uint256 private salts;
 
     function deployMarket() internal {
-        token = new AssayToken(address(this), SUPPLY);
+        token = AssayToken(deployed("AssayToken", abi.encode(address(this), SUPPLY)));
         uint256 nonce = vm.getNonce(address(this)) + 3; // after Keys, Guardian and Classes
         address vault_ = vm.computeCreateAddress(address(this), nonce);
         address stakes_ = vm.computeCreateAddress(address(this), nonce + 1);
@@ -113,19 +113,21 @@ abstract contract Market is Test {
         address tasks_ = vm.computeCreateAddress(address(this), nonce + 3);
         address challenges_ = vm.computeCreateAddress(address(this), nonce + 4);
         address court_ = vm.computeCreateAddress(address(this), nonce + 5);
-        keys = new Keys(UNBIND_DELAY);
-        guardian = new Guardian(pauser);
-        classes = new Classes(someBounds());
+        keys = Keys(deployed("Keys", abi.encode(UNBIND_DELAY)));
+        guardian = Guardian(deployed("Guardian", abi.encode(pauser)));
+        classes = Classes(deployed("Classes", abi.encode(someBounds())));
         address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
-        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, keys);
-        stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
-        jobs = new Jobs(IVault(vault_), tasks_, guardian, classes);
+        bytes memory given = abi.encode(token, stakes_, jobs_, tasks_, challenges_, availability_, keys);
+        vault = Vault(deployed("Vault", given));
+        given = abi.encode(vault_, tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
+        stakes = Stakes(deployed("Stakes", given));
+        jobs = Jobs(deployed("Jobs", abi.encode(vault_, tasks_, guardian, classes)));
         address extension = vm.computeCreateAddress(address(this), nonce + 7);
-        tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
-        challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
+        tasks = ITasks(deployed("Tasks", abi.encode(vault_, stakes_, jobs_, extension)));
+        challenges = Challenges(deployed("Challenges", abi.encode(vault_, jobs_, tasks_, court_)));
         court = FakeCourt(newCourt(challenges_));
-        availability = new Availability(IVault(vault_), jobs_, ITasks(tasks_));
-        new TasksExtension(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, availability_);
+        availability = Availability(deployed("Availability", abi.encode(vault_, jobs_, tasks_)));
+        deployed("TasksExtension", abi.encode(vault_, stakes_, jobs_, challenges_, availability_));
     }
 
     /// @dev The one contract that `deployMarket` creates here.

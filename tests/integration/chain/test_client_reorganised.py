@@ -33,6 +33,7 @@ class Waits:
         """Told by a signal."""
 
 
+@pytest.mark.long
 def test_attack_46_a_job_lost_while_its_client_serves_comes_back(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

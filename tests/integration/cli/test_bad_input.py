@@ -30,11 +30,15 @@ def with_flags(home: Path) -> Any:
     return go
 
 
+@pytest.fixture(scope="module")
+def balance(assay: Assay) -> Any:
+    return assay("token", "balance").data
+
+
 @pytest.fixture(autouse=True)
-def _nothing_is_lost(assay: Assay) -> Iterator[None]:
-    before = assay("token", "balance").data
+def _nothing_is_lost(assay: Assay, balance: Any) -> Iterator[None]:
     yield
-    assert assay("token", "balance").data == before
+    assert assay("token", "balance").data == balance
 
 
 def test_a_wrong_password_opens_nothing(with_flags: Any, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_attack_47_a_command_cut_off_by_the_node_is_finished_once(
     assert place.tokens() == (90 * TOK, 10 * TOK)
 
 
+@pytest.mark.long
 def test_a_node_that_is_gone_is_said_by_every_kind_of_command(place: Place) -> None:
     place.chain.stop()
     for command in (("token", "balance"), ("token", "deposit", "1tok"), ("job", "ls"), ("dispute", "ls")):

@@ -118,6 +118,7 @@ def traced(plan: Plan) -> JobArtifacts:
     return traced_job(torch.nn.Linear(4, 5), cross_entropy, Sgd(0.1), data, plan)[1]
 
 
+@pytest.mark.long
 def test_what_is_published_is_by_the_plans_algorithm() -> None:
     short: dict[str, Any] = {"steps_per_round": 4, "segment_steps": 2, "batch": 2}
     whole, coded = traced(Plan(**short)), traced(Plan(**short, outer="diloco-4bit"))

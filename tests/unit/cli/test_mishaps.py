@@ -13,6 +13,7 @@ import pytest
 from assay.app.output import Exit
 from assay.cli import main as cli
 from assay.cli.mishaps import bug, file_trouble
+from tests.marked import long
 from tests.unit.cli.test_command_line import assay, leaves
 
 
@@ -74,15 +75,21 @@ ODD = ["", "-1", "0", "\x00", "../../etc", "0x", "é" * 300, "999999999999999999
 FILES = ["/proc/1/mem", "/", "/dev/null", "no/such/file"]
 
 
+@pytest.mark.parametrize("every", [5, long(1)])
 @pytest.mark.parametrize("path", leaves(), ids=" ".join)
 def test_no_odd_argument_ends_in_a_traceback_or_a_bug(
-    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    path: tuple[str, ...], every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for text in ODD + FILES:
-        for arguments in ((text,), (text, text), ("--json", text)):
-            monkeypatch.setattr(sys, "stdin", io.StringIO("\x00 odd\n"))
-            status, _, err = assay("--yes", *path, *arguments)
-            assert status != Exit.BUG and "Traceback" not in err, (path, arguments, err)
+    """Each alone; every so many of them twice, and for --json."""
+    texts = ODD + FILES
+    for arguments in (
+        *((text,) for text in texts),
+        *((text, text) for text in texts[::every]),
+        *(("--json", text) for text in texts[::every]),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\x00 odd\n"))
+        status, _, err = assay("--yes", *path, *arguments)
+        assert status != Exit.BUG and "Traceback" not in err, (path, arguments, err)
 
 
 @pytest.mark.parametrize(

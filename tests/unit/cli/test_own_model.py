@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -137,6 +139,16 @@ def assay(*arguments: str) -> tuple[int, Any]:
     return status, json.loads(out.getvalue())["data"] if status == 0 else json.loads(
         err.getvalue().splitlines()[-1]
     )["error"]
+
+
+@cache
+def text_of(function: str, *more: str) -> str:
+    """The job file that `init` writes of a function, whose model is traced once for all tests of it."""
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(name)
+        Path("my_model.py").write_text(FILE.replace("{function}", "torch.tanh"))
+        assert assay("job", "init", "job.toml", "--from", f"my_model.py:{function}", *more)[0] == Exit.OK
+        return Path("job.toml").read_text()
 
 
 def checked_step(made: JobArtifacts, file: Path) -> list[torch.Tensor]:
@@ -381,8 +393,7 @@ def test_an_outer_algorithm_is_named_once(
     folder: Path, function: str, changes: tuple[str, str], says: str
 ) -> None:
     file = folder / "job.toml"
-    assert assay("job", "init", str(file), "--from", f"my_model.py:{function}")[0] == Exit.OK
-    text = file.read_text()
+    text = text_of(function)
     if function == "linear":
         text = text.replace("learning_rate = 0.7", "learning_rate = 0.0").replace(
             "momentum = 0.9", "momentum = 0.0"
@@ -411,7 +422,7 @@ def test_an_outer_algorithm_is_named_once(
 )
 def test_an_outer_algorithm_whose_numbers_cannot_train_is_refused(folder: Path, made: str, says: str) -> None:
     file = folder / "job.toml"
-    assert assay("job", "init", str(file), "--from", "my_model.py:with_outer")[0] == Exit.OK
+    file.write_text(text_of("with_outer"))
     model, good = folder / "my_model.py", "Algorithm(Polyak(), Integers(6), feedback=0.5)"
     text = model.read_text()
     assert good in text
@@ -445,13 +456,8 @@ def test_a_template_has_no_algorithm_of_its_own(folder: Path) -> None:
     assert status == Exit.USAGE and "brings an outer algorithm of its own" in error["message"]
 
 
-LONG = ("lion", "muon")
-
-
-@pytest.mark.parametrize(
-    "optimiser",
-    [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in ("adamw", "sgd", *LONG)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])
 def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> None:
     """With a warm-up, a cosine decay, clipping and accumulation, each as the file says."""
     file = folder / "job.toml"

@@ -106,6 +106,7 @@ def test_a_command_that_reads_imports_no_torch_and_no_keys() -> None:
     assert set(done.stdout.split()) & set(HEAVY) == set() and "requests" in done.stdout.split()
 
 
+@pytest.mark.long
 def test_the_measure_would_notice(tmp_path: Path) -> None:
     assert {"torch", "requests"} <= imported("doctor --role solver", tmp_path)
 
@@ -120,6 +121,7 @@ def heard(lines: list[str], folder: Path) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 def test_no_command_imports_what_takes_long_before_it_has_said_a_word(tmp_path: Path) -> None:
     job, model = tmp_path / "job.toml", tmp_path / "model"
     job.write_text(template("mlp", source="digits", rounds=1, times=LOCAL))

@@ -46,6 +46,7 @@ def test_tokens_are_of_sixteen_bits(gpt2: ModuleType) -> None:
     assert inputs.tolist() == [tokens[:-1]] and targets.tolist() == [tokens[1:]]
 
 
+@pytest.mark.long
 def test_a_users_tokens_are_trained_on_and_learnt(gpt2: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_bytes(b"".join((290 + i % 3).to_bytes(2, "little") for i in range(9 * 60)))

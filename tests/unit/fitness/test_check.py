@@ -79,6 +79,7 @@ def test_the_file_is_of_the_exercises_and_samples_of_today() -> None:
     assert {len(roots) for roots in found.runs.values()} == {STEPS}
 
 
+@pytest.mark.long
 def test_this_machine_gives_the_stored_digests_of_a_chunk_and_of_three_steps() -> None:
     report = check(stored(), forms_on("cpu", compiled=False), silent, chunks=1, steps=3)
     assert [str(f) for f in report.findings] == []

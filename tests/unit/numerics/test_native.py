@@ -69,6 +69,7 @@ def test_a_build_that_fails_for_another_reason_is_tried_again() -> None:
     assert kernel() is None
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only compilers for x86 take these flags")
 @pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx2"])
 @pytest.mark.parametrize("kernel", [product_kernel, windows_kernel])
@@ -91,6 +92,16 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     return ran
 
 
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One of this package's own, which takes no time to compile."""
+    monkeypatch.setattr(native, "_OWN", tmp_path / "own")
+    (tmp_path / "own").mkdir()
+    path = tmp_path / "own" / "tiny.c"
+    path.write_text("int one(void) { return 1; }\n")
+    return path
+
+
 def test_a_kept_library_is_loaded_and_not_compiled_again(commands: list[list[str]]) -> None:
     for _ in range(3):
         assert sha_kernel.build(SHA)
@@ -100,56 +111,60 @@ def test_a_kept_library_is_loaded_and_not_compiled_again(commands: list[list[str
 
 
 def test_a_damaged_library_is_deleted_and_compiled_again(
-    commands: list[list[str]], caplog: pytest.LogCaptureFixture
+    commands: list[list[str]], source: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sha_kernel.build(SHA)
+    native.compiled(source)
     (path,) = cache_folder().iterdir()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.unlink()  # its memory is this process's
     path.write_bytes(data)
-    assert sha_kernel.build(SHA)
+    assert native.compiled(source)
     assert len(commands) == 2
     assert "is damaged; it is deleted and compiled again" in caplog.text
     (again,) = cache_folder().iterdir()
     assert again.read_bytes() != bytes(data)
-    sha_kernel.build(SHA)
+    native.compiled(source)
     assert len(commands) == 2
 
 
-def test_a_library_in_a_folder_that_others_write_to_is_not_loaded(commands: list[list[str]]) -> None:
-    sha_kernel.build(SHA)
+def test_a_library_in_a_folder_that_others_write_to_is_not_loaded(
+    commands: list[list[str]], source: Path
+) -> None:
+    native.compiled(source)
     cache_folder().chmod(0o777)
     before = sorted(cache_folder().iterdir())
-    sha_kernel.build(SHA)
+    native.compiled(source)
     assert len(commands) == 2
     assert sorted(cache_folder().iterdir()) == before
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_each_time(
-    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    commands: list[list[str]], source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     for _ in range(2):
-        assert sha_kernel.build(SHA)
+        assert native.compiled(source)
     assert len(commands) == 2
 
 
-def test_another_source_another_flag_another_library(commands: list[list[str]], tmp_path: Path) -> None:
-    native.compiled(SHA)
-    native.compiled(SHA, ["-DNOTHING"])
+def test_another_source_another_flag_another_library(
+    commands: list[list[str]], source: Path, tmp_path: Path
+) -> None:
+    native.compiled(source)
+    native.compiled(source, ["-DNOTHING"])
     assert len(commands) == len(list(cache_folder().iterdir())) == 2
-    stranger = tmp_path / "sha_kernel.c"
-    stranger.write_bytes(SHA.read_bytes())
+    stranger = tmp_path / "tiny.c"
+    stranger.write_bytes(source.read_bytes())
     native.compiled(stranger)
     assert len(commands) == 3
     assert len(list(cache_folder().iterdir())) == 2
 
 
-def test_only_the_newest_libraries_of_a_source_are_kept(commands: list[list[str]]) -> None:
+def test_only_the_newest_libraries_of_a_source_are_kept(commands: list[list[str]], source: Path) -> None:
     for number in range(native._MOST_KEPT + 2):
-        native.compiled(SHA, [f"-DNOTHING={number}", "-O0"])
+        native.compiled(source, [f"-DNOTHING={number}", "-O0"])
     assert len(list(cache_folder().iterdir())) == native._MOST_KEPT
-    native.compiled(SHA, [f"-DNOTHING={native._MOST_KEPT + 1}", "-O0"])
+    native.compiled(source, [f"-DNOTHING={native._MOST_KEPT + 1}", "-O0"])
     assert len(commands) == native._MOST_KEPT + 2

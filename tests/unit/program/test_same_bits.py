@@ -156,7 +156,7 @@ def test_a_chunk_is_the_same_in_every_eager_form(exercise: Exercise) -> None:
 
 @pytest.mark.parametrize("exercise", SMALL, ids=NAMES)
 def test_a_chunk_is_what_the_integer_model_says(exercise: Exercise) -> None:
-    model_agrees(exercise, 1, reads=200)
+    model_agrees(exercise, 1, reads=50)
 
 
 def model_agrees(exercise: Exercise, chunk: int, reads: int) -> None:

@@ -20,6 +20,7 @@ from tests.fakes.market_day import MarketDay
 from tests.fakes.programs import training_sample
 
 
+@pytest.mark.long
 def test_a_solver_that_loses_a_rank_commits_nothing_says_so_and_trains_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from assay.training.policy import Policy
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
+from tests.marked import long
 
 torch.set_num_threads(1)
 TASK, SHARDS, ROUNDS = Addition(1), 2, 2
@@ -155,7 +156,7 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
     assert view.claim.kind == kind
 
 
-@pytest.mark.parametrize("task", [Sorting(2), Brackets(2, 2)], ids=str)
+@pytest.mark.parametrize("task", [long(Sorting(2)), Brackets(2, 2)], ids=str)
 def test_a_token_that_was_not_drawn_is_convicted_for_every_task(tmp_path: Path, task: Verifiable) -> None:
     made, last = files_of(task), task.length - 2
     plan = WeightPlan(0, last, made.slot_names.index(ROLLOUT), task.prompt)

@@ -24,6 +24,7 @@ from assay.training.muon import Muon, orthogonalised
 from assay.training.round_names import NAMES, PATHS, made_round
 from tests.fakes.jobs import account
 from tests.fakes.terms import some_terms
+from tests.marked import only
 from tests.unit.training.papers import (
     GENESIS,
     MOVING,
@@ -115,9 +116,11 @@ def apart(got: Sequence[Tensor], want: Sequence[Array], scale: Sequence[Array]) 
 
 PRODUCTS = ("demo", "powersgd")
 """Codings of matrix products, which keep 14 bits (docs/numerics.md); all else is f32."""
+QUICK = ("diloco", "fedopt", "diloco-4bit", "sparseloco", "diloco-centred", "streaming", "eager", "demo")
+"""One of each kind of rule, coding, mean and round."""
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != PATHS])  # whose own is in test_paths
+@pytest.mark.parametrize("name", only(QUICK, [n for n in NAMES if n != PATHS]))  # whose own is in test_paths
 def test_rounds_on_a_gpt_follow_the_papers_equations(name: str) -> None:
     """Errors as shares of how far a tensor has moved: f32 leaves 5e-4 of it at most, 14 bits a hundredth."""
     shards = 4 if name == "diloco-trimmed" else 3

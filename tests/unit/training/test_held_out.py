@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ DIGITS = datasets.digits()
 RECORDS = 24
 
 
+@cache
 def made(algorithm: str = WHOLE, held_out: int = RECORDS, slices: int | None = None) -> JobArtifacts:
     return build_job(
         models.build(CONFIG, 0),

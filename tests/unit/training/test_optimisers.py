@@ -112,6 +112,7 @@ def test_muon_leaves_embeddings_heads_and_vectors_to_adamw() -> None:
     assert "blocks.0.up.weight" in mine and {"embedding.weight", "head.weight", "norm.weight"} <= others
 
 
+@pytest.mark.long
 def test_muon_trains() -> None:
     losses = trained(
         built(models.build(GPT, 0), Muon(lr=0.02, others=AdamW(lr=0.01)), corpus(8), batch=8), 20

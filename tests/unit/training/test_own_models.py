@@ -31,6 +31,7 @@ def test_a_llama_step_is_what_pytorch_computes(table: bool) -> None:
     assert ("cosine" in made.slot_names) is table
 
 
+@pytest.mark.long
 def test_a_llama_learns() -> None:
     losses = trained(built(Llama(), AdamW(lr=0.02), corpus(8), batch=8), 25)
     assert losses[-1] < 0.6 * losses[0]

@@ -106,6 +106,7 @@ def test_the_traced_step_trains_as_pytorch_does() -> None:
     )
 
 
+@pytest.mark.long
 def test_no_tensor_is_larger_than_a_part_and_a_longer_text_takes_little_more_memory() -> None:
     def program(context: int, rows: int) -> Program:
         config = models.GptConfig(n_layer=1, n_head=2, d_model=16, context=context, tied=True)

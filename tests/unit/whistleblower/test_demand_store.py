@@ -27,14 +27,16 @@ PROGRAM = program()
 SIZE = PROGRAM.state_bytes
 
 
+PLACES = [
+    StateLeaf(slot, byte // LEAF_BYTES)
+    for slot, node in enumerate(PROGRAM.state)
+    for byte in range(node.bytes)
+]
+
+
 def touched(spans: tuple[range, ...]) -> set[StateLeaf]:
     """Leaves of the missing bytes, one byte at a time."""
-    places = [
-        StateLeaf(slot, byte // LEAF_BYTES)
-        for slot, node in enumerate(PROGRAM.state)
-        for byte in range(node.bytes)
-    ]
-    return {places[byte] for span in spans for byte in span}
+    return {PLACES[byte] for span in spans for byte in span}
 
 
 spans_ = st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)).map(

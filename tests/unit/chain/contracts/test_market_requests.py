@@ -20,6 +20,7 @@ from assay.solver.observation import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS
+from tests.marked import long
 from tests.unit.chain.contracts.test_market import (
     CLAIM,
     ME,
@@ -148,7 +149,7 @@ in their places; who was overtaken; and twice the clock."""
 
 
 @pytest.mark.parametrize(
-    ("closed", "opened", "more"), [(0, 1, 0), (50, 1, 0), (50, 20, 0), (50, 30, 1), (150, 10, 0)]
+    ("closed", "opened", "more"), [(0, 1, 0), (50, 1, 0), long(50, 20, 0), (50, 30, 1), long(150, 10, 0)]
 )
 def test_a_restart_costs_one_request_for_250_claims_of_the_past(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy, closed: int, opened: int, more: int
@@ -174,6 +175,7 @@ def test_who_takes_no_shards_asks_for_none(market_of: Open, node: MarketNode, bu
     assert not {"holder", "price"} & set(node.views)
 
 
+@pytest.mark.long
 def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import rlp
@@ -18,6 +19,13 @@ from assay.protocol.errors import RpcUnreachable
 GAS = 50_000
 BLOCK_S = 2
 """Seconds from block to block; block 0 has time 0."""
+
+
+@cache
+def _sender_of(raw: bytes) -> str:
+    """Who signed it: the same bytes come again and again, and finding out takes milliseconds."""
+    sender: str = Account.recover_transaction(raw)
+    return sender
 
 
 class Killed(BaseException):
@@ -186,7 +194,7 @@ class FakeNode:
         _, nonce, _, fee, _, _, _, payload, *_ = rlp.decode(data[1:])
         tx = Transaction(
             "0x" + keccak(data).hex(),
-            Account.recover_transaction(data),
+            _sender_of(data),
             int.from_bytes(nonce, "big"),
             int.from_bytes(fee, "big"),
             payload,

@@ -39,6 +39,7 @@ def test_imported_key_comes_back_from_a_private_file(store: Keystore, password_f
     assert KEY.hex() not in repr(account)
 
 
+@pytest.mark.long
 def test_a_key_is_strong_unless_told(
     store: Keystore, password_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +149,7 @@ def test_no_flipped_bit_of_a_key_file_gives_another_account(store: Keystore, pas
     stored = store.import_key("alice", KEY, "secret words", scrypt_n=2)
     data = stored.path.read_bytes()
     right, refused = 0, 0
-    for place in range(0, 8 * len(data), 3):
+    for place in range(0, 8 * len(data), 7):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
         stored.path.write_bytes(flipped)
@@ -159,4 +160,4 @@ def test_no_flipped_bit_of_a_key_file_gives_another_account(store: Keystore, pas
         except KeyProblem as error:
             assert error.hint
             refused += 1
-    assert refused > 500 and right > 10, "a flip in what nobody reads, such as the file's id, is harmless"
+    assert refused > 200 and right > 4, "a flip in what nobody reads, such as the file's id, is harmless"

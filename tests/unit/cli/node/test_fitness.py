@@ -126,6 +126,7 @@ def test_a_damaged_result_is_no_pass(tmp_path: Path, kept: str) -> None:
     assert "assay solver bench" in caught.value.hint
 
 
+@pytest.mark.long
 def test_a_solver_that_starts_loads_no_compiler() -> None:
     """What is asked of a machine before work must not slow its start."""
     watched = "('torch._inductor', 'typer')"

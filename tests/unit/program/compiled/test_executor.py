@@ -147,6 +147,7 @@ def test_a_form_is_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(keys) == 3
 
 
+@pytest.mark.long
 def test_a_form_with_other_bits_is_deleted_and_never_used(
     own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_recurrent_network_with_dropout_trains_with_the_same_bits() -> None:
     agree(built(CharGru(dropout=0.5), AdamW(lr=0.01), corpus(5), batch=8), 4)
 
 
+@pytest.mark.long
 def test_a_sum_of_sums_is_rounded_in_between() -> None:
     """From binary64 to binary32 and back in one loop: an optimiser that drops the rounding is found out."""
     b = ProgramBuilder()

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from assay.fitness.digests import CONTEXT, stored
-from assay.fitness.exercise import all_exercises
+from assay.fitness.digests import stored
+from assay.fitness.exercise import CONTEXT, Exercise, all_exercises
 from assay.fitness.samples import Sample
 from assay.numerics import constants as c
 from assay.numerics import contraction, fused
@@ -20,10 +20,11 @@ from assay.numerics.hard_products import same
 from assay.program.compiled.graph import trace
 from assay.program.execute import Executor, read_data
 from assay.program.isa import Op, Program
+from tests.marked import long
+from tests.unit.program.test_same_bits import SMALL
 
 CPU = torch.device("cpu")
 SAMPLES = {sample.name: sample for sample in stored().samples}
-EXERCISES = {exercise.name: exercise for exercise in all_exercises()}
 
 
 @pytest.fixture
@@ -63,9 +64,10 @@ def test_training_steps(gpu_forms: None, name: str) -> None:
         state = wanted
 
 
-@pytest.mark.parametrize("name", EXERCISES)
-def test_every_operation(gpu_forms: None, name: str) -> None:
-    exercise = EXERCISES[name]
+@pytest.mark.parametrize(
+    "exercise", [*SMALL, *map(long, all_exercises())], ids=lambda exercise: exercise.name
+)
+def test_every_operation(gpu_forms: None, exercise: Exercise) -> None:
     state = exercise.state(0)
     with torch.inference_mode():
         made = trace(exercise.program, CPU)(*state, torch.tensor(CONTEXT.step, dtype=torch.int32))

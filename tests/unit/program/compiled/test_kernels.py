@@ -35,6 +35,7 @@ def test_a_little_text_is_one_library_and_none_is_none() -> None:
     assert dealt({}, 8) == []
 
 
+@pytest.mark.long
 def test_functions_of_one_library_are_called_and_fail_as_they_do_alone(tmp_path: Path) -> None:
     module: dict[str, object] = {"other": 7}
     with temporary_cache_dir(str(tmp_path)), inductor_config.patch(SETTINGS):

@@ -174,6 +174,7 @@ def test_a_million_inputs_of_every_operation(
         compare(program, form, inputs(seed))
 
 
+@pytest.mark.long
 def test_views_of_windows_and_reversed_ones() -> None:
     """What the kernel of windows cannot read is copied first."""
     b = ProgramBuilder()
@@ -194,6 +195,7 @@ def test_views_of_windows_and_reversed_ones() -> None:
         assert to_bytes(a) == to_bytes(want)
 
 
+@pytest.mark.long
 def test_shard_and_records_by_computed_numbers() -> None:
     """One form serves every dataset and shard; numbers beyond the records are clamped."""
     b = ProgramBuilder(RECORD := 5)

@@ -138,6 +138,7 @@ def test_a_failed_compilation_is_said_once_and_training_goes_on(
     assert logged.text.count("not compiled and runs slower") == 1 and "signal 9" in logged.text
 
 
+@pytest.mark.long
 def test_a_process_that_cannot_compile_says_why_in_its_log(tmp_path: Path, sample: Sample) -> None:
     device = torch.device("cpu")
     stored = compiled.stored_form(sample.program, device, tmp_path)
@@ -219,6 +220,7 @@ def test_a_command_that_ends_soon_uses_what_is_there_and_compiles_nothing(
     assert run(some, 5) == wanted(5) and some.ready
 
 
+@pytest.mark.long
 def test_nobody_imports_a_compiler_before_it_pays(tmp_path: Path) -> None:
     """Importing it takes each node a second, which a short job never gets back."""
     script = (

@@ -16,6 +16,7 @@ from assay.training import optimisers
 from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.job import build_job, cross_entropy
 from assay.training.outer import DiLoCo
+from tests.marked import long
 
 How = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
 WIDTH, DEPTH, ROWS = 64, 4, 256
@@ -79,7 +80,9 @@ def step_of(how: How, dropout: float) -> tuple[Program, list[Tensor]]:
     return made.inner, Executor(made.inner).step(made.genesis, context)
 
 
-@pytest.mark.parametrize(("how", "dropout"), [(without_reentry, 0.25), (with_reentry, 0.0), (nested, 0.25)])
+@pytest.mark.parametrize(
+    ("how", "dropout"), [(without_reentry, 0.25), long(with_reentry, 0.0), long(nested, 0.25)]
+)
 def test_a_checkpointed_model_has_the_same_bits_and_keeps_less(how: How, dropout: float) -> None:
     plain, wanted = step_of(called, dropout)
     sparing, found = step_of(how, dropout)

@@ -103,6 +103,7 @@ def test_torchrun_starts_ranks_that_give_the_bits_of_one(tmp_path: Path, size: i
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_a_rank_whose_end_gloo_does_not_notice_is_lost_all_the_same(ranks: LocalRanks) -> None:
     """It has happened: a rank was killed, its process gone, and the first one waited without end."""
     together = RankExecutor(SAMPLE.program, 2, ranks.join)

@@ -26,6 +26,7 @@ def test_two_runs_give_the_same_bits_and_another_seed_gives_others() -> None:
     assert one.wire_bytes_a_rollout == task.length + 4 * task.answer
 
 
+@pytest.mark.long
 def test_rollouts_of_two_actors_differ_and_their_programs_are_valid() -> None:
     """What the learner computes is the rollouts' reward, and only with an advantage does θ move."""
     game = bench.Game(TINY)

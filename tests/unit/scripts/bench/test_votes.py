@@ -7,9 +7,10 @@ from itertools import count
 import pytest
 
 from scripts.bench.votes import job, measured
+from tests.marked import long
 
 
-@pytest.mark.parametrize(("algorithm", "beside"), [("powersgd", 1), ("streaming", 2)])
+@pytest.mark.parametrize(("algorithm", "beside"), [("powersgd", 1), long("streaming", 2)])
 def test_every_loop_but_the_training_counts(algorithm: str, beside: int) -> None:
     ticks = count()
     files = job(algorithm, "mlp")

@@ -1,0 +1,21 @@
+"""Parameters of tests that take long, beside one of them that stays in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def long(*values: Any) -> Any:
+    """A parameter that CI runs, and `make test` without WHOLE=1 does not."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def only(quick: Collection[str], names: Iterable[str]) -> list[Any]:
+    """All names, of which all but these are `long`. Raises AssertionError for a quick one that there is
+    not."""
+    every = list(names)
+    assert set(quick) <= set(every), quick
+    return [name if name in quick else long(name) for name in every]
