@@ -1,7 +1,7 @@
 # make setup   install everything (.venv, contracts/node_modules); does nothing the second time
 # make demo    run a local market in which a solver lies about one bit, and watch it being caught
 # make demo-124m   the same with GPT-2 small, 124 million parameters: 24 GB of memory, by hand (docs/scale.md)
-# make test    all quick tests, Solidity and Python; with WHOLE=1, as in CI, those too that take tens of seconds
+# make test    all quick tests, Solidity and Python; with WHOLE=1, as in CI, those too that take seconds each
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
@@ -73,12 +73,12 @@ test-contracts: $(NPM_STAMP)
 # a worker that crashes ends the run (replaced, it leaves pytest-xdist waiting without end)
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 
-# WHOLE=1, as in CI: those too that take tens of seconds
+# WHOLE=1, as in CI: those too that take seconds each
 MARKED = not slow and not gpu$(if $(filter 1,$(WHOLE)),, and not long)
 
 # each worker and each node that a test starts imports the same modules: who comes later finds them compiled
 test-python: setup
-	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "$(MARKED)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "$(MARKED)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
 test-slow: setup
 	$(PY) -m pytest -m slow

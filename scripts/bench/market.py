@@ -5,8 +5,12 @@ default sampling, led through a devnet of real processes: a chain, two verifiers
 run in one process with the same executor and one thread, half of them before and half of them after. The
 solver's computing has a core of its own, in the market and alone; everybody else shares the last core (two
 cores are enough), and the solver's threads that store and serve with them, unless `--one-core` keeps them
-beside its computing. Bits are compared: the output root of every settled outer claim. Clocks begin at the end
-of the first segment and end with the last outer claim.
+beside its computing. There the solver's own come first, as on a machine that has no verifiers: a thread that
+holds Python's lock, and waits for its turn behind them, would stop the computing too. Bits are compared: the
+output root of every settled outer claim. Clocks begin at the end of the first segment and end with the last
+outer claim.
+
+`--baseline N`: of a long job only N rounds are run alone, and the others are reckoned as long as these.
 
 `--speed` leaves computing, in the market and alone, this part of its core's time, with blocks as much rarer:
 where the other core has more to do than it can, this is as if there were more of them (cgroup v1, root).
@@ -15,9 +19,8 @@ where the other core has more to do than it can, this is as if there were more o
 root), with forms that a run without links has compiled; where cores are too few, solvers share them.
 
 Usage: `scripts/bench/market.py [--quick] [--links [--only LINK ...] [--shards N] [--steps N]] [--size SIZE]
-[--rounds N] [--speed PART] [--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`,
-`same_bits_as_in_process`.
-"""
+[--rounds N] [--baseline N] [--speed PART] [--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`,
+`computing_share`, `same_bits_as_in_process`."""
 
 from __future__ import annotations
 
@@ -165,21 +168,32 @@ def shares(spent: dict[str, float]) -> dict[str, float]:
     return {what: seconds / whole for what, seconds in spent.items()} if whole else {}
 
 
-def compared(alone: Alone, led: Led) -> dict[str, Any]:
-    """The figures of a job of one shard."""
-    spent = led.spent["solver-1"]
+def reckoned(ends: list[float], rounds: int) -> float:
+    """Seconds of so many rounds alone: of those that were run, and of each more what a further one of them
+    took."""
+    if len(ends) < 2 or rounds <= len(ends):
+        return ends[-1]
+    return ends[-1] + (rounds - len(ends)) * (ends[-1] - ends[0]) / (len(ends) - 1)
+
+
+def compared(alone: Alone, led: Led, rounds: int) -> dict[str, Any]:
+    """The figures of a job of one shard and so many rounds, of which `alone` may have fewer: bits are
+    compared of these."""
+    spent, whole = led.spent["solver-1"], reckoned(alone.ends, rounds)
+    settled = len(led.roots) == rounds and led.roots[: len(alone.roots)] == alone.roots
     return {
         "parameters": alone.parameters,
         "state_bytes": alone.state_bytes,
-        "rounds": len(led.roots),
-        "same_bits_as_in_process": led.roots == alone.roots,
+        "rounds": rounds,
+        "rounds_in_process": len(alone.roots),
+        "same_bits_as_in_process": settled,
         "wall_s": led.ends[-1],
-        "wall_s_in_process": alone.ends[-1],
-        "wall_ratio": led.ends[-1] / alone.ends[-1],
+        "wall_s_in_process": whole,
+        "wall_ratio": led.ends[-1] / whole,
         "round_ratio": ratio_of_rounds(led.ends, alone.ends),
         "processor_s_solver": led.processor["solver-1"],
         "processor_s_in_process": alone.processor[-1],
-        "processor_ratio": led.processor["solver-1"] / alone.processor[-1],
+        "processor_ratio": led.processor["solver-1"] / reckoned(alone.processor, rounds),
         "computing_share": shares(spent).get(COMPUTING, 0.0),
         "shares": shares(spent),
         "processor_s": led.processor,
@@ -190,18 +204,20 @@ def compared(alone: Alone, led: Led) -> dict[str, Any]:
     }
 
 
-def play(size: str, rounds: int, forms: Path, whole: bool, kept: Path | None, speed: float) -> dict[str, Any]:
-    """Both runs of a job, the market's between the halves of the other: it takes the forms that that has
-    compiled."""
-    text = job_text(SIZES[size], rounds, 1)
+def play(
+    size: str, rounds: int, forms: Path, whole: bool, kept: Path | None, speed: float, baseline: int
+) -> dict[str, Any]:
+    """Both runs of a job, the market's between the halves of the other, of `baseline` rounds: it takes the
+    forms that that has compiled."""
+    text = job_text(SIZES[size], baseline, 1)
     with tempfile.TemporaryDirectory() as folder:
         body = job_of(SIZES[size], rounds, 1)
         home = Path(folder) / "home"
-        with in_process(text, rounds, Path(folder), forms, kept, speed) as others:
+        with in_process(text, baseline, Path(folder), forms, kept, speed) as others:
             led = lead(body, home, forms, helpers_apart=not whole, speed=speed, block_s=math.ceil(1 / speed))
             alone = others()
     setting = {"size": size, "steps_per_round": STEPS, "solver_on_one_core": whole, "speed": speed}
-    return {**setting, **compared(alone, led)}
+    return {**setting, **compared(alone, led, rounds)}
 
 
 def told(found: dict[str, Any]) -> str:
@@ -227,8 +243,12 @@ def told(found: dict[str, Any]) -> str:
     order = sorted(found["shares"].items(), key=lambda item: -item[1])
     where = ", ".join(f"{what} {100 * share:.1f} %" for what, share in order)
     used = ", ".join(f"{name} {seconds:.0f}" for name, seconds in found["processor_s"].items())
+    fewer = found["rounds_in_process"] < found["rounds"]
+    alone = (
+        f"In process {found['rounds_in_process']} rounds were run, and the others reckoned. " if fewer else ""
+    )
     return (
-        f"{table(head, [row])}\n\nThe solver's time: {where}. Processor seconds: {used}; in process"
+        f"{table(head, [row])}\n\n{alone}The solver's time: {where}. Processor seconds: {used}; in process"
         f" {found['processor_s_in_process']:.0f}."
     )
 
@@ -297,6 +317,7 @@ def main() -> None:
         "--one-core", action="store_true", help="what the solver stores and serves by is on its core too"
     )
     parser.add_argument("--alone", type=Path, help="where the rounds in one process are kept, or were")
+    parser.add_argument("--baseline", type=int, help="rounds in one process, where not as many as the job's")
     parser.add_argument("--speed", type=float, help="what computing has of a core's time")
     parser.add_argument("--shards", type=int, default=1, help="of the job over links")
     parser.add_argument("--steps", type=int, default=STEPS, help="a round, of the job over links")
@@ -306,9 +327,13 @@ def main() -> None:
     add_options(parser, "market")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # so that what was started is ended
-    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone", "speed")
+    refuse_partial(
+        parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone", "speed", "baseline"
+    )
     size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
     rounds = chosen.rounds or (2 if chosen.quick else 5)
+    if chosen.baseline is not None and not 2 <= chosen.baseline <= rounds:
+        parser.error(f"--baseline is 2 to {rounds} rounds, of which a machine's drift is seen")
     speed = 1.0 if chosen.speed is None else chosen.speed
     if not 0.05 <= speed <= 1 or (speed != 1 and (chosen.one_core or chosen.links)):
         parser.error("--speed is a part of a core from 0.05 to 1, neither over links nor with --one-core")
@@ -320,7 +345,7 @@ def main() -> None:
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return
-    one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone, speed)
+    one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone, speed, chosen.baseline or rounds)
     report(one, told(one), chosen.json, chosen.record)
     if not one["same_bits_as_in_process"]:
         raise SystemExit("the market's bits are not those of one process")

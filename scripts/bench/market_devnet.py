@@ -1,9 +1,10 @@
 """A job through a devnet of processes: when each round was over, and where its solvers' time went.
 
 Contract: nothing of the nodes is changed. Solvers are pinned to a core each, in their order, everybody else
-to the last one: the chain, the verifiers, the client, this process and the switch between hosts. What a
-solver did is what its own status says (``node.time_spent``), looked at when its first segment was trained and
-when the last outer claim was committed; processor times are the kernel's of the whole process."""
+to the last one (the chain, the verifiers, the client, this process and the switch between hosts), nodes that
+are no solvers `BEHIND`. What a solver did is what its own status says (``node.time_spent``), looked at when
+its first segment was trained and when the last outer claim was committed; processor times are the kernel's of
+the whole process."""
 
 from __future__ import annotations
 
@@ -47,6 +48,8 @@ from assay.protocol.types import Kind, Phase
 from scripts.bench.slowed import put, slowed
 
 LOOK_S = 0.1
+BEHIND = 15
+"""Niceness of who is no solver: on the shared core a solver's own threads come first."""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -102,6 +105,8 @@ def pinned(
         os.sched_setaffinity(pid, {chosen.of(spec.name, spec.role)})
         if spec.role == "solver":
             slow(pid)
+        else:
+            os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
         return pid
 
     devnet_market.start_node = start

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from scripts.bench.market import SIZES, compared, job_of, ratio_of_rounds, shares, told, told_over
+from scripts.bench.market import SIZES, compared, job_of, ratio_of_rounds, reckoned, shares, told, told_over
 from scripts.bench.market_alone import Alone
 from scripts.bench.market_devnet import Cores, Led, cores, processor_seconds
 from scripts.bench.market_links import GRID, Line, hosts
@@ -32,14 +33,25 @@ def led(roots: list[str]) -> Led:
 
 def test_a_job_is_compared_with_the_same_rounds_alone() -> None:
     alone = Alone(100, 400, ["aa", "bb"], [10.0, 20.0], [10.0, 20.0])
-    found = compared(alone, led(["aa", "bb"]))
+    found = compared(alone, led(["aa", "bb"]), 2)
     assert found["same_bits_as_in_process"] and found["wall_ratio"] == pytest.approx(1.1)
     assert found["computing_share"] == 0.75 and found["processor_ratio"] == pytest.approx(1.65)
     assert "| 1.100 | 1.000" in told(found) and "computing 75.0 %" in told(found)
-    assert not compared(alone, led(["aa", "bc"]))["same_bits_as_in_process"]
-    assert not compared(alone, led(["aa"]))["same_bits_as_in_process"], "a round is not settled"
-    assert not compared(alone, led([]))["same_bits_as_in_process"], "nothing was settled"
+    assert not compared(alone, led(["aa", "bc"]), 2)["same_bits_as_in_process"]
+    assert not compared(alone, led(["aa"]), 2)["same_bits_as_in_process"], "a round is not settled"
+    assert not compared(alone, led([]), 2)["same_bits_as_in_process"], "nothing was settled"
     assert shares({}) == {}
+
+
+def test_a_long_job_is_compared_with_as_many_rounds_as_were_run_alone() -> None:
+    assert reckoned([10.0, 19.0], 4) == pytest.approx(37.0) and reckoned([10.0, 19.0], 2) == 19.0
+    assert reckoned([10.0], 1) == 10.0
+    alone = Alone(100, 400, ["aa", "bb"], [10.0, 19.0], [10.0, 19.0])
+    found = compared(alone, replace(led(["aa", "bb", "cc", "dd"]), ends=[12.0, 22.0, 32.0, 42.0]), 4)
+    assert found["same_bits_as_in_process"] and found["wall_ratio"] == pytest.approx(42 / 37)
+    assert found["round_ratio"] == pytest.approx(10 / 9) and "In process 2 rounds were run" in told(found)
+    for roots in (["aa", "bb", "cc"], ["aa", "bc", "cc", "dd"]):
+        assert not compared(alone, led(roots), 4)["same_bits_as_in_process"]
 
 
 def test_links_are_read_and_a_round_trip_is_half_each_way() -> None:
