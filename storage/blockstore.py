@@ -78,8 +78,7 @@ class BlockStore:
         self._thread = threading.local()
         self._blocks = self.root / "blocks"
         self._pins = self.root / "pins"
-        self._tmp = self.root / "tmp"
-        self._quarantine = self.root / "quarantine"
+        self._tmp, self._quarantine = self.root / "tmp", self.root / "quarantine"
         for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
             directory.mkdir(parents=True, exist_ok=True)
         self.sweep_temporary()
@@ -105,8 +104,7 @@ class BlockStore:
             self._write(path, data, durable)
 
     def get(self, cid: str) -> bytes:
-        """The block's bytes. Raises `BadCid`, `BlockNotFound`, or `CorruptBlock` after setting the file
-        aside."""
+        """The block's bytes. Raises `BadCid`, `BlockNotFound`, or `CorruptBlock`, the file set aside."""
         return self.get_block(Cid.parse(cid))
 
     def get_block(self, cid: Cid) -> bytes:
@@ -131,7 +129,7 @@ class BlockStore:
 
     def has_block(self, cid: Cid) -> bool:
         """Like `has`, for a parsed CID."""
-        return self._path(cid).is_file()
+        return os.path.isfile(self._place(cid))
 
     def size(self, cid: Cid) -> int:
         """Bytes of a stored block's file. Raises `BlockNotFound`."""
@@ -246,11 +244,10 @@ class BlockStore:
     def gc(self, grace_s: float = GRACE_S, kept: Iterable[str] = ()) -> Usage:
         """Delete blocks last put more than `grace_s` ago, but for what pins and `kept` reach; what was freed.
 
-        Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, having deleted nothing, when a pinned inner
-        node is unreadable.
+        Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, nothing deleted, for a pinned inner node.
         """
         with self._locked(fcntl.LOCK_EX):
-            stays = self._reachable() | {str(cid) for cid in self._found_below(kept)}
+            stays = {str(cid) for cid in (*self._reachable(), *self._found_below(kept))}
             newest = self._clock() - grace_s
             blocks = freed = 0
             for entry in list(self._entries()):
@@ -269,17 +266,17 @@ class BlockStore:
         `pause` is told how long that took, and whether to go on is what it says. Raises as `gc`."""
         with self._locked(fcntl.LOCK_SH):
             newest, pins, found = self._clock() - grace_s, self.pins(), self._found_below(dead)
-            stay = {str(cid) for cid in self._found_below(kept)} | self._reachable() if found else set()
-        gone, blocks, freed = [cid for cid in found if str(cid) not in stay], 0, 0
+            stay = {*self._found_below(kept), *self._reachable()} if found else set()
+        gone, blocks, freed = [cid for cid in found if cid not in stay], 0, 0
         for first in range(0, len(gone), AT_ONCE):
             begun = time.monotonic()
             with self._locked(fcntl.LOCK_EX):
                 stays = self._reachable() if self.pins() != pins else ()  # pinned meanwhile
                 for cid in gone[first : first + AT_ONCE]:
                     with suppress(FileNotFoundError):
-                        about = self._path(cid).stat()
-                        if about.st_mtime <= newest and str(cid) not in stays:
-                            self._path(cid).unlink()
+                        about = os.stat(path := self._place(cid))
+                        if about.st_mtime <= newest and cid not in stays:
+                            os.unlink(path)
                             blocks, freed = blocks + 1, freed + about.st_size
             if not pause(time.monotonic() - begun):
                 break
@@ -305,7 +302,7 @@ class BlockStore:
                     removed += 1
         return removed
 
-    def _reachable(self) -> set[str]:
+    def _reachable(self) -> set[Cid]:
         """CIDs below all pins. A missing leaf has no children, so only inner nodes must be readable."""
         seen: set[Cid] = set()
         stack = [Cid.parse(name) for name in self.pins()]
@@ -315,16 +312,19 @@ class BlockStore:
                 seen.add(cid)
                 if cid.codec == DAG_PB:
                     stack.extend(children(cid, self.get_block(cid), MAX_DAG_LINKS))
-        return {str(cid) for cid in seen}
+        return seen
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         for shard in os.scandir(self._blocks):
             if shard.is_dir():
                 yield from (entry for entry in os.scandir(shard.path) if _is_cid(entry.name))
 
-    def _path(self, cid: Cid) -> Path:
+    def _place(self, cid: Cid) -> str:
         name = str(cid)
-        return self._blocks / name[-3:-1] / name
+        return f"{self._blocks}/{name[-3:-1]}/{name}"
+
+    def _path(self, cid: Cid) -> Path:
+        return Path(self._place(cid))
 
     def _write(self, path: Path, data: bytes, durable: bool) -> None:
         temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"

@@ -106,7 +106,7 @@ def pinned(
         if spec.role == "solver":
             slow(pid)
         else:
-            os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
+            _behind(pid)
         return pid
 
     devnet_market.start_node = start
@@ -117,6 +117,13 @@ def pinned(
     finally:
         devnet_market.start_node, devnet_market.nursery_for = kept
         os.sched_setaffinity(0, before)
+
+
+def _behind(pid: int) -> None:
+    """A process that others come before, also where the kernel shares processors among sessions first."""
+    os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
+    with suppress(OSError):  # no such kernel, or one that asks for more rights
+        Path(f"/proc/{pid}/autogroup").write_text(str(BEHIND))
 
 
 @contextmanager
