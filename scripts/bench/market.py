@@ -155,8 +155,9 @@ def in_process(
 
 
 def ratio_of_rounds(led: list[float], alone: list[float]) -> float:
-    """How long a further round takes in the market over what it takes alone: without the first round, in
-    which nothing overlaps yet; of one round the whole."""
+    """How long a further round takes in the market over what it takes alone, by when their tasks were
+    committed; of one round the whole. Outer claims would flatter a short job: the first waits for its votes
+    beside training, and the last beside nothing."""
     if min(len(led), len(alone)) < 2:
         return led[-1] / alone[-1]
     return ((led[-1] - led[0]) / (len(led) - 1)) / ((alone[-1] - alone[0]) / (len(alone) - 1))
@@ -190,7 +191,7 @@ def compared(alone: Alone, led: Led, rounds: int) -> dict[str, Any]:
         "wall_s": led.ends[-1],
         "wall_s_in_process": whole,
         "wall_ratio": led.ends[-1] / whole,
-        "round_ratio": ratio_of_rounds(led.ends, alone.ends),
+        "round_ratio": ratio_of_rounds(led.tasks, alone.ends),
         "processor_s_solver": led.processor["solver-1"],
         "processor_s_in_process": alone.processor[-1],
         "processor_ratio": led.processor["solver-1"] / reckoned(alone.processor, rounds),
@@ -198,6 +199,7 @@ def compared(alone: Alone, led: Led, rounds: int) -> dict[str, Any]:
         "shares": shares(spent),
         "processor_s": led.processor,
         "ends_s": led.ends,
+        "tasks_s": led.tasks,
         "ends_s_in_process": alone.ends,
         "events": led.events,
         "bytes": led.bytes_moved,

@@ -61,6 +61,8 @@ class Led:
     """Of the settled outer claims' outputs, in hex, by round."""
     ends: list[float] = field(default_factory=list)
     """When the outer claim of each round was committed."""
+    tasks: list[float] = field(default_factory=list)
+    """When each task was committed."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
     """By solver, what its seconds went to."""
     processor: dict[str, float] = field(default_factory=dict)
@@ -265,6 +267,7 @@ def lead(
                 at_work = None if to_end else devnet.look()
                 ends = devnet.await_events(rounds * each, partial(_committed, kind), until)[each - 1 :: each]
                 last = at_work or devnet.look()
+                tasks = devnet.await_events(rounds * shards, partial(_committed, Kind.TASK), until)
                 while to_end and not connection.market.job(job_id).progress.closed:
                     if time.time() > until:
                         raise SystemExit("the job did not close in time")
@@ -275,7 +278,7 @@ def lead(
                     for view in connection.market.claims(job_id)
                     if to_end and view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
                 }
-        return _led(devnet, began, ends, outer, (first, last), traffic_of(home))
+        return _led(devnet, began, (ends, tasks), outer, (first, last), traffic_of(home))
     finally:
         take_down(home)
         app.close()
@@ -293,7 +296,7 @@ def traffic_of(home: Path) -> dict[str, int]:
 def _led(
     devnet: _Devnet,
     began: float,
-    ends: list[float],
+    times: tuple[list[float], list[float]],
     outer: dict[int, str],
     looks: tuple[_Look, _Look],
     moved: dict[str, int],
@@ -304,7 +307,7 @@ def _led(
         counted[event["event"]] = counted.get(event["event"], 0) + 1
     return Led(
         [outer[round_] for round_ in sorted(outer)],
-        [end - began for end in ends],
+        *([time_ - began for time_ in found] for found in times),
         {
             name: {what: s - first.spent[name].get(what, 0.0) for what, s in spent.items()}
             for name, spent in last.spent.items()

@@ -28,7 +28,7 @@ def test_a_further_round_leaves_the_first_out() -> None:
 
 def led(roots: list[str]) -> Led:
     spent = {"solver-1": {"computing": 30.0, "waiting": 8.0, "deciding": 2.0}}
-    return Led(roots, [12.0, 22.0], spent, {"solver-1": 33.0, "verifier-1": 9.0})
+    return Led(roots, [12.0, 22.0], [10.0, 20.0], spent, {"solver-1": 33.0, "verifier-1": 9.0})
 
 
 def test_a_job_is_compared_with_the_same_rounds_alone() -> None:
@@ -47,7 +47,11 @@ def test_a_long_job_is_compared_with_as_many_rounds_as_were_run_alone() -> None:
     assert reckoned([10.0, 19.0], 4) == pytest.approx(37.0) and reckoned([10.0, 19.0], 2) == 19.0
     assert reckoned([10.0], 1) == 10.0
     alone = Alone(100, 400, ["aa", "bb"], [10.0, 19.0], [10.0, 19.0])
-    found = compared(alone, replace(led(["aa", "bb", "cc", "dd"]), ends=[12.0, 22.0, 32.0, 42.0]), 4)
+    found = compared(
+        alone,
+        replace(led(["aa", "bb", "cc", "dd"]), ends=[12.0, 22.0, 32.0, 42.0], tasks=[10.0, 20.0, 30.0, 40.0]),
+        4,
+    )
     assert found["same_bits_as_in_process"] and found["wall_ratio"] == pytest.approx(42 / 37)
     assert found["round_ratio"] == pytest.approx(10 / 9) and "In process 2 rounds were run" in told(found)
     for roots in (["aa", "bb", "cc"], ["aa", "bc", "cc", "dd"]):
