@@ -36,7 +36,7 @@ def unsent(file: JobFile, parameters: int) -> list[str]:
     if every > rounds:
         return [
             f"the momentum of {file.outer.algorithm} moves after momentum_every = {every} rounds, each of"
-            f" which takes a {every}th of learning_rate, and with rounds = {rounds} it never does: write"
+            f" which takes 1/{every} of learning_rate, and with rounds = {rounds} it never does: write"
             f" momentum_every = 1, or rounds = {every} or more"
         ]
     if file.outer.algorithm != STREAMING:
