@@ -41,6 +41,7 @@ from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
 from assay.protocol.params import ABSTAIN
 from assay.protocol.types import (
+    Address,
     Claim,
     ClaimStatus,
     Kind,
@@ -328,6 +329,30 @@ def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> No
     types = [{"type": t} for t in ("bytes32", "address", "bool", "bytes32", "bytes32")]
     expected = keccak(encode_arguments(types, [D, ME, True, D, D]))
     assert market.vote_commitment(D, True, D, D) == expected
+
+
+FORMATS = Path(__file__).resolve().parents[4] / "docs" / "formats.md"
+
+
+def test_an_announcement_is_what_the_documents_say(
+    market: ChainMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F6.1 names its words in order: of each the type, and what is given here."""
+    words = {
+        "challenger": ("address", ME),
+        "claim id": ("bytes32", D),
+        "segment as uint32": ("uint32", 7),
+        "verifier": ("address", "0x" + "22" * 20),
+        "root": ("bytes32", digest("root")),
+        "salt as bytes32": ("bytes32", digest("salt")),
+    }
+    (row,) = (line for line in FORMATS.read_text().splitlines() if line.startswith("| announcement (6.2) |"))
+    named = row.split("abi(")[1].split(")")[0].split(", ")
+    types, values = [{"type": words[name][0]} for name in named], [words[name][1] for name in named]
+    sent: list[bytes] = []
+    monkeypatch.setattr(market, "do", lambda *given: sent.append(given[-1]))
+    market.announce("a", D, 7, Address("0x" + "22" * 20), digest("root"), digest("salt"))
+    assert sent == [keccak(encode_arguments(types, values))] and len(named) == len(words)
 
 
 def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: MarketNode) -> None:
