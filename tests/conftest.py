@@ -58,9 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Look for unused cycles among what the tests make, not again and again among all that was imported."""
     gc.freeze()
-    gc.set_threshold(
-        50_000, 10, 10
-    )  # a graph that is traced is tens of thousands of objects, and all of it stays
+    gc.set_threshold(50_000, 10, 10)  # of a graph that is traced nothing is unused
     gc.enable()
 
 

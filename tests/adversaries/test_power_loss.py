@@ -21,7 +21,7 @@ from tests.fakes.power import Power
 from tests.marked import long
 
 torch.set_num_threads(1)
-STEP = 47
+STEP = 23
 """Every so many of the calls of a sending node; scripts/prove/power_loss.py cuts after each of them."""
 
 

@@ -60,7 +60,7 @@ def test_terms_are_refused_alike(stage: Stage) -> None:
     fields: dict[str, int] = {}
 
     @given(some_terms())
-    @settings(max_examples=200)
+    @settings(max_examples=400)
     def compare(terms: Terms) -> None:
         expected = "BudgetTooSmall"  # the rule after the terms': a budget of nothing
         field = ""

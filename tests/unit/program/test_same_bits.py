@@ -20,6 +20,7 @@ from assay.numerics.bits import differences
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import TORCH_DTYPES, Executor, Kernels
 from assay.program.isa import Node, Op
+from tests.marked import long
 
 EXERCISES = all_exercises()
 NAMES = [exercise.name for exercise in EXERCISES]
@@ -154,9 +155,10 @@ def test_a_chunk_is_the_same_in_every_eager_form(exercise: Exercise) -> None:
     eager_forms_agree(exercise, 1)
 
 
+@pytest.mark.parametrize("reads", [50, long(200)])
 @pytest.mark.parametrize("exercise", SMALL, ids=NAMES)
-def test_a_chunk_is_what_the_integer_model_says(exercise: Exercise) -> None:
-    model_agrees(exercise, 1, reads=50)
+def test_a_chunk_is_what_the_integer_model_says(exercise: Exercise, reads: int) -> None:
+    model_agrees(exercise, 1, reads)
 
 
 def model_agrees(exercise: Exercise, chunk: int, reads: int) -> None:

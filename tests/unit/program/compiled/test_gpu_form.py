@@ -20,7 +20,7 @@ from assay.numerics.hard_products import same
 from assay.program.compiled.graph import trace
 from assay.program.execute import Executor, read_data
 from assay.program.isa import Op, Program
-from tests.marked import long
+from tests.marked import long, only
 from tests.unit.program.test_same_bits import SMALL
 
 CPU = torch.device("cpu")
@@ -46,9 +46,7 @@ def ran(
     return made
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "mlp" else pytest.mark.long) for name in SAMPLES]
-)
+@pytest.mark.parametrize("name", only(["mlp"], SAMPLES))
 def test_training_steps(gpu_forms: None, name: str) -> None:
     sample = SAMPLES[name]
     program, state = sample.program, sample.genesis()
