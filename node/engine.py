@@ -4,8 +4,9 @@ Contract: every choice gives the same bits (docs/arithmetic.md), so it is the op
 parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
 With `ranks` several processes compute each step of an inner program, eagerly; one of which they would save
-little is computed by this process alone, and the log says so. Outer programs run eagerly: they are one step a
-round. Not guaranteed: speed before a form is ready.
+little is computed by this process alone, and the log says so. With `apart` a large inner program's steps are
+computed by a process of their own, with nothing to wait for but memory and a processor. Outer programs run
+eagerly: they are one step a round. Not guaranteed: speed before a form is ready.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from assay.node.replays import Replays
 from assay.numerics import FAST, REFERENCE
+from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
-from assay.program.execute import Executor
+from assay.program.execute import Executor, Kernels
 from assay.program.isa import Program
 from assay.program.ranks.executor import RankExecutor
 from assay.program.ranks.launch import Ranks
@@ -48,6 +51,8 @@ class Engine:
     ranks: Ranks | None = None
     replays: Replays | None = None
     """Where segments of claims are replayed, several at the same time; None: here, one after another."""
+    apart: Apart | None = None
+    """The process that computes large steps; None: this one."""
 
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
@@ -57,17 +62,31 @@ class Engine:
                 return RankExecutor(program, self.ranks.size, self.ranks.join)
             except CannotSplit as error:
                 log.warning("program %s: %s; %s", program.root.hex(), error.message, error.hint)
+        make = self._make(steps)
+        if self.apart is not None and self.device == "cpu" and fit(program):
+            return ApartExecutor(program, make, self.apart)
+        return make(program)
+
+    def _make(self, steps: int) -> Make:
+        """What makes an executor, in this process or another."""
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
-            return self.eager(program)
-        always = self.way is ExecutorKind.COMPILED
-        compiles = not self.brief
-        return WarmingExecutor(
-            program, self.device, self.forms, steps=steps, always=always, compiles=compiles
+            return partial(Executor, device=self.device, kernels=self._kernels)
+        return partial(
+            WarmingExecutor,
+            device=self.device,
+            cache_dir=self.forms,
+            steps=steps,
+            always=self.way is ExecutorKind.COMPILED,
+            compiles=not self.brief,
         )
+
+    @property
+    def _kernels(self) -> Kernels:
+        return REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
 
     def eager(self, program: Program) -> Executor:
         """An executor that is never compiled."""
-        return Executor(program, self.device, REFERENCE if self.way is ExecutorKind.REFERENCE else FAST)
+        return Executor(program, self.device, self._kernels)
 
 
 REFERENCE_ENGINE = Engine()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from assay.dispute.replay import Replay
 from assay.numerics import FAST
-from assay.program.execute import Executor, Records, StepContext
-from assay.program.isa import Op, Program, decode, encode
+from assay.program.excerpt import Excerpt, records_of
+from assay.program.execute import Executor
+from assay.program.isa import decode, encode
 from assay.program.state import load_state, state_bytes
 from assay.protocol.errors import Retry
 
@@ -65,35 +65,9 @@ class Replayed:
     trace: bytes
 
 
-class Excerpt(Records):
-    """Some records of a dataset, in their places."""
-
-    def __init__(self, count: int, size: int, records: dict[int, bytes]) -> None:
-        """`count`: records of the whole dataset."""
-        super().__init__(b"".join(records.values()), size)
-        self._count = count
-        self._places = {index: place for place, index in enumerate(records)}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def record(self, index: int) -> memoryview:
-        """Bytes of one record. Raises KeyError for one that is not here."""
-        return super().record(self._places[index])
-
-    def gather(self, indices: Sequence[int], offset: int, length: int) -> Tensor:
-        """See `Records.gather`. Raises KeyError for a record that is not here."""
-        return super().gather([self._places[i] for i in indices], offset, length)
-
-
 def order_of(replay: Replay, steps: int, key: bytes | None) -> Order:
     """What another process needs for the first `steps` steps of an honest replay."""
     program, dataset = replay.program, replay.dataset
-    records: dict[int, bytes] = {}
-    for step in range(steps if dataset is not None else 0):
-        assert dataset is not None
-        for index in _indices(program, dataset, replay.context(step)):
-            records.setdefault(index, bytes(dataset.record(index)))
     context = replay.context(0)
     return Order(
         encode(program),
@@ -103,18 +77,9 @@ def order_of(replay: Replay, steps: int, key: bytes | None) -> Order:
         context.step,
         steps,
         0 if dataset is None else len(dataset),
-        records,
+        records_of(program, map(replay.context, range(steps))),
         key,
     )
-
-
-def _indices(program: Program, dataset: Records, context: StepContext) -> Iterable[int]:
-    """Records that a step may read: those of its rows, and all where it reads some by numbers it computes."""
-    if any(node.op is Op.RECORD for node in program.nodes):
-        return range(len(dataset))
-    nodes = [node for node in program.nodes if node.op is Op.DATA]
-    rows = {node.attrs[1] + row for node in nodes for row in range(node.shape[0])}
-    return [dataset.index(context.seed, context.shard, context.step, row) for row in sorted(rows)]
 
 
 @lru_cache(maxsize=4)

@@ -149,8 +149,11 @@ class Work:
 
     def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
         """The state at a segment's end."""
+        located, steps = self.located(kind, segment, shard), self.segment_steps(kind, segment, shard)
         replay = self.replay(kind, round_, shard, segment, state)
-        return list(replay.state(self.segment_steps(kind, segment, shard)))
+        if self._fault(kind, round_, shard, located.number) is not None:
+            return list(replay.state(steps))
+        return self._executor(kind, located.number).run(state, replay.context(0), steps)
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

@@ -81,6 +81,7 @@ def run(
     from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
+    from assay.program.apart.executor import Apart
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
@@ -90,7 +91,8 @@ def run(
     engine = engine_of(app.settings)
     before_work(app, engine.device)
     several = ranks_of(ranks, engine, app.settings)
-    engine = replace(engine, ranks=several)
+    apart = Apart()
+    engine = replace(engine, ranks=several, apart=apart)
     wait = parse_duration(patience)
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
 
@@ -118,6 +120,7 @@ def run(
     finally:
         for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
             threads.shutdown(wait=False, cancel_futures=True)
+        apart.close()
         if several is not None:
             several.close()
 

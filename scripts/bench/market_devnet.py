@@ -1,7 +1,7 @@
 """A job through a devnet of processes: when each round was over, and where its solvers' time went.
 
-Contract: nothing of the nodes is changed. Solvers are pinned to a core each, in their order, everybody else
-to the last one (the chain, the verifiers, the client, this process and the switch between hosts), nodes that
+Contract: nothing of the nodes is changed. Solvers, with the processes that compute for them, are pinned to a
+core each, in their order, everybody else to the last one (the chain, the verifiers, the client, this process and the switch between hosts), nodes that
 are no solvers `BEHIND`. What a solver did is what its own status says (``node.time_spent``), looked at when
 its first segment was trained and when the last outer claim was committed; processor times are the kernel's of
 the whole process."""
@@ -166,9 +166,16 @@ def on_loopback(app: App, spec: NodeRecord) -> list[str]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process, its threads and the children that it has waited for."""
+    """Of a process, its threads and its children, those that it has waited for and those that run."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS_A_SECOND
+    return sum(map(int, fields[11:15])) / TICKS_A_SECOND + sum(map(processor_seconds, _children(pid)))
+
+
+def _children(pid: int) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                yield int(path.parent.name)
 
 
 @dataclass(frozen=True)

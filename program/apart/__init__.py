@@ -1,0 +1,1 @@
+"""Computing a program in a process of its own."""

@@ -1,0 +1,218 @@
+"""Computing plain steps in a process of its own, which has Python's lock to itself.
+
+Contract: an `ApartExecutor` is an `Executor` with the same bits; a run of plain steps is ordered from one
+process, which all executors of an `Apart` share, and which has no files, keys or chain. States are in memory
+that both map (``program.apart.memory``); one that the process gave last is not sent again, and a slot that no
+step changed is the same tensor after them. Observing, patching or stopping early is done here. A process that
+ends is `ComputingLost`, and the next run starts another; what it raises or logs is raised and logged here. It
+ends when this one does, however that ends. Not thread-safe.
+
+Source: docs/decisions/0066-computing-apart.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import recv_handle, send_handle
+
+import torch
+from torch import Tensor
+
+from assay.numerics import FAST
+from assay.program.apart import memory
+from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run
+from assay.program.compiled.process import command
+from assay.program.excerpt import chooses_records, records_of
+from assay.program.execute import TORCH_DTYPES, Executor, Observe, Patch, StepContext
+from assay.program.isa import Program, encode
+from assay.program.state import BACKGROUND_BYTES
+from assay.protocol.errors import Retry
+
+Make = Callable[[Program], Executor]
+"""Makes the executor that the process computes with; to be pickled."""
+
+_ENDS_S = 10
+
+
+class ComputingLost(Retry):
+    """The process that computes has ended; nothing of the run is kept."""
+
+    code = "computing-lost"
+
+
+def fit(program: Program, least_bytes: int = BACKGROUND_BYTES) -> bool:
+    """Whether a process of its own serves: what it takes to order a step is little beside a large one, and
+    all records that steps read are known before."""
+    return memory.AVAILABLE and program.state_bytes >= least_bytes and not chooses_records(program)
+
+
+class Apart:
+    """The process, once it is needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: Connection | None = None
+        self._numbers = count()
+        self._prepared: set[int] = set()
+        self._forgotten: list[int] = []
+        self._user = -1
+        self._latest: list[Tensor] = []
+        """The state that the process has, of that user."""
+
+    @property
+    def process(self) -> int | None:
+        """Its id; None where none runs."""
+        return None if self._process is None else self._process.pid
+
+    def enter(self, executor: ApartExecutor) -> int:
+        """The number of a new executor, whose part of the process's memory goes when it does."""
+        number = next(self._numbers)
+        weakref.finalize(executor, self._forgotten.append, number)
+        return number
+
+    def run(
+        self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
+    ) -> list[Tensor]:
+        """The state after these steps. Raises ComputingLost, and what the process raised."""
+        try:
+            return self._run(self._started(), executor, state, context, steps)
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
+        except BaseException:  # the process may be at another place now
+            self._user, self._latest = -1, []
+            raise
+
+    def _run(
+        self,
+        line: Connection,
+        executor: ApartExecutor,
+        state: Sequence[Tensor],
+        context: StepContext,
+        steps: int,
+    ) -> list[Tensor]:
+        number, program = executor.number, executor.program
+        self._tidy(line)
+        if number not in self._prepared:
+            line.send(Prepare(number, encode(program), executor.make))
+            self._prepared.add(number)
+        known = self._user == number and all(a is b for a, b in zip(state, self._latest, strict=True))
+        contexts = [
+            StepContext(context.dataset, context.seed, context.shard, context.step + i) for i in range(steps)
+        ]
+        line.send(
+            Run(
+                number,
+                context.seed,
+                context.shard,
+                context.step,
+                steps,
+                0 if context.dataset is None else len(context.dataset),
+                records_of(program, contexts),
+                known,
+            )
+        )
+        if not known:
+            self._user, self._latest = number, list(state)
+            descriptor, _ = memory.placed([x.contiguous() for x in state])
+            try:
+                send_handle(line, descriptor, None)
+            finally:
+                os.close(descriptor)
+        return self._answered(line, executor, state)
+
+    def _answered(self, line: Connection, executor: ApartExecutor, state: Sequence[Tensor]) -> list[Tensor]:
+        answer: Done | Failed = line.recv()
+        for logged in answer.logged:
+            logging.getLogger(logged.name).log(logged.level, "%s", logged.text)
+        if isinstance(answer, Failed):
+            raise answer.error
+        nodes = executor.program.state
+        changed = [i for i, same in enumerate(answer.same) if same is None]
+        descriptor = recv_handle(line)
+        try:
+            kinds = [(TORCH_DTYPES[nodes[i].dtype], nodes[i].shape) for i in changed]
+            fresh = iter(memory.found(descriptor, kinds))
+        finally:
+            os.close(descriptor)
+        after = [next(fresh) if same is None else state[same] for same in answer.same]
+        self._latest = list(after)
+        return after
+
+    def _tidy(self, line: Connection) -> None:
+        """Let the process forget what nobody will order any more."""
+        gone = {self._forgotten.pop() for _ in range(len(self._forgotten))} & self._prepared
+        if gone:
+            line.send(Forget(tuple(gone)))
+            self._prepared -= gone
+        if self._user in gone:
+            self._user, self._latest = -1, []
+
+    def _started(self) -> Connection:
+        if self._line is None:
+            self._line, theirs = Pipe()
+            with theirs:
+                self._process = subprocess.Popen(
+                    command("assay.program.apart.worker", str(theirs.fileno()), str(torch.get_num_threads())),
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        return self._line
+
+    def _lost(self) -> ComputingLost:
+        process = self._process
+        self.close()
+        status = None if process is None else process.returncode
+        ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        return ComputingLost(
+            f"the process that computes ended with {ended}; the run that it was at is computed anew",
+            hint="see whether this machine has memory for the job, and what the node's log says",
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        line, process, self._line, self._process = self._line, self._process, None, None
+        self._prepared, self._user, self._latest = set(), -1, []
+        if line is not None:
+            line.close()
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_ENDS_S)
+                return
+            process.kill()
+            process.wait()
+
+
+class ApartExecutor(Executor):
+    """A validated program, computed by the process of an `Apart` with the executor that `make` makes of it
+    there."""
+
+    def __init__(self, program: Program, make: Make, apart: Apart) -> None:
+        super().__init__(program, "cpu", FAST)
+        self.make, self._apart = make, apart
+        self.number = apart.enter(self)
+
+    def step(
+        self,
+        state: Sequence[Tensor],
+        context: StepContext,
+        observe: Observe | None = None,
+        patch: Patch | None = None,
+        until: int | None = None,
+    ) -> list[Tensor]:
+        """The next state; see `Executor.step`."""
+        if observe is not None or patch is not None or until is not None:
+            return super().step(state, context, observe, patch, until)
+        return self.run(state, context, 1)
+
+    def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
+        """The state after `steps` steps; see `Executor.run`. Raises ComputingLost."""
+        self.check_state(state)
+        return self._apart.run(self, state, context, steps) if steps else list(state)

@@ -1,0 +1,160 @@
+"""The process that computes what another one orders.
+
+Contract: `serve` computes run after run until the other end closes or ends, in the midst of a step too. An
+error of a run is answered, and costs the state that this process had; the next run brings one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+
+import torch
+from torch import Tensor
+
+from assay.program.apart import memory
+from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, Run
+from assay.program.excerpt import Excerpt
+from assay.program.execute import TORCH_DTYPES, Executor, StepContext
+from assay.program.isa import Program, decode
+from assay.protocol.errors import AssayError
+
+
+class _Log(logging.Handler):
+    """Keeps what is logged until it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._kept: list[Logged] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._kept.append(Logged(record.name, record.levelno, record.getMessage()))
+
+    def taken(self) -> tuple[Logged, ...]:
+        """What was logged since the last time."""
+        kept, self._kept = self._kept, []
+        return tuple(kept)
+
+
+class _Computing:
+    """Executors by number, and the latest state."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, tuple[bytes, Callable[[Program], Executor]]] = {}
+        self._executors: dict[int, Executor] = {}
+        self._latest: list[Tensor] = []
+
+    def prepare(self, order: Prepare) -> None:
+        """Make the executor at its first run."""
+        self._told[order.number] = order.program, order.make
+
+    def forget(self, order: Forget) -> None:
+        """Let executors go."""
+        for number in order.numbers:
+            self._told.pop(number, None)
+            self._executors.pop(number, None)
+        self._latest = []
+
+    def _executor(self, number: int) -> Executor:
+        if number not in self._executors:
+            encoded, make = self._told[number]
+            self._executors[number] = make(decode(encoded))
+        return self._executors[number]
+
+    def run(self, order: Run, descriptor: int | None) -> tuple[tuple[int | None, ...], int]:
+        """Which slots are the same as before, and a descriptor of memory with the others."""
+        before, self._latest = self._latest, []
+        executor = self._executor(order.number)
+        program = executor.program
+        if descriptor is not None:
+            before = memory.found(descriptor, [(TORCH_DTYPES[n.dtype], n.shape) for n in program.state])
+        records = None
+        if order.records:
+            records = Excerpt(order.record_count, program.record_size, order.records)
+        context = StepContext(records, order.seed, order.shard, order.first_step)
+        after = executor.run(before, context, order.steps)
+        same = _same(before, after)
+        placed, there = memory.placed([x for x, known in zip(after, same, strict=True) if known is None])
+        fresh = iter(there)
+        self._latest = [next(fresh) if known is None else before[known] for known in same]
+        return same, placed
+
+
+def _same(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[int | None, ...]:
+    """For each tensor the one before that it is, if it is one of them."""
+    places = {id(x): i for i, x in reversed(list(enumerate(before)))}
+    return tuple(places.get(id(x)) for x in after)
+
+
+def serve(line: Connection) -> None:
+    """Compute what is ordered. Raises EOFError or OSError where the other end is gone."""
+    computing, log = _Computing(), _Log()
+    root = logging.getLogger()
+    root.addHandler(log)
+    root.setLevel(logging.INFO)
+    while True:
+        order: Prepare | Forget | Run = line.recv()
+        if isinstance(order, Prepare):
+            computing.prepare(order)
+        elif isinstance(order, Forget):
+            computing.forget(order)
+        else:
+            _answer(line, computing, log, order)
+
+
+def _answer(line: Connection, computing: _Computing, log: _Log, order: Run) -> None:
+    given = None if order.latest else recv_handle(line)
+    try:
+        same, placed = computing.run(order, given)
+    except Exception as error:  # noqa: BLE001 - raised by whoever ordered the run
+        line.send(Failed(_told(error), log.taken()))
+        return
+    finally:
+        if given is not None:
+            os.close(given)
+    try:
+        line.send(Done(same, log.taken()))
+        send_handle(line, placed, None)
+    finally:
+        os.close(placed)
+
+
+def _told(error: Exception) -> Exception:
+    """What is raised at the other end: an error that may not be known there only says what it was."""
+    if isinstance(error, AssayError):
+        return error
+    return RuntimeError("".join(traceback.format_exception(error)).strip())
+
+
+def _end_with(descriptor: int) -> None:
+    """End this process once nobody is at the other end."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end(*_: object) -> None:
+    """End in order, so that a compiler that was started ends too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit()
+
+
+def main() -> None:
+    """The process: descriptor of its line, threads."""
+    descriptor, threads = map(int, sys.argv[1:])
+    signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
+    torch.set_num_threads(threads)
+    with suppress(EOFError, OSError), Connection(descriptor) as line:
+        serve(line)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

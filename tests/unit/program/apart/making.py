@@ -1,0 +1,44 @@
+"""Executors that the tests have made in another process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from assay.numerics import FAST
+from assay.program.execute import Executor, OutOfMemory, StepContext
+from assay.program.isa import Program
+
+
+def plain(program: Program) -> Executor:
+    """As fast as it goes without a compiler."""
+    return Executor(program, "cpu", FAST)
+
+
+class Failing(Executor):
+    """Warns, and raises at some steps."""
+
+    def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
+        """As ever, but at steps 13 and 14."""
+        logging.getLogger("assay.tests.making").warning("step %d of %s", context.step, "a test")
+        if context.step == 13:
+            raise OutOfMemory("no memory for step 13", hint="end other programs")
+        if context.step == 14:
+            raise ZeroDivisionError("a bug")
+        return super().run(state, context, steps)
+
+
+def slow(program: Program) -> Executor:
+    """Takes a minute for any run."""
+    executor = Executor(program)
+
+    def run(state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
+        for _ in range(600):
+            time.sleep(0.1)
+        return list(state)
+
+    executor.run = run  # type: ignore[method-assign]
+    return executor

@@ -1,0 +1,272 @@
+"""Steps computed by a process of its own: the same bits, the same tensors, and whoever ends on the way."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.dispute.trace import trace_step
+from assay.node.engine import Engine, ExecutorKind
+from assay.program.apart import memory
+from assay.program.apart.executor import Apart, ApartExecutor, ComputingLost, fit
+from assay.program.apart.messages import Forget, Prepare, Run
+from assay.program.apart.worker import _Computing
+from assay.program.build import ProgramBuilder
+from assay.program.excerpt import chooses_records
+from assay.program.execute import Executor, OutOfMemory, StepContext
+from assay.program.isa import DType, encode
+from assay.program.state import state_root
+from assay.protocol.errors import Stop
+from tests.fakes.programs import Sample, random_sample, training_sample
+from tests.unit.program.apart.making import Failing, plain
+
+SEED = b"apart".ljust(32, b"\0")
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    process = Apart()
+    yield process
+    process.close()
+
+
+def at(sample: Sample, step: int) -> StepContext:
+    return StepContext(sample.dataset, SEED, 1, step)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not alive(pid):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bits_are_those_of_the_definition(apart: Apart, seed: int) -> None:
+    sample = random_sample(seed)
+    executor = ApartExecutor(sample.program, plain, apart)
+    first = executor.run(sample.state, at(sample, 7), 2)
+    assert state_root(first) == state_root(Executor(sample.program).run(sample.state, at(sample, 7), 2))
+    second = executor.step(first, at(sample, 9))
+    assert state_root(second) == state_root(Executor(sample.program).run(sample.state, at(sample, 7), 3))
+    again = executor.run(sample.state, at(sample, 7), 3)  # not from where the process has come to
+    assert state_root(again) == state_root(second)
+    assert state_root(first) == state_root(executor.run(sample.state, at(sample, 7), 2)), "it was changed"
+
+
+def test_executors_in_turn_have_their_own_states(apart: Apart) -> None:
+    samples = [training_sample(), random_sample(3)]
+    executors = [ApartExecutor(sample.program, plain, apart) for sample in samples]
+    states = [sample.state for sample in samples]
+    for step in range(3):
+        states = [e.step(x, at(s, step)) for e, x, s in zip(executors, states, samples, strict=True)]
+    for sample, state in zip(samples, states, strict=True):
+        assert state_root(state) == state_root(Executor(sample.program).run(sample.state, at(sample, 0), 3))
+
+
+def unchanging() -> Sample:
+    """A program of three slots of which a step changes one, and swaps the others."""
+    b = ProgramBuilder(4)
+    x, y, z = (b.state(DType.F32, (1000,)) for _ in range(3))
+    program = b.finish([b.add(x, y), z, y], params=1)
+    return Sample(program, training_sample().dataset, [torch.full((1000,), float(i)) for i in range(3)])
+
+
+def test_a_slot_that_stays_is_the_same_tensor(apart: Apart) -> None:
+    sample = unchanging()
+    executor = ApartExecutor(sample.program, plain, apart)
+    first = executor.run(sample.state, at(sample, 0), 2)
+    assert first[1] is sample.state[1] and first[2] is sample.state[2]
+    assert first[0] is not sample.state[0]
+    second = executor.step(first, at(sample, 2))
+    assert second[1] is first[2] and second[2] is first[1]
+    assert torch.equal(second[0], torch.full((1000,), 4.0))
+
+
+def test_memory_of_states_goes_with_them(apart: Apart) -> None:
+    sample = unchanging()
+    executor, state = ApartExecutor(sample.program, plain, apart), sample.state
+    state = executor.step(state, at(sample, 0))
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{apart.process}/fd"))
+    for step in range(1, 20):
+        state = executor.step(state, at(sample, step))
+    gc.collect()
+    after = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{apart.process}/fd"))
+    assert after[0] <= before[0] + 2 and after[1] <= before[1] + 2
+
+
+def test_what_is_observed_or_patched_is_computed_here(apart: Apart) -> None:
+    sample = training_sample()
+    executor = ApartExecutor(sample.program, plain, apart)
+    key = b"k" * 32
+    traced = trace_step(sample.program, sample.state, at(sample, 3), key, executor=executor)
+    wanted = trace_step(sample.program, sample.state, at(sample, 3), key)
+    assert traced.root == wanted.root
+
+    def patch(index: int, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if index == 0 else x
+
+    patched = executor.step(sample.state, at(sample, 3), None, patch)
+    assert state_root(patched) == state_root(
+        Executor(sample.program).step(sample.state, at(sample, 3), None, patch)
+    )
+    assert state_root(patched) != state_root(executor.step(sample.state, at(sample, 3))), (
+        "nothing was patched"
+    )
+
+
+def test_a_state_that_does_not_fit_is_refused_here(apart: Apart) -> None:
+    sample = training_sample()
+    executor = ApartExecutor(sample.program, plain, apart)
+    with pytest.raises(Stop, match="slots"):
+        executor.run(sample.state[:-1], at(sample, 0), 1)
+
+
+def test_a_process_that_ends_is_told_and_another_one_started() -> None:
+    apart, sample = Apart(), training_sample()
+    executor = ApartExecutor(sample.program, plain, apart)
+    first = executor.run(sample.state, at(sample, 0), 2)
+    killed = apart.process
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    assert ends_within(killed, 10)
+    with pytest.raises(ComputingLost, match="signal 9"):
+        executor.run(first, at(sample, 2), 1)
+    after = executor.run(first, at(sample, 2), 1)
+    assert apart.process not in (None, killed)
+    assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 0), 3))
+    apart.close()
+    assert apart.process is None
+
+
+def test_what_it_raises_and_logs_is_raised_and_logged_here(
+    apart: Apart, caplog: pytest.LogCaptureFixture
+) -> None:
+    sample = training_sample()
+    executor = ApartExecutor(sample.program, Failing, apart)
+    with pytest.raises(OutOfMemory, match="no memory for step 13") as refused:
+        executor.run(sample.state, at(sample, 13), 1)
+    assert refused.value.hint == "end other programs"
+    assert ("assay.tests.making", logging.WARNING, "step 13 of a test") in caplog.record_tuples
+    with pytest.raises(RuntimeError, match=r"(?s)making\.py.*ZeroDivisionError: a bug"):
+        executor.run(sample.state, at(sample, 14), 1)
+    after = executor.run(sample.state, at(sample, 15), 2)
+    assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 15), 2))
+
+
+_PARENT = """
+import sys, time
+from assay.program.apart.executor import Apart, ApartExecutor
+from assay.program.execute import StepContext
+from tests.fakes.programs import training_sample
+from tests.unit.program.apart.making import plain, slow
+sample = training_sample()
+apart = Apart()
+executor = ApartExecutor(sample.program, {"idle": plain, "busy": slow}[sys.argv[1]], apart)
+if sys.argv[1] == "busy":
+    apart._started()
+    print(apart.process, flush=True)
+executor.run(sample.state, StepContext(sample.dataset, b"s" * 32, 0, 0), 1)
+print(apart.process, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("doing", ["idle", "busy"])
+def test_it_ends_when_its_node_is_killed(doing: str) -> None:
+    root = Path(__file__).resolve().parents[4]
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT, doing], stdout=subprocess.PIPE, cwd=root)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    if doing == "busy":
+        time.sleep(5)  # it loads, and is in the midst of its run
+    assert alive(worker)
+    parent.kill()
+    parent.wait()
+    assert ends_within(worker, 15)
+    parent.stdout.close()
+
+
+def test_what_nobody_orders_any_more_is_forgotten(apart: Apart) -> None:
+    sample, other = training_sample(), random_sample(1)
+    executor = ApartExecutor(sample.program, plain, apart)
+    executor.step(sample.state, at(sample, 0))
+    number = executor.number
+    assert number in apart._prepared
+    del executor
+    gc.collect()
+    ApartExecutor(other.program, plain, apart).step(other.state, at(other, 0))
+    assert number not in apart._prepared
+
+    computing = _Computing()
+    computing.prepare(Prepare(5, encode(sample.program), plain))
+    descriptor, _ = memory.placed(sample.state)
+    order = Run(5, SEED, 0, 0, 0, 0, {}, False)
+    _, placed = computing.run(order, descriptor)
+    computing.forget(Forget((5,)))
+    with pytest.raises(KeyError):
+        computing.run(order, descriptor)
+    os.close(placed)
+    os.close(descriptor)
+
+
+def test_small_programs_and_those_that_choose_records_are_computed_here() -> None:
+    small = training_sample().program
+    assert not fit(small) and fit(small, least_bytes=1)
+    choosing = [s.program for s in map(random_sample, range(40)) if chooses_records(s.program)]
+    assert choosing and not any(fit(program, least_bytes=1) for program in choosing)
+
+
+def test_an_engine_computes_large_steps_apart(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = training_sample()
+    for way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
+        engine = Engine(way=way, apart=apart)
+        assert not isinstance(engine.executor(sample.program, 10), ApartExecutor)
+        with monkeypatch.context() as patched:
+            patched.setattr("assay.node.engine.fit", lambda program: True)
+            executor = engine.executor(sample.program, 10)
+        assert isinstance(executor, ApartExecutor)
+        after = executor.run(sample.state, at(sample, 0), 2)
+        assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 0), 2))
+
+
+def test_memory_holds_every_dtype_and_shape() -> None:
+    tensors = [
+        torch.arange(5, dtype=torch.uint8),
+        torch.tensor([True, False, True]),
+        torch.tensor(3, dtype=torch.int32),
+        torch.arange(6, dtype=torch.int16).view(2, 3),
+        torch.tensor([[float("nan"), -0.0]]),
+        torch.empty(0, 4),
+    ]
+    kinds = [(x.dtype, tuple(x.shape)) for x in tensors]
+    descriptor, there = memory.placed(tensors)
+    mapped = memory.found(descriptor, kinds)
+    os.close(descriptor)
+    for x, y, z in zip(tensors, there, mapped, strict=True):
+        assert x.dtype == y.dtype == z.dtype and x.shape == y.shape == z.shape
+        assert x.numpy().tobytes() == y.numpy().tobytes() == z.numpy().tobytes()
+    nothing, empty = memory.placed([])
+    os.close(nothing)
+    assert empty == []
