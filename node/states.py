@@ -328,6 +328,12 @@ class StateProvider:
         claim = view.claim
         return self.work.run(claim.kind, claim.round, claim.shard, segment, state)
 
+    def keep(self, state: State) -> bytes:
+        """Remember a state that this process has computed; its root."""
+        tree = state_tree(state)
+        self._published.keep(tree.root, tree.levels[0], state)
+        return tree.root
+
     def learn(self, view: ClaimView, leaf: int, state: State) -> bool:
         """Remember a state that was computed, if it is the claim's at this leaf; whether it is."""
         tree = state_tree(state)

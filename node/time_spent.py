@@ -1,7 +1,8 @@
 """Where a node's time goes: how long its loop did what.
 
 Contract: wall time of the loop's own thread, each second counted once, for the innermost of what was being
-done. What other threads do meanwhile, such as storing a large state, is not counted. Read from any thread.
+done; while computing goes on beside it, for that. What other threads do meanwhile, such as storing a large
+state, is not counted. Read from any thread.
 """
 
 from __future__ import annotations
@@ -21,6 +22,18 @@ class TimeSpent:
         self._since = clock()
         self._doing: list[str] = []
         self._seconds: dict[str, float] = {}
+        self._beside: tuple[str, Callable[[], float | None]] | None = None
+
+    def begin_beside(self, what: str, ended_s: Callable[[], float | None]) -> None:
+        """From now on, and until `ended_s` by the clock, every second is one of `what`."""
+        self._turn()
+        self._beside = what, ended_s
+
+    def end_beside(self, ended_s: Callable[[], float | None]) -> None:
+        """That is over, or goes on for nothing; unless something else has begun."""
+        self._turn()
+        if self._beside is not None and self._beside[1] is ended_s:
+            self._beside = None
 
     @contextmanager
     def on(self, what: str) -> Iterator[None]:
@@ -34,11 +47,19 @@ class TimeSpent:
             self._doing.pop()
 
     def _turn(self) -> None:
-        now = self._clock()
+        now, since = self._clock(), self._since
+        if self._beside is not None:
+            what, ended_s = self._beside
+            ended = ended_s()
+            until = max(since, now if ended is None else min(ended, now))
+            self._add(what, until - since)
+            since = until
         if self._doing:
-            done = self._doing[-1]
-            self._seconds[done] = self._seconds.get(done, 0.0) + now - self._since
+            self._add(self._doing[-1], now - since)
         self._since = now
+
+    def _add(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
         """What is over, by what it went to."""

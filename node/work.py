@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from assay.dispute.replay import Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.replays import Replays
+from assay.program.apart.executor import ApartExecutor
 from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
@@ -147,13 +148,25 @@ class Work:
             fault=self._fault(kind, round_, shard, located.number),
         )
 
+    def ready(
+        self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]
+    ) -> Callable[[], State]:
+        """What computes the state at a segment's end: `run`, prepared."""
+        number, steps = self.located(kind, segment, shard).number, self.segment_steps(kind, segment, shard)
+        replay = self.replay(kind, round_, shard, segment, state)
+        if self._fault(kind, round_, shard, number) is not None:
+            return lambda: list(replay.state(steps))
+        return partial(self._executor(kind, number).run, state, replay.context(0), steps)
+
     def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
         """The state at a segment's end."""
-        located, steps = self.located(kind, segment, shard), self.segment_steps(kind, segment, shard)
-        replay = self.replay(kind, round_, shard, segment, state)
-        if self._fault(kind, round_, shard, located.number) is not None:
-            return list(replay.state(steps))
-        return self._executor(kind, located.number).run(state, replay.context(0), steps)
+        return self.ready(kind, round_, shard, segment, state)()
+
+    def is_apart(self, kind: Kind, round_: int, shard: int, segment: int) -> bool:
+        """Whether a process of its own computes the segment."""
+        number = self.located(kind, segment, shard).number
+        honest = self._fault(kind, round_, shard, number) is None
+        return honest and isinstance(self._executor(kind, number), ApartExecutor)
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

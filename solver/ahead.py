@@ -18,7 +18,7 @@ from assay.node.artifacts import State
 from assay.node.rounds import Claims, standing
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, TimeSpent
-from assay.program.state import state_root, state_tree
+from assay.program.state import state_root
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -83,11 +83,11 @@ class ExpectedStates(StateProvider):
         for number in range(self.work.terms.slices):
             with spent.on(FETCHING):
                 state = self.input_state(Kind.OUTER, self.round, number)
-            roots = [self._keep(state)]
+            roots = [self.keep(state)]
             for segment in range(self.work.segments(Kind.OUTER)):
                 with spent.on(COMPUTING):
                     state = self.work.run(Kind.OUTER, self.round, number, segment, state)
-                roots.append(self._keep(state))
+                roots.append(self.keep(state))
             view = self._claim(number, tuple(roots))
             self._published.unpublished(view)
             self._outer[number] = view
@@ -107,11 +107,6 @@ class ExpectedStates(StateProvider):
         if shard not in self._inputs:
             self._inputs[shard] = state_root(self.input_state(Kind.TASK, self.round + 1, shard))
         return self._inputs[shard]
-
-    def _keep(self, state: State) -> bytes:
-        tree = state_tree(state)
-        self._published.keep(tree.root, tree.levels[0], state)
-        return tree.root
 
     def _claim(self, number: int, roots: tuple[bytes, ...]) -> ClaimView:
         """The claim of a slice's outer step."""

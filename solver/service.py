@@ -4,7 +4,8 @@ Contract: every effect on the chain has an intent that names its job, place and 
 instant commits nothing twice; training goes on from the last published segment. What is committed was checked
 by this process (``solver.trainer``), and a conviction puts aside all that was kept (``solver.convictions``).
 One tick trains one segment, so that games and deadlines are looked at between segments; or, where the market
-is read by a thread beside training (``node.beside``), as many as that takes. Not guaranteed: profit.
+is read by a thread beside training (``node.beside``), as many as that takes, and where another process
+computes, a part of one. Not guaranteed: profit.
 """
 
 from __future__ import annotations
@@ -12,39 +13,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
-from typing import TypedDict, Unpack
 
 from assay.node import upkeep
-from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
+from assay.node.artifacts import LoadedJob, load_job
 from assay.node.availability import answer
 from assay.node.idle import no_stake
 from assay.node.retention import Unclaimed
-from assay.node.role import Action, Node, Options
+from assay.node.role import Action
 from assay.node.rounds import Claims, standing
 from assay.node.service import intent, subject
-from assay.node.states import SourceMissing, StateProvider
+from assay.node.states import StateProvider
 from assay.node.work import Work
-from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
-from assay.protocol.game_state import GameView
-from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Terms, Wei
+from assay.protocol.types import ClaimId, JobId, JobView, Kind, Terms
 from assay.solver import policy, reasons
-from assay.solver.acceptance import unacceptable
-from assay.solver.convictions import Convictions
-from assay.solver.observation import JobObservation, Limits, Observation
-from assay.solver.progress import TaskProgress
-from assay.solver.release import RELEASED_FILE, Released
-from assay.solver.room import DiskBudget
+from assay.solver.observation import Observation
+from assay.solver.sight import SeeingSolver
 from assay.solver.trainer import Draft, TaskTrainer, Trained
 
 log = logging.getLogger(__name__)
 
-UNSEEN = "what is trained of it cannot be read; this is tried again"
+GLANCE_S = 0.1
+"""How often what is decided by is looked at while another process computes."""
+MEANWHILE_S = 1.0
+"""How long a segment goes on at least before anything else is decided, if not before its end."""
 
 
 def _with_loss(loss: float | None) -> dict[str, float]:
@@ -52,128 +45,12 @@ def _with_loss(loss: float | None) -> dict[str, float]:
     return {} if loss is None else {"loss": loss}
 
 
-class _Read(TypedDict):
-    """What the market says of a job (``observation.JobObservation``)."""
-
-    holders: tuple[Holder, ...]
-    prices: tuple[Wei, ...]
-    claims: Claims
-    games: tuple[GameView, ...]
-    demands: tuple[DemandView, ...]
-    room: Wei
-
-
-class SolverService(Node):
+class SolverService(SeeingSolver):
     """One solver account."""
 
     LONG = (policy.TrainSegment, policy.TrainAhead)
     FETCHING = (policy.Examine, *LONG, policy.CommitTask, policy.CommitOuter)
     SILENT = (policy.Wait,)
-
-    def __init__(
-        self,
-        market: Market,
-        blocks: Blocks,
-        clock: Clock,
-        folder: Path,
-        limits: Limits,
-        resource_limits: ResourceLimits,
-        *,
-        budget: DiskBudget | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__("solver", market, blocks, clock, resource_limits, **options)
-        self.limits, self.budget = limits, budget
-        self._progress = TaskProgress(folder / "tasks")
-        self._convictions = Convictions(folder / "convictions.json")
-        self._released = Released(folder / RELEASED_FILE)
-        self._shops: dict[JobId, TaskTrainer] = {}
-        self._seen: Observation | None = None
-        self._read_at = Seconds(0), 0
-        """The chain's time and block of the last look that was read for a decision."""
-        self._commits: dict[str, tuple[JobId, tuple[Kind, int, int]]] = {}
-        """Of claims that are being committed, by the action's subject: whose job, and which place."""
-
-    # -- reading
-
-    def read(self) -> None:
-        with self.market.snapshot(time.monotonic()):
-            self.market.stake(self.market.me, Role.SOLVER)
-            for job in upkeep.watched(self.market):
-                self._read(job)
-            self._read_at = self.clock.now(), self.clock.block()
-
-    def _read(self, job: JobView) -> _Read:
-        """All that the market says of a job, but for its claims the same to everybody."""
-        market, job_id = self.market, job.job_id
-        shards = range(job.terms.shards if self._asks_for_shards(job) else 0)
-        return _Read(
-            holders=tuple(market.holder(job_id, k) for k in shards),
-            prices=tuple(market.price(job_id, k) for k in shards),
-            claims=Claims(market.claims(job_id)),
-            games=tuple(market.games(job_id)),
-            demands=tuple(market.demands(job_id)),
-            room=market.room(market.me, Role.SOLVER, job.terms.client),
-        )
-
-    def _asks_for_shards(self, job: JobView) -> bool:
-        """Whether holders and prices can matter: where something is ours, or a shard may be taken."""
-        refused = self.refusal(job.job_id) or unacceptable(job.terms, self.limits.terms)
-        if not refused and not reasons.too_cheap(job.terms, self.limits):
-            return True
-        me, market = self.market.me, self.market
-        return market.holds_shard(job.job_id) or any(
-            view.claim.claimant == me for view in market.claims(job.job_id)
-        )
-
-    def see(self) -> Observation:
-        """One consistent look at everything that decisions depend on."""
-        me = self.market.me
-        stake = self.market.stake(me, Role.SOLVER)
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
-        unlocked = Wei(max(stake.active - stake.locked, 0))
-        limits = replace(
-            self.limits,
-            retire=self.limits.retire or bool(self._convictions.alarm),
-            release=self.limits.release | self._released.read(),
-        )
-        looks = self.seen_since_s is None
-        now, block = (self.clock.now(), self.clock.block()) if looks else self._read_at
-        return Observation(me, now, block, unlocked, jobs, limits, Wei(stake.active))
-
-    def _job_observation(self, job: JobView) -> JobObservation:
-        read, shop = self._read(job), self._shops.get(job.job_id)
-        trained = self._trained(
-            job, [k for k, holder in enumerate(read["holders"]) if holder.solver == self.market.me]
-        )
-        return JobObservation(
-            **read,
-            view=job,
-            examined=shop is not None,
-            outer_share=Fraction(0) if shop is None else shop.work.outer_share,
-            refusal=self.refusal(job.job_id) or ("" if trained is not None else UNSEEN),
-            trained=trained or {},
-            pending=self._pending(job.job_id),
-        )
-
-    def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int] | None:
-        """Segments that are trained, by round and shard, as far as it is known; None where looking fails, so
-        that one job's files or terms end nobody's look at the others."""
-        shop, progress = self._shops.get(job.job_id), job.progress
-        if shop is None or progress.closed or progress.round >= progress.final_round:
-            return {}
-        done: dict[tuple[int, int], int] = {}
-
-        def count() -> None:
-            for k in shards:
-                with suppress(SourceMissing):
-                    done[progress.round, k] = shop.segments_done(progress.round, k, progress.rewinds)
-                with suppress(SourceMissing):
-                    done[progress.round + 1, k] = shop.segments_ahead(progress.round + 1, k)
-
-        return done if self.attempt(intent("what is trained", job.job_id), job.job_id, count) else None
-
-    # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
         self._seen = observation = self.see()
@@ -292,13 +169,23 @@ class SolverService(Node):
         self._train_on(action, shop)
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Train the task's next segment; where a look is made beside it, further ones until that is over."""
+        """Train the task's next segment; where a look is made beside it, further ones until that is over.
+        Where another process computes, one may be under way still when a decision is due."""
         if (beside := self._beside) is not None:
             beside.begin(shop.left_s)
-        while (done := shop.train_on()) is not None:
-            self._trained_one(action, done)
+        begun_s = time.monotonic()
+
+        def due() -> bool:
             over = beside is None or beside.ready(self.is_sending()) or self.has_failed()
-            if over or not self.clock.wait(0.0):
+            return over or not self.clock.wait(0.0)
+
+        while shop.begin():
+            while not shop.over(GLANCE_S):
+                looks = beside is not None and time.monotonic() > begun_s + MEANWHILE_S
+                if shop.has_stored() or not self.clock.wait(0.0) or (looks and due()):
+                    return
+            self._trained_one(action, shop.take())
+            if due():
                 return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:
@@ -350,14 +237,9 @@ class SolverService(Node):
         self.send_beside(what, claim.job_id, commit, done)
         self.at_once = self.is_sent(what)  # what is next may be begun meanwhile
 
-    def _pending(self, job_id: JobId) -> frozenset[tuple[Kind, int, int]]:
-        """Places of this job's claims of ours that are being committed."""
-        self._commits = {what: place for what, place in self._commits.items() if self.is_sent(what)}
-        return frozenset(place for job, place in self._commits.values() if job == job_id)
-
     def _commit_task(self, action: policy.CommitTask) -> None:
         shop = self._shop(action.job_id)
-        shop.land()  # so that nobody waits for the market's view meanwhile
+        shop.store(action.round, action.shard)  # so that nobody waits for the market's view meanwhile
         with self.as_seen():
             draft = shop.task_draft(action.round, action.shard, action.rewinds)
         self._commit(action, draft, **_with_loss(self.status.loss))

@@ -3,27 +3,25 @@
 Contract: what is published has the roots that are claimed. INVARIANT checked-here: every root in a draft was
 computed by this process, from the state that it is the root of; what an earlier process has left on disk
 (``solver.progress``) only says where those states are. Input states come from ``node.states``. A large state
-is hashed and published while the next segment is trained; it counts on disk, and enters a claim, only when it
-is stored and its root is there, so that a crash costs at most the segment whose state is under way, and the
-one in training. Does not guarantee that a state is what the program gives, if memory or processor failed an
+is hashed and published while further segments are trained (``solver.storing``); it counts on disk, and enters
+a claim, only when it is stored and its root is there, so that a crash costs at most the segments whose states
+are under way, two of them, and the one in training. What builds on a task's last state may be computed before
+that is stored. Does not guarantee that a state is what the program gives, if memory or processor failed an
 earlier process: ``solver.convictions`` bounds what that costs. Not thread-safe.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, Claims, standing
-from assay.node.slots import KnownSlots, SlotReader, hash_state, state_root_of
 from assay.node.states import CACHE_BYTES, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, STORING, TimeSpent
 from assay.node.work import Work
@@ -45,11 +43,12 @@ from assay.protocol.types import (
 )
 from assay.solver.ahead import Ahead, ExpectedStates
 from assay.solver.progress import TaskProgress
-from assay.solver.room import DiskBudget
+from assay.solver.resuming import Resuming, TaskKey
+from assay.solver.room import DiskBudget, DiskFull
+from assay.solver.storing import OpenTask, Storing
+from assay.solver.under_way import Computing, UnderWay
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
-
-log = logging.getLogger(__name__)
 
 
 class ProgressLost(Retry):
@@ -80,27 +79,6 @@ class Draft:
     roots: tuple[bytes, ...]
 
 
-@dataclass
-class _Task:
-    """The task that is being trained."""
-
-    round: int
-    shard: int
-    input_root: bytes
-    leaves: list[Checkpoint]
-    """Published, on disk, and computed or checked by this process."""
-    state: State
-    """Where training is."""
-    publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
-    known: KnownSlots = field(default_factory=KnownSlots)
-    """Of the state that was published last; for the publisher's thread."""
-
-    @property
-    def segments(self) -> int:
-        """Segments that are trained."""
-        return len(self.leaves) + len(self.publishing) - 1
-
-
 class TaskTrainer:
     """Computes and publishes for one job."""
 
@@ -127,11 +105,15 @@ class TaskTrainer:
         self._spent = TimeSpent() if spent is None else spent
         self._segment_s = 0.0
         """What a segment took of late, in seconds."""
-        self._task: _Task | None = None
-        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
+        self._task: OpenTask | None = None
+        self._over: dict[TaskKey, OpenTask] = {}
+        """Tasks that are trained, of late, by their places."""
+        self._handed = set[TaskKey]()
+        """Those of them whose last states are in memory for whoever works ahead."""
+        self._storing = Storing(blocks, progress, job.job_id, self._spent)
+        self._computing = Computing(self._spent, clock)
         self._diverged = False
-        self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
-        """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
+        self._resuming = Resuming(blocks, progress, job.job_id, work.program(Kind.TASK))
         self._inputs: dict[tuple[int, int, int, _Sources], bytes] = {}
         self._ahead = Ahead(self.state_provider, self._spent)
 
@@ -173,96 +155,53 @@ class TaskTrainer:
         return 0 if known is None else self._segments_from(round_, shard, known.input_root(shard))
 
     def _segments_from(self, round_: int, shard: int, root: bytes) -> int:
-        if self._is_open(round_, shard, root):
-            assert self._task is not None
-            return self._task.segments
-        known = self._checked.get((round_, shard, root))
-        if known is None:
-            known = self._progress.load(self.job_id, round_, shard, root)
-        return max(len(known) - 1, 0)
+        if (task := self._in_memory((round_, shard, root))) is not None:
+            return task.segments
+        return self._resuming.segments((round_, shard, root))
 
-    def _is_open(self, round_: int, shard: int, root: bytes) -> bool:
+    def _in_memory(self, place: TaskKey) -> OpenTask | None:
+        """The open task, or one that is over, if it is this one."""
         task = self._task
-        return task is not None and (task.round, task.shard, task.input_root) == (round_, shard, root)
+        return task if task is not None and task.place == place else self._over.get(place)
 
-    def _state(self, checkpoint: Checkpoint) -> State | None:
-        """A state of our own that has the root of its checkpoint, or None if the block store has lost it.
+    def _is_over(self, task: OpenTask) -> bool:
+        return task.segments == self.work.segments(Kind.TASK)
 
-        It is read from the disk, whatever is in memory: each slot has the root that the index says, and these
-        lead to the state's.
-        """
-        program = self.work.program(Kind.TASK)
-        reader = SlotReader(self._blocks, 0)
-        slots = reader.index(checkpoint.cid, program.slots)
-        if slots is None or state_root_of(slots) != checkpoint.root:
-            return None
-        found = [tensor for tensor in reader.tensors(slots, program.state) if tensor is not None]
-        return found if len(found) == program.slots else None
-
-    def _open(self, round_: int, shard: int, root: bytes, states: StateProvider) -> _Task:
+    def _open(self, round_: int, shard: int, root: bytes, states: StateProvider) -> OpenTask:
         """The task, where it was left; `states` have its input."""
-        if self._task is not None and self._is_open(round_, shard, root):
+        if self._task is not None and self._task.place == (round_, shard, root):
             return self._task
-        self.land()
-        done, state = self._resumed(round_, shard, root)
+        self._put_by(round_)
+        done, state = self._resuming.resumed((round_, shard, root))
         if state is None:
             with self._spent.on(FETCHING):
                 state = states.input_state(Kind.TASK, round_, shard)
-        self._task = task = _Task(round_, shard, root, done, state)
+        self._task = task = OpenTask(round_, shard, root, done, state)
         if not done:
             self._publish(task)
         return task
 
-    def _resumed(self, round_: int, shard: int, root: bytes) -> tuple[list[Checkpoint], State | None]:
-        """Where a task was left: its leaves as far as they can be believed, and the state at the last one.
+    def _put_by(self, round_: int) -> None:
+        """Have no task open, as one of `round_` will be; one that is over is still being stored meanwhile."""
+        self._computing.let_go()
+        task, self._task = self._task, None
+        if task is not None and self._is_over(task):
+            self._over[task.place] = task
+        elif task is not None:
+            self._take_in(task)
+        self._over = {place: over for place, over in self._over.items() if over.round >= round_ - 1}
+        self._handed &= self._over.keys()
 
-        What this process knows needs its last state only. Of what it finds on disk it reads every state, and
-        believes those that have their root, up to the first that has not, or cannot be had.
-        """
-        known = self._checked.get((round_, shard, root), [])
-        while known and not known[-1].cid:  # an end that is not kept
-            known = known[:-1]
-        if known and (state := self._state(known[-1])) is not None:
-            return known, state
-        found = self._progress.load(self.job_id, round_, shard, root)
-        done: list[Checkpoint] = []
-        last: State | None = None
-        for leaf in found:
-            state = self._state(leaf)
-            if state is None:
-                log.warning(
-                    "round %d, shard %d: segment end %d of %d on disk is not what its root says, or is"
-                    " not there; it is trained again from there",
-                    *(round_, shard, len(done), len(found) - 1),
-                )
-                break
-            done, last = [*done, leaf], state
-        self._remember(round_, shard, root, done)
-        return done, last
-
-    def _remember(self, round_: int, shard: int, root: bytes, leaves: list[Checkpoint]) -> None:
-        """Keep what was computed or checked; of other rounds nothing, so that this stays small."""
-        kept = {place: known for place, known in self._checked.items() if place[0] == round_}
-        self._checked = {**kept, (round_, shard, root): list(leaves)}
-
-    def _publish(self, task: _Task) -> None:
-        """Begin to publish the open task's state, if its end is to be kept; to its end, if it is small.
+    def _publish(self, task: OpenTask) -> None:
+        """Begin to publish the task's state, if its end is to be kept; to its end, if it is small.
 
         Its last state is hashed as a whole, and compared with what lies on the disk: nothing that went wrong
         with a slot that stayed the same is left in the claim, or lacks in the files that it names.
         """
         end = len(task.leaves) + len(task.publishing)
-        known = KnownSlots() if end == self.work.segments(Kind.TASK) else task.known
-        publish = self._published if self._is_kept(end) else self._hashed
-        task.publishing.append(self._publisher.submit(publish, task.state, known))
+        self._storing.begin(task, kept=self._is_kept(end), anew=end == self.work.segments(Kind.TASK))
         if self.work.files.inner.state_bytes < self.background_bytes:
-            self.land()
-
-    def _published(self, state: State, known: KnownSlots) -> Checkpoint:
-        return publish_state(self._blocks, state, known)
-
-    def _hashed(self, state: State, known: KnownSlots) -> Checkpoint:
-        return Checkpoint("", hash_state(state, known))
+            self._take_in(task)
 
     def _is_kept(self, end: int) -> bool:
         """Whether the state at a segment's end is to be kept, and published."""
@@ -271,20 +210,43 @@ class TaskTrainer:
         size = self.work.files.inner.state_bytes
         return end % self._budget.stride(self.work.terms, size, self._segment_s) == 0
 
-    def land(self) -> None:
-        """Wait until the open task's states are published, and record them.
+    def _take_in(self, task: OpenTask, most: int = 0) -> bool:
+        """Record what is stored of a task; at most so many of its states are under way then. Whether anything
+        was. Raises what storing raised: the task is then opened again, from what is on disk."""
+        try:
+            news = self._storing.take_in(task, most)
+        except BaseException:
+            self._over.pop(task.place, None)
+            if self._task is task:
+                self._computing.let_go()
+                self._task = None
+            raise
+        if news and task.place not in self._over:
+            self._resuming.remember(task.place, task.leaves)
+        if task.place in self._over and not task.publishing and task.place in self._handed:
+            task.state = []
+        return news
 
-        Raises what publishing raised: the task is then opened again, from what is on disk.
-        """
-        task, self._task = self._task, None
-        if task is None:
-            return
-        while task.publishing:
-            with self._spent.on(STORING):
-                task.leaves.append(task.publishing.popleft().result())
-            self._remember(task.round, task.shard, task.input_root, task.leaves)
-            self._progress.save(self.job_id, task.round, task.shard, task.leaves)
-        self._task = task
+    def _trained(self) -> list[OpenTask]:
+        """Tasks in memory that are over."""
+        there = [*self._over.values(), *([] if self._task is None else [self._task])]
+        return [task for task in there if self._is_over(task)]
+
+    def store(self, round_: int, shard: int) -> None:
+        """Wait until the states of a place's tasks are published, and record them. Raises what publishing
+        raised."""
+        for task in [*self._over.values(), *([] if self._task is None else [self._task])]:
+            if (task.round, task.shard) == (round_, shard):
+                self._take_in(task)
+
+    def being_stored(self) -> set[tuple[int, int]]:
+        """Rounds and shards of tasks that are trained, whose states are being stored while others are
+        computed by another process."""
+        return {(t.round, t.shard) for t in self._trained() if not t.is_stored and self._is_apart(t, 0)}
+
+    def has_stored(self) -> bool:
+        """Whether a task that was trained is stored since this was asked. Raises what storing it raised."""
+        return any(self._take_in(t) for t in self._trained() if t.publishing and t.is_stored)
 
     def open_task(self, round_: int, shard: int, rewinds: int) -> None:
         """Make a task the open one. Raises SourceMissing, and what publishing the one before raised."""
@@ -293,14 +255,57 @@ class TaskTrainer:
     def open_ahead(self, round_: int, shard: int) -> None:
         """The same with one of the coming round, from what it will start from if all tasks of the present one
         are accepted."""
+        for task in self._trained():
+            if task.round == round_ - 1 and task.place not in self._handed:
+                self._hand_over(task)
         expected = self._ahead.expect(round_ - 1)
         self._open(round_, shard, expected.input_root(shard), expected)
 
-    def train_on(self) -> Trained | None:
-        """Train the next segment of the open task, whatever has become of it; None where none is left.
-        Raises DiskFull, and what publishing the one before raised."""
+    def _hand_over(self, task: OpenTask) -> None:
+        """Let its last state be worked on ahead, before it is stored."""
+        end = self.state_provider.keep(task.state)
+        between = [ZERO_DIGEST] * (self.work.segments(Kind.TASK) - 1)
+        roots = (task.input_root, *between, end)
+        self._ahead.made(self._claim(Kind.TASK, task.round, task.shard, roots, ZERO_DIGEST), roots)
+        self._handed.add(task.place)
+
+    def _is_apart(self, task: OpenTask, segment: int) -> bool:
+        return self.work.is_apart(Kind.TASK, task.round, task.shard, segment)
+
+    def begin(self) -> bool:
+        """Begin the next segment of the open task, whatever has become of it, if none is under way; False
+        where none is left. Raises DiskFull."""
         task = self._task
-        return None if task is None or task.segments == self.work.segments(Kind.TASK) else self._train(task)
+        if task is None or self._computing.under_way is not None:
+            return task is not None
+        if left := not self._is_over(task):
+            self._begin(task)
+        return left
+
+    def _begin(self, task: OpenTask) -> None:
+        segment = task.segments
+        if self._budget is not None and self._is_kept(segment + 1):
+            self._budget.require(self.work.files.inner.state_bytes)
+        run = self.work.ready(Kind.TASK, task.round, task.shard, segment, task.state)
+        self._computing.begin(task, run, self._is_apart(task, segment))
+
+    def over(self, wait_s: float) -> bool:
+        """Whether the segment under way is over, within so many seconds."""
+        return self._computing.over(wait_s)
+
+    def take(self) -> Trained:
+        """The segment that was under way, once it is over; where another process computes, the next one is
+        begun. Raises what computing it raised, and what publishing the one before raised."""
+        found, state = self._computing.take()
+        task = found.task
+        self._segment_s = found.took_s
+        task.state = state
+        self._publish(task)
+        if found.apart and not self._is_over(task):
+            with suppress(DiskFull):  # said when it is asked for
+                self._begin(task)
+        self._take_in(task, 1 + found.apart)
+        return Trained(found.segment, self.loss(state), self._divergence(found, state))
 
     @property
     def left_s(self) -> float:
@@ -308,28 +313,14 @@ class TaskTrainer:
         left = 0 if self._task is None else self.work.segments(Kind.TASK) - self._task.segments
         return left * self._segment_s or float("inf")
 
-    def _train(self, task: _Task) -> Trained:
-        round_, shard, segment, start = task.round, task.shard, task.segments, task.state
-        if self._budget is not None and self._is_kept(segment + 1):
-            self._budget.require(self.work.files.inner.state_bytes)
-        begun = self._clock()
-        with self._spent.on(COMPUTING):
-            state = self.work.run(Kind.TASK, round_, shard, segment, start)
-        self._segment_s = self._clock() - begun
-        self.land()
-        task.state = state
-        self._publish(task)
-        return Trained(segment, self.loss(state), self._divergence(round_, shard, segment, start, state))
-
-    def _divergence(
-        self, round_: int, shard: int, segment: int, start: State, end: State
-    ) -> Divergence | None:
+    def _divergence(self, found: UnderWay, end: State) -> Divergence | None:
         """Told once a job: replaying costs a segment."""
         files = self.work.files
         if self._diverged or not not_finite(files.slot_names, files.inner.params, end):
             return None
         self._diverged = True
-        return divergence_in(self.work, round_, shard, segment, start)
+        task = found.task
+        return divergence_in(self.work, task.round, task.shard, found.segment, found.start)
 
     def loss(self, state: State) -> float | None:
         """Loss that the last step wrote into its metric slot; None in a job that has no such slot."""
@@ -342,11 +333,13 @@ class TaskTrainer:
         Raises ProgressLost where the disk does not bear that out, and what publishing them raised.
         """
         root = self._input_root(round_, shard, rewinds)
-        task = self._open(round_, shard, root, self.state_provider)
-        self.land()
+        task = self._over.get((round_, shard, root)) or self._open(round_, shard, root, self.state_provider)
+        self._take_in(task)
         begun_right = task.leaves[0].root == task.input_root
         if not begun_right:
-            self._task, self._checked = None, {}
+            self._computing.let_go()
+            self._task, self._over = None, {}
+            self._resuming.forget()
         done, wanted = len(task.leaves) - 1 if begun_right else 0, self.work.segments(Kind.TASK)
         if done != wanted:
             raise ProgressLost(
@@ -382,7 +375,12 @@ class TaskTrainer:
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
         roots = tuple(leaf.root for leaf in leaves)
-        claim = Claim(
+        return Draft(
+            self._claim(kind, round_, shard, roots, publish_checkpoints(self._blocks, leaves)), roots
+        )
+
+    def _claim(self, kind: Kind, round_: int, shard: int, roots: tuple[bytes, ...], manifest: bytes) -> Claim:
+        return Claim(
             job_id=self.job_id,
             kind=kind,
             round=round_,
@@ -392,9 +390,8 @@ class TaskTrainer:
             input_root=roots[0],
             output_root=roots[-1],
             segments_root=ZERO_DIGEST,
-            manifest=publish_checkpoints(self._blocks, leaves),
+            manifest=manifest,
             price=Wei(0),
             committed_at=Seconds(0),
             rewinds=0,
         )
-        return Draft(claim, roots)

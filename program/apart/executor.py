@@ -5,7 +5,8 @@ process, which all executors of an `Apart` share, and which has no files, keys o
 that both map (``program.apart.memory``); one that the process gave last is not sent again, and a slot that no
 step changed is the same tensor after them. Observing, patching or stopping early is done here. A process that
 ends is `ComputingLost`, and the next run starts another; what it raises or logs is raised and logged here. It
-ends when this one does, however that ends. Not thread-safe.
+ends when this one does, however that ends. Runs may be ordered from several threads, one at a time; `close`
+ends one that is under way.
 
 Source: docs/decisions/0066-computing-apart.md.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,6 +41,8 @@ Make = Callable[[Program], Executor]
 """Makes the executor that the process computes with; to be pickled."""
 
 _ENDS_S = 10
+_DIES_S = 1
+"""A line ends before its process does."""
 
 
 class ComputingLost(Retry):
@@ -57,6 +61,7 @@ class Apart:
     """The process, once it is needed."""
 
     def __init__(self) -> None:
+        self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: Connection | None = None
         self._numbers = count()
@@ -81,13 +86,14 @@ class Apart:
         self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
     ) -> list[Tensor]:
         """The state after these steps. Raises ComputingLost, and what the process raised."""
-        try:
-            return self._run(self._started(), executor, state, context, steps)
-        except (EOFError, OSError) as error:
-            raise self._lost() from error
-        except BaseException:  # the process may be at another place now
-            self._user, self._latest = -1, []
-            raise
+        with self._turn:
+            try:
+                return self._run(self._started(), executor, state, context, steps)
+            except (EOFError, OSError) as error:
+                raise self._lost() from error
+            except BaseException:  # the process may be at another place now
+                self._user, self._latest = -1, []
+                raise
 
     def _run(
         self,
@@ -168,6 +174,9 @@ class Apart:
 
     def _lost(self) -> ComputingLost:
         process = self._process
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_DIES_S)
         self.close()
         status = None if process is None else process.returncode
         ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
@@ -180,14 +189,15 @@ class Apart:
         """End the process."""
         line, process, self._line, self._process = self._line, self._process, None, None
         self._prepared, self._user, self._latest = set(), -1, []
+        if process is not None:
+            process.terminate()  # whoever waits for it sees its end
+            try:
+                process.wait(timeout=_ENDS_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         if line is not None:
             line.close()
-        if process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_ENDS_S)
-                return
-            process.kill()
-            process.wait()
 
 
 class ApartExecutor(Executor):

@@ -1,10 +1,10 @@
 """A job through a devnet of processes: when each round was over, and where its solvers' time went.
 
 Contract: nothing of the nodes is changed. Solvers, with the processes that compute for them, are pinned to a
-core each, in their order, everybody else to the last one (the chain, the verifiers, the client, this process and the switch between hosts), nodes that
-are no solvers `BEHIND`. What a solver did is what its own status says (``node.time_spent``), looked at when
-its first segment was trained and when the last outer claim was committed; processor times are the kernel's of
-the whole process."""
+core each, in their order, everybody else to the last one (the chain, the verifiers, the client, this process
+and the switch between hosts), nodes that are no solvers `BEHIND`. What a solver did is what its own status
+says (``node.time_spent``), looked at when its first segment was trained and when the last outer claim was
+committed; processor times are the kernel's of the whole process, and of the one that computes for it."""
 
 from __future__ import annotations
 

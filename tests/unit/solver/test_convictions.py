@@ -16,7 +16,7 @@ from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask
 from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Phase, Terms
-from assay.solver import trainer
+from assay.solver import storing
 from assay.solver.convictions import Convictions
 from assay.solver.service import SolverService
 from tests.fakes.market_day import MarketDay
@@ -41,7 +41,7 @@ class WrongMachine(SolverService):
 def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
     """The root of the third state that is published, and of the same one later, is not the state's: in the
     first `times` of these, and each time in another bit. The list grows with the faults planted."""
-    publish, seen, planted = trainer.publish_state, list[str](), list[str]()
+    publish, seen, planted = storing.publish_state, list[str](), list[str]()
 
     def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
         made = publish(blocks, state, *known)
@@ -51,7 +51,7 @@ def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
         planted.append(made.cid)
         return Checkpoint(made.cid, bytes([made.root[0] ^ 1 << len(planted)]) + made.root[1:])
 
-    monkeypatch.setattr(trainer, "publish_state", failing)
+    monkeypatch.setattr(storing, "publish_state", failing)
     return planted
 
 

@@ -19,7 +19,7 @@ from assay.protocol.canonical_json import canonical_json
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Phase
-from assay.solver import trainer as trainer
+from assay.solver import storing
 from assay.solver.service import SolverService
 from assay.solver.trainer import TaskTrainer
 from tests.fakes.blocks import cid_of
@@ -106,7 +106,7 @@ def test_attack_48_a_solver_killed_while_it_publishes_repeats_at_most_one_segmen
 def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, publish = iter(range(100)), trainer.publish_state
+    calls, publish = iter(range(100)), storing.publish_state
 
     def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
         if next(calls) == 2:
@@ -114,7 +114,7 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
         return publish(blocks, state, *known)
 
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
-    monkeypatch.setattr(trainer, "publish_state", failing)
+    monkeypatch.setattr(storing, "publish_state", failing)
     job_id = day.post()
     staffed(day)
     assert day.run(day.closed(job_id))
