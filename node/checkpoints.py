@@ -22,6 +22,7 @@ from assay.node.manifests import MAX_MANIFEST_BYTES, Reader, raw_cid
 from assay.node.slots import (
     UNFETCHABLE,
     KnownSlots,
+    Roots,
     SlotFile,
     SlotReader,
     Slots,
@@ -55,9 +56,11 @@ class Gap:
     spans: tuple[range, ...]
 
 
-def publish_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None) -> Checkpoint:
-    """Store a state, slot by slot, but for what is `known`; it is hashed meanwhile."""
-    stored = store_state(blocks, state, known)
+def publish_state(
+    blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
+) -> Checkpoint:
+    """Store a state, slot by slot, but for what is `known`; it is hashed meanwhile, or that was `begun`."""
+    stored = store_state(blocks, state, known, begun)
     return Checkpoint(stored.cid, stored.root)
 
 

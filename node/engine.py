@@ -4,8 +4,8 @@ Contract: every choice gives the same bits (docs/arithmetic.md), so it is the op
 parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
 With `ranks` several processes compute each step of an inner program, eagerly; one of which they would save
-little is computed by this process alone, and the log says so. With `apart` a large inner program's steps are
-computed by a process of their own, with nothing to wait for but memory and a processor. Outer programs run
+little is computed by this process alone, and the log says so. With `apart` large steps are computed by
+a process of their own, with nothing to wait for but memory and a processor. Outer programs run
 eagerly: they are one step a round. Not guaranteed: speed before a form is ready.
 """
 
@@ -21,7 +21,7 @@ from assay.node.replays import Replays
 from assay.numerics import FAST, REFERENCE
 from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
-from assay.program.execute import Executor, Kernels
+from assay.program.execute import Executor
 from assay.program.isa import Program
 from assay.program.ranks.executor import RankExecutor
 from assay.program.ranks.launch import Ranks
@@ -62,16 +62,9 @@ class Engine:
                 return RankExecutor(program, self.ranks.size, self.ranks.join)
             except CannotSplit as error:
                 log.warning("program %s: %s; %s", program.root.hex(), error.message, error.hint)
-        make = self._make(steps)
-        if self.apart is not None and self.device == "cpu" and fit(program):
-            return ApartExecutor(program, make, self.apart)
-        return make(program)
-
-    def _make(self, steps: int) -> Make:
-        """What makes an executor, in this process or another."""
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
-            return partial(Executor, device=self.device, kernels=self._kernels)
-        return partial(
+            return self.eager(program)
+        make = partial(
             WarmingExecutor,
             device=self.device,
             cache_dir=self.forms,
@@ -79,14 +72,18 @@ class Engine:
             always=self.way is ExecutorKind.COMPILED,
             compiles=not self.brief,
         )
-
-    @property
-    def _kernels(self) -> Kernels:
-        return REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
+        return self._made(program, make)
 
     def eager(self, program: Program) -> Executor:
         """An executor that is never compiled."""
-        return Executor(program, self.device, self._kernels)
+        kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
+        return self._made(program, partial(Executor, device=self.device, kernels=kernels))
+
+    def _made(self, program: Program, make: Make) -> Executor:
+        """The executor, which computes in this process or another."""
+        if self.apart is not None and self.device == "cpu" and fit(program):
+            return ApartExecutor(program, make, self.apart)
+        return make(program)
 
 
 REFERENCE_ENGINE = Engine()

@@ -73,6 +73,8 @@ class SlotFile:
         return range(4 * first, min(4 * max(last, first + 1), node.bytes))
 
 
+Roots = Callable[[], list[bytes]]
+"""Waits for the tensor roots of a state's slots, in order."""
 Slots = tuple[SlotFile, ...]
 """One entry for each slot of a state, in order."""
 
@@ -153,11 +155,14 @@ def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
     return state_root_of(slots)
 
 
-def store_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None) -> StoredState:
-    """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file. Those that are
-    `known` are taken from there, as long as `blocks` has their files; all of them are afterwards."""
+def store_state(
+    blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
+) -> StoredState:
+    """Store a state's slots and its index; it is hashed meanwhile, unless that was `begun`. Equal slots are
+    one file. Those that are `known` are taken from there, as long as `blocks` has their files; all of them
+    are afterwards."""
     known = KnownSlots() if known is None else known
-    there, rooted = _begin(state, known)
+    there, rooted = _begin(state, known, begun)
     with blocks.together():
         files = [
             _stored(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
@@ -170,11 +175,11 @@ def store_state(blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | Non
 
 
 def _begin(
-    state: Sequence[Tensor], known: KnownSlots
+    state: Sequence[Tensor], known: KnownSlots, begun: Roots | None = None
 ) -> tuple[list[SlotFile | None], Callable[[Sequence[SlotFile]], Slots]]:
     """The slots that are known, and what gives each file its root; the other slots are hashed meanwhile."""
-    there = [known.of(x) for x in state]
-    roots = begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
+    there = [known.of(x) if begun is None else None for x in state]
+    roots = begun or begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
 
     def rooted(files: Sequence[SlotFile]) -> Slots:
         fresh = iter(roots())
@@ -219,6 +224,11 @@ class TensorCache:
             self._tensors.move_to_end(key)
         return self._tensors.get(key)
 
+    def clear(self) -> None:
+        """Let all of them go."""
+        self._tensors.clear()
+        self._bytes = 0
+
     def put(self, root: bytes, tensor: Tensor) -> None:
         """Keep a tensor that has this root."""
         key = (root, tensor.dtype, tuple(tensor.shape))
@@ -243,6 +253,10 @@ class SlotReader:
         self.blocks = blocks
         self._cache = TensorCache(cache_bytes)
         self._refused: set[tuple[bytes, str]] = set()
+
+    def forget(self) -> None:
+        """Have no tensor in memory."""
+        self._cache.clear()
 
     def keep(self, slots: Iterable[SlotFile], state: Iterable[Tensor]) -> None:
         """Remember tensors that have these roots."""

@@ -204,18 +204,17 @@ class StateProvider:
         self._compute_base(kind, round_, sources)
         slots = self._input_slots(kind, shard, sources)
         nodes = self.work.program(kind).state
-        state: State = []
-        for tensor, source in zip(self.reader.tensors(slots, nodes), sources, strict=True):
-            state.append(self._tensor(kind, source) if tensor is None else tensor)
-        return state
+        output = cache(self.output)  # whole, once for all slots of it that are not at hand
 
-    def _tensor(self, kind: Kind, source: Source) -> Tensor:
-        """A slot of an input that is not at hand. Raises SourceMissing, Retry."""
-        if isinstance(source, Byte):
-            return torch.tensor(source.value)
-        if isinstance(source, FromGenesis):
-            raise _genesis_gone()
-        return self.output(*source.place)[1][source.slot]
+        def tensor_of(source: Source) -> Tensor:
+            if isinstance(source, Byte):
+                return torch.tensor(source.value)
+            if isinstance(source, FromGenesis):
+                raise _genesis_gone()
+            return output(*source.place)[1][source.slot]
+
+        found = zip(self.reader.tensors(slots, nodes), sources, strict=True)
+        return [tensor_of(source) if tensor is None else tensor for tensor, source in found]
 
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
         """Compute the outer step that a claim builds on, slice by slice, if for that no more is missing than
@@ -270,6 +269,10 @@ class StateProvider:
         """Roots of the leaves of a claim's segments tree, with the CIDs of their indices (empty if
         unpublished)."""
         return self._published.checkpoints(view)
+
+    def unpublished(self, view: ClaimView) -> None:
+        """Know of a claim that nothing of it is published."""
+        self._published.unpublished(view)
 
     def slots(self, view: ClaimView, leaf: int) -> Slots | None:
         """The slots of a claim's state at a leaf, if they are known or published."""
@@ -328,11 +331,15 @@ class StateProvider:
         claim = view.claim
         return self.work.run(claim.kind, claim.round, claim.shard, segment, state)
 
-    def keep(self, state: State) -> bytes:
-        """Remember a state that this process has computed; its root."""
-        tree = state_tree(state)
+    def keep(self, state: State, tree: trees.Tree | None = None) -> bytes:
+        """Remember a state that this process has computed, of which `tree` is the state tree; its root."""
+        tree = state_tree(state) if tree is None else tree
         self._published.keep(tree.root, tree.levels[0], state)
         return tree.root
+
+    def forget(self) -> None:
+        """Have no state in memory, as what is there may not be what it was."""
+        self.reader.forget()
 
     def learn(self, view: ClaimView, leaf: int, state: State) -> bool:
         """Remember a state that was computed, if it is the claim's at this leaf; whether it is."""

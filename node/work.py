@@ -162,6 +162,11 @@ class Work:
         """The state at a segment's end."""
         return self.ready(kind, round_, shard, segment, state)()
 
+    @property
+    def trains_apart(self) -> bool:
+        """Whether a process of its own computes what a task mostly is."""
+        return isinstance(self._executor(Kind.TASK, self.files.main), ApartExecutor)
+
     def is_apart(self, kind: Kind, round_: int, shard: int, segment: int) -> bool:
         """Whether a process of its own computes the segment."""
         number = self.located(kind, segment, shard).number

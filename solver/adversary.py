@@ -18,12 +18,15 @@ from assay.node.artifacts import LoadedJob, State
 from assay.node.checkpoints import Checkpoint, publish_state
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
-from assay.program.state import state_root
+from assay.program.state import state_root, state_tree
+from assay.protocol import trees
 from assay.protocol.types import JobView, Kind, Phase, Terms
 from assay.solver import policy
+from assay.solver.drafting import Draft
 from assay.solver.observation import Observation
 from assay.solver.service import SolverService
-from assay.solver.trainer import Draft, TaskTrainer
+from assay.solver.storing import OpenTask
+from assay.solver.trainer import TaskTrainer
 
 
 class CheatingSolver(SolverService):
@@ -180,25 +183,30 @@ class _Patchwork(TaskTrainer):
     def __init__(self, *args: Any, patch: Callable[[_Patchwork], list[Checkpoint]], **options: Any) -> None:
         super().__init__(*args, **options)
         self.patch = patch
+        self.last = 0, 0
 
     def honest_ends(self) -> list[Checkpoint]:
         """The states at the ends of the segments of the task that was trained last, as published."""
-        assert self._task is not None
-        return self._task.leaves
+        return self.drafted().leaves
+
+    def drafted(self) -> OpenTask:
+        """The task that a claim was asked of last."""
+        return next(task for task in self._in_memory() if task.place[:2] == self.last)
 
     def published_between(self, share: float) -> Checkpoint:
         """A state between the task's first and last, published like any other."""
-        task = self._task
-        assert task is not None
+        task = self.drafted()
         start = self.state_provider.input_state(Kind.TASK, task.round, task.shard)
+        end = self._resuming.state(task.leaves[-1])
+        assert end is not None, "it was stored just now"
         mixed = [
-            torch.lerp(a, b, share) if a.is_floating_point() else a
-            for a, b in zip(start, task.state, strict=True)
+            torch.lerp(a, b, share) if a.is_floating_point() else a for a, b in zip(start, end, strict=True)
         ]
         return publish_state(self._blocks, mixed)
 
     def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
         super().task_draft(round_, shard, rewinds)
+        self.last = round_, shard
         return self._draft(Kind.TASK, round_, shard, self.patch(self))
 
 
@@ -276,7 +284,11 @@ class WrongInputSolver(CheatingSolver):
                 self.emit("fault-planted", plan=f"{self.patch.__name__}: {where} starts from a wrong state")
             return state
 
+        def input_tree(kind: Kind, round_: int, shard: int) -> trees.Tree:
+            return state_tree(input_state(kind, round_, shard))
+
         shop.state_provider.input_state = input_state  # type: ignore[method-assign]
+        shop.state_provider.input_tree = input_tree  # type: ignore[method-assign]
         return shop
 
 

@@ -11,14 +11,17 @@ provider has for tensors, and are worked out again where that has let them go.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from assay.node.artifacts import State
 from assay.node.rounds import Claims, standing
+from assay.node.slots import SlotFile, Slots
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, TimeSpent
-from assay.program.state import state_root
+from assay.program.isa import Program
+from assay.protocol import trees
+from assay.protocol.loops import FromClaim, FromGenesis
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -38,19 +41,34 @@ _UNDECIDED = (Phase.COMMITTED, Phase.SEEDED)
 def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
     """A claim that nobody has made yet, as if it were accepted."""
     place = f"expected/{claim.kind.name}/{claim.round}/{claim.shard}/".encode()
-    claim_id = ClaimId(sha256(place + claim.job_id + b"".join(roots)).digest())
+    claim_id = ClaimId(sha256(place + claim.job_id + claim.manifest + b"".join(roots)).digest())
     status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(claim_id, claim, status, (), False, False, tuple(roots), {})
 
 
+@dataclass(frozen=True)
+class End:
+    """The last state of a task of ours that is not stored yet, and its tree."""
+
+    state: State
+    tree: trees.Tree
+
+    @property
+    def slots(self) -> Slots:
+        """Its slots, which nobody can fetch."""
+        return tuple(SlotFile(root, "") for root in self.tree.levels[0])
+
+
 class ExpectedStates(StateProvider):
     """The states of a job as they will be once `round_` is closed with the tasks that stand now, and with
-    those of `ours`, by shard, that are being committed."""
+    those of `ours`, by shard, that are being stored or committed. `ends`: by root, of those being stored."""
 
-    def __init__(self, true: StateProvider, round_: int, ours: Mapping[int, ClaimView]) -> None:
+    def __init__(
+        self, true: StateProvider, round_: int, ours: Mapping[int, ClaimView], ends: Mapping[bytes, End]
+    ) -> None:
         super().__init__(true.market, true.blocks, true.job_id, true.work)
         self.share(true)
-        self.round, self._ours = round_, ours
+        self.round, self._ours, self._ends = round_, ours, ends
         self._outer: dict[int, ClaimView] = {}
         self._inputs: dict[int, bytes] = {}
 
@@ -65,6 +83,17 @@ class ExpectedStates(StateProvider):
             return self._ours.get(shard)
         passed = view.status.phase in _UNDECIDED
         return replace(view, status=replace(view.status, phase=Phase.ACCEPTED)) if passed else view
+
+    def _output_slots(self, kind: Kind, unit: int, source: FromClaim | FromGenesis) -> Slots:
+        if isinstance(source, FromClaim):
+            view = self.current(*source.place)
+            if view is not None and (end := self._ends.get(view.roots[-1])) is not None:
+                return end.slots
+        return super()._output_slots(kind, unit, source)
+
+    def _at_hand(self, view: ClaimView, leaf: int, program: Program) -> State | None:
+        end = self._ends.get(view.roots[leaf])
+        return super()._at_hand(view, leaf, program) if end is None else end.state
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """As its base has it, but that no task is computed for it. Raises SourceMissing."""
@@ -83,7 +112,7 @@ class ExpectedStates(StateProvider):
         for number in range(self.work.terms.slices):
             with spent.on(FETCHING):
                 state = self.input_state(Kind.OUTER, self.round, number)
-            roots = [self.keep(state)]
+            roots = [self.keep(state, self.input_tree(Kind.OUTER, self.round, number))]
             for segment in range(self.work.segments(Kind.OUTER)):
                 with spent.on(COMPUTING):
                     state = self.work.run(Kind.OUTER, self.round, number, segment, state)
@@ -105,7 +134,7 @@ class ExpectedStates(StateProvider):
     def input_root(self, shard: int) -> bytes:
         """Root of what a task of the next round will start from. Raises SourceMissing."""
         if shard not in self._inputs:
-            self._inputs[shard] = state_root(self.input_state(Kind.TASK, self.round + 1, shard))
+            self._inputs[shard] = self.input_tree(Kind.TASK, self.round + 1, shard).root
         return self._inputs[shard]
 
     def _claim(self, number: int, roots: tuple[bytes, ...]) -> ClaimView:
@@ -137,6 +166,23 @@ class Ahead:
         """Output roots of those that the guess is made from."""
         self._expected: ExpectedStates | None = None
         self._ours: dict[tuple[int, int], ClaimView] = {}
+        self._ends: dict[bytes, End] = {}
+
+    def forget(self) -> None:
+        """Know of no guess."""
+        self._expected, self._ours = None, {}
+        self._ends.clear()
+
+    def lend(self, claim: Claim, roots: Sequence[bytes], end: End) -> None:
+        """Let a task's last state be worked on ahead, until it is taken back: its claim is none yet, and
+        nothing of it is published."""
+        self.made(claim, roots)
+        self._true.unpublished(self._ours[claim.round, claim.shard])
+        self._ends[end.tree.root] = end
+
+    def take_back(self, root: bytes) -> None:
+        """A last state is stored, or will not be."""
+        self._ends.pop(root, None)
 
     def made(self, claim: Claim, roots: Sequence[bytes]) -> None:
         """A task of ours is about to be committed: it counts until its place has a claim that stands."""
@@ -166,7 +212,7 @@ class Ahead:
         if (known := self.known(round_)) is not None:
             return known
         found = self._committed(round_)
-        expected = ExpectedStates(self._true, round_, self._of_ours(round_))
+        expected = ExpectedStates(self._true, round_, self._of_ours(round_), self._ends)
         if not found:
             raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
         expected.work_out(self._spent)

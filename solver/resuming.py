@@ -54,13 +54,13 @@ class Resuming:
         known = self._checked.get(key, [])
         while known and not known[-1].cid:  # an end that is not kept
             known = known[:-1]
-        if known and (state := self._state(known[-1])) is not None:
+        if known and (state := self.state(known[-1])) is not None:
             return known, state
         found = self._progress.load(self._job_id, *key)
         done: list[Checkpoint] = []
         last: State | None = None
         for leaf in found:
-            state = self._state(leaf)
+            state = self.state(leaf)
             if state is None:
                 log.warning(
                     "round %d, shard %d: segment end %d of %d on disk is not what its root says, or is"
@@ -72,7 +72,7 @@ class Resuming:
         self.remember(key, done)
         return done, last
 
-    def _state(self, checkpoint: Checkpoint) -> State | None:
+    def state(self, checkpoint: Checkpoint) -> State | None:
         """A state of our own that has the root of its checkpoint, or None if the block store has lost it.
 
         It is read from the disk, whatever is in memory: each slot has the root that the index says, and these

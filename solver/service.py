@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 GLANCE_S = 0.1
 """How often what is decided by is looked at while another process computes."""
-MEANWHILE_S = 1.0
+MEANWHILE_S = 2.0
 """How long a segment goes on at least before anything else is decided, if not before its end."""
 
 
@@ -66,7 +66,7 @@ class SolverService(SeeingSolver):
         """Keep nothing in memory of jobs that are over and hold nothing of ours."""
         watched = {job.view.job_id for job in observation.jobs}
         for job_id in [job_id for job_id in self._shops if job_id not in watched]:
-            del self._shops[job_id]
+            self._shops.pop(job_id).close()
 
     def _heed(self, observation: Observation) -> bool:
         """A new conviction of ours: whatever was kept, on disk or in memory, is not believed any longer."""
@@ -74,7 +74,7 @@ class SolverService(SeeingSolver):
         if not news:
             return False
         self._progress.distrust()
-        self._shops.clear()
+        self._close_shops()
         self._convictions.heed(news, observation.now)
         for view in news:
             place = {"kind": view.claim.kind.name, "round": view.claim.round, "shard": view.claim.shard}
@@ -83,6 +83,18 @@ class SolverService(SeeingSolver):
         if self._convictions.alarm:
             self.emit("alarm", error=self._convictions.alarm)
         return True
+
+    def _close_shops(self) -> None:
+        """Have nothing under way, and nothing in memory."""
+        for shop in self._shops.values():
+            shop.close()
+        self._shops.clear()
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self._close_shops()
 
     def why_idle(self) -> str:
         return "" if self._seen is None else reasons.idle(self._seen)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_state
-from assay.node.slots import KnownSlots, hash_state
+from assay.node.slots import KnownSlots, Roots, hash_state
 from assay.node.time_spent import STORING, TimeSpent
+from assay.program.state import begin_roots
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId
 from assay.solver.progress import TaskProgress
@@ -31,10 +32,12 @@ class OpenTask:
     leaves: list[Checkpoint]
     """Published, on disk, and computed or checked by this process."""
     state: State
-    """Where training is; empty once the task is over and stored."""
+    """Where training is; empty once the task is over, stored, and no longer the open one."""
     publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
     known: KnownSlots = field(default_factory=KnownSlots)
     """Of the state that was published last; for the publisher's thread."""
+    roots: Roots | None = None
+    """Those of the last state's slots, once its hashing has begun."""
 
     @property
     def segments(self) -> int:
@@ -60,14 +63,16 @@ class Storing:
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
 
     def begin(self, task: OpenTask, *, kept: bool, anew: bool) -> None:
-        """Begin to publish the task's state, or where it is not to be `kept` to hash it; `anew`: as a whole,
-        whatever is known of it."""
-        publish = self._published if kept else self._hashed
-        known = KnownSlots() if anew else task.known
-        task.publishing.append(self._publisher.submit(publish, task.state, known))
-
-    def _published(self, state: State, known: KnownSlots) -> Checkpoint:
-        return publish_state(self._blocks, state, known)
+        """Begin to publish the task's state, or where it is not to be `kept` to hash it; `anew`, which is
+        kept: as a whole, whatever is known of it, and hashed at once."""
+        if anew:
+            task.roots = begin_roots(task.state)
+            stored = self._publisher.submit(publish_state, self._blocks, task.state, None, task.roots)
+        elif kept:
+            stored = self._publisher.submit(publish_state, self._blocks, task.state, task.known)
+        else:
+            stored = self._publisher.submit(self._hashed, task.state, task.known)
+        task.publishing.append(stored)
 
     def _hashed(self, state: State, known: KnownSlots) -> Checkpoint:
         return Checkpoint("", hash_state(state, known))
@@ -83,3 +88,7 @@ class Storing:
             task.leaves.append(leaf)
             self._progress.save(self._job_id, task.round, task.shard, task.leaves)
         return len(task.leaves) > before
+
+    def close(self) -> None:
+        """Begin to store nothing any more."""
+        self._publisher.shutdown(wait=False, cancel_futures=True)

@@ -19,29 +19,27 @@ from dataclasses import dataclass
 from functools import cache
 
 from assay.node.artifacts import State
-from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
+from assay.node.checkpoints import Checkpoint, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.states import CACHE_BYTES, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, STORING, TimeSpent
 from assay.node.work import Work
-from assay.program.state import BACKGROUND_BYTES, state_root
+from assay.program.state import BACKGROUND_BYTES
+from assay.protocol import loops, trees
 from assay.protocol.errors import Retry
-from assay.protocol.loops import Byte, FromClaim, Place, source_of
+from assay.protocol.loops import Byte, FromClaim, source_of
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import (
-    ZERO_ADDRESS,
     ZERO_DIGEST,
-    Claim,
     ClaimId,
     ClaimView,
     JobId,
     JobView,
     Kind,
-    Seconds,
-    Wei,
 )
-from assay.solver.ahead import Ahead, ExpectedStates
+from assay.solver.ahead import Ahead, End, ExpectedStates
+from assay.solver.drafting import Draft, Place, claim_of, drafted
 from assay.solver.progress import TaskProgress
 from assay.solver.resuming import Resuming, TaskKey
 from assay.solver.room import DiskBudget, DiskFull
@@ -69,14 +67,6 @@ class Trained:
     loss: float | None
     divergence: Divergence | None
     """The step at which the job's numbers ceased to be finite, if that was in this segment."""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A claim ready to be committed, with the states at its segments' ends."""
-
-    claim: Claim
-    roots: tuple[bytes, ...]
 
 
 class TaskTrainer:
@@ -108,8 +98,10 @@ class TaskTrainer:
         self._task: OpenTask | None = None
         self._over: dict[TaskKey, OpenTask] = {}
         """Tasks that are trained, of late, by their places."""
-        self._handed = set[TaskKey]()
-        """Those of them whose last states are in memory for whoever works ahead."""
+        self._lent: dict[TaskKey, bytes] = {}
+        """Roots of last states that are worked on ahead, before they are stored."""
+        self._told = set[TaskKey]()
+        """Those of them of which it was told that they are stored."""
         self._storing = Storing(blocks, progress, job.job_id, self._spent)
         self._computing = Computing(self._spent, clock)
         self._diverged = False
@@ -122,14 +114,14 @@ class TaskTrainer:
         follows from: a reorganisation may bring others, without a rewind."""
         key = (round_, shard, rewinds, self._sources(round_, shard))
         if key not in self._inputs:
-            self._inputs[key] = state_root(self.state_provider.input_state(Kind.TASK, round_, shard))
+            self._inputs[key] = self.state_provider.input_tree(Kind.TASK, round_, shard).root
         return self._inputs[key]
 
     def _sources(self, round_: int, shard: int) -> _Sources:
         """What a task's input follows from, by its links."""
         claims = Claims(self._market.claims(self.job_id))
 
-        def found(place: Place) -> ClaimView | None:
+        def found(place: loops.Place) -> ClaimView | None:
             view = standing(claims, *place)
             passed = view is not None and (place[0] == Kind.OUTER or view.status.phase in PASSED)
             return view if passed else None
@@ -155,28 +147,23 @@ class TaskTrainer:
         return 0 if known is None else self._segments_from(round_, shard, known.input_root(shard))
 
     def _segments_from(self, round_: int, shard: int, root: bytes) -> int:
-        if (task := self._in_memory((round_, shard, root))) is not None:
-            return task.segments
-        return self._resuming.segments((round_, shard, root))
-
-    def _in_memory(self, place: TaskKey) -> OpenTask | None:
-        """The open task, or one that is over, if it is this one."""
-        task = self._task
-        return task if task is not None and task.place == place else self._over.get(place)
+        key = round_, shard, root
+        there = [task.segments for task in self._in_memory() if task.place == key]
+        return there[0] if there else self._resuming.segments(key)
 
     def _is_over(self, task: OpenTask) -> bool:
         return task.segments == self.work.segments(Kind.TASK)
 
-    def _open(self, round_: int, shard: int, root: bytes, states: StateProvider) -> OpenTask:
+    def _open(self, key: TaskKey, states: StateProvider) -> OpenTask:
         """The task, where it was left; `states` have its input."""
-        if self._task is not None and self._task.place == (round_, shard, root):
+        if self._task is not None and self._task.place == key:
             return self._task
-        self._put_by(round_)
-        done, state = self._resuming.resumed((round_, shard, root))
+        done, state = self._resuming.resumed(key)
         if state is None:
             with self._spent.on(FETCHING):
-                state = states.input_state(Kind.TASK, round_, shard)
-        self._task = task = OpenTask(round_, shard, root, done, state)
+                state = states.input_state(Kind.TASK, *key[:2])
+        self._put_by(key[0])
+        self._task = task = OpenTask(*key, done, state)
         if not done:
             self._publish(task)
         return task
@@ -187,10 +174,23 @@ class TaskTrainer:
         task, self._task = self._task, None
         if task is not None and self._is_over(task):
             self._over[task.place] = task
+            self._spare(task)
         elif task is not None:
             self._take_in(task)
-        self._over = {place: over for place, over in self._over.items() if over.round >= round_ - 1}
-        self._handed &= self._over.keys()
+        self._over = {key: over for key, over in self._over.items() if round_ - 1 <= over.round <= round_}
+        self._told &= self._over.keys()
+        for key in self._lent.keys() - self._over.keys():
+            self._take_back(key)
+
+    def _spare(self, task: OpenTask) -> None:
+        """Keep no state of a task that is over and stored."""
+        if not task.publishing:
+            self._take_back(task.place)
+            task.state, task.roots = [], None
+
+    def _take_back(self, key: TaskKey) -> None:
+        if (root := self._lent.pop(key, None)) is not None:
+            self._ahead.take_back(root)
 
     def _publish(self, task: OpenTask) -> None:
         """Begin to publish the task's state, if its end is to be kept; to its end, if it is small.
@@ -210,67 +210,68 @@ class TaskTrainer:
         size = self.work.files.inner.state_bytes
         return end % self._budget.stride(self.work.terms, size, self._segment_s) == 0
 
-    def _take_in(self, task: OpenTask, most: int = 0) -> bool:
-        """Record what is stored of a task; at most so many of its states are under way then. Whether anything
-        was. Raises what storing raised: the task is then opened again, from what is on disk."""
+    def _take_in(self, task: OpenTask, most: int = 0) -> None:
+        """Record what is stored of a task; at most so many of its states are under way then. Raises what
+        storing raised: the task is then opened again, from what is on disk."""
         try:
-            news = self._storing.take_in(task, most)
+            self._storing.take_in(task, most)
         except BaseException:
             self._over.pop(task.place, None)
+            self._take_back(task.place)
             if self._task is task:
                 self._computing.let_go()
                 self._task = None
             raise
-        if news and task.place not in self._over:
-            self._resuming.remember(task.place, task.leaves)
-        if task.place in self._over and not task.publishing and task.place in self._handed:
-            task.state = []
-        return news
+        finally:
+            if task.place not in self._over:
+                self._resuming.remember(task.place, task.leaves)
+        if task.place in self._over:
+            self._spare(task)
 
-    def _trained(self) -> list[OpenTask]:
-        """Tasks in memory that are over."""
-        there = [*self._over.values(), *([] if self._task is None else [self._task])]
-        return [task for task in there if self._is_over(task)]
+    def _in_memory(self) -> list[OpenTask]:
+        """The open task, and those of late that are over."""
+        return [*self._over.values(), *([] if self._task is None else [self._task])]
 
     def store(self, round_: int, shard: int) -> None:
         """Wait until the states of a place's tasks are published, and record them. Raises what publishing
         raised."""
-        for task in [*self._over.values(), *([] if self._task is None else [self._task])]:
+        for task in self._in_memory():
             if (task.round, task.shard) == (round_, shard):
                 self._take_in(task)
 
     def being_stored(self) -> set[tuple[int, int]]:
-        """Rounds and shards of tasks that are trained, whose states are being stored while others are
-        computed by another process."""
-        return {(t.round, t.shard) for t in self._trained() if not t.is_stored and self._is_apart(t, 0)}
+        """Rounds and shards of tasks that are trained, whose states are being stored while another process
+        computes."""
+        there = self._in_memory() if self.work.trains_apart else []
+        return {(task.round, task.shard) for task in there if self._is_over(task) and not task.is_stored}
 
     def has_stored(self) -> bool:
-        """Whether a task that was trained is stored since this was asked. Raises what storing it raised."""
-        return any(self._take_in(t) for t in self._trained() if t.publishing and t.is_stored)
+        """Whether a task that was trained is stored, or could not be, since this was asked."""
+        over = [task for task in self._in_memory() if self._is_over(task) and task.publishing]
+        news = {task.place for task in over if task.is_stored} - self._told
+        self._told |= news
+        return bool(news)
 
     def open_task(self, round_: int, shard: int, rewinds: int) -> None:
         """Make a task the open one. Raises SourceMissing, and what publishing the one before raised."""
-        self._open(round_, shard, self._input_root(round_, shard, rewinds), self.state_provider)
+        self._open((round_, shard, self._input_root(round_, shard, rewinds)), self.state_provider)
 
     def open_ahead(self, round_: int, shard: int) -> None:
         """The same with one of the coming round, from what it will start from if all tasks of the present one
         are accepted."""
-        for task in self._trained():
-            if task.round == round_ - 1 and task.place not in self._handed:
-                self._hand_over(task)
+        for task in self._in_memory():
+            if task.round == round_ - 1 and task.roots is not None and task.publishing:
+                self._lend(task, trees.build(task.roots()))
         expected = self._ahead.expect(round_ - 1)
-        self._open(round_, shard, expected.input_root(shard), expected)
+        self._open((round_, shard, expected.input_root(shard)), expected)
 
-    def _hand_over(self, task: OpenTask) -> None:
-        """Let its last state be worked on ahead, before it is stored."""
-        end = self.state_provider.keep(task.state)
+    def _lend(self, task: OpenTask, tree: trees.Tree) -> None:
+        """Let a task's last state be worked on ahead, before it is stored."""
         between = [ZERO_DIGEST] * (self.work.segments(Kind.TASK) - 1)
-        roots = (task.input_root, *between, end)
-        self._ahead.made(self._claim(Kind.TASK, task.round, task.shard, roots, ZERO_DIGEST), roots)
-        self._handed.add(task.place)
-
-    def _is_apart(self, task: OpenTask, segment: int) -> bool:
-        return self.work.is_apart(Kind.TASK, task.round, task.shard, segment)
+        roots = (task.input_root, *between, tree.root)
+        place = Place(self.job_id, Kind.TASK, task.round, task.shard)
+        self._ahead.lend(claim_of(place, roots, ZERO_DIGEST), roots, End(task.state, tree))
+        self._lent[task.place] = tree.root
 
     def begin(self) -> bool:
         """Begin the next segment of the open task, whatever has become of it, if none is under way; False
@@ -287,7 +288,7 @@ class TaskTrainer:
         if self._budget is not None and self._is_kept(segment + 1):
             self._budget.require(self.work.files.inner.state_bytes)
         run = self.work.ready(Kind.TASK, task.round, task.shard, segment, task.state)
-        self._computing.begin(task, run, self._is_apart(task, segment))
+        self._computing.begin(task, run, self.work.is_apart(Kind.TASK, task.round, task.shard, segment))
 
     def over(self, wait_s: float) -> bool:
         """Whether the segment under way is over, within so many seconds."""
@@ -298,7 +299,7 @@ class TaskTrainer:
         begun. Raises what computing it raised, and what publishing the one before raised."""
         found, state = self._computing.take()
         task = found.task
-        self._segment_s = found.took_s
+        self._segment_s = found.times.took_s
         task.state = state
         self._publish(task)
         if found.apart and not self._is_over(task):
@@ -333,13 +334,12 @@ class TaskTrainer:
         Raises ProgressLost where the disk does not bear that out, and what publishing them raised.
         """
         root = self._input_root(round_, shard, rewinds)
-        task = self._over.get((round_, shard, root)) or self._open(round_, shard, root, self.state_provider)
+        key = round_, shard, root
+        task = self._over.get(key) or self._open(key, self.state_provider)
         self._take_in(task)
         begun_right = task.leaves[0].root == task.input_root
         if not begun_right:
-            self._computing.let_go()
-            self._task, self._over = None, {}
-            self._resuming.forget()
+            self._distrust()
         done, wanted = len(task.leaves) - 1 if begun_right else 0, self.work.segments(Kind.TASK)
         if done != wanted:
             raise ProgressLost(
@@ -351,6 +351,20 @@ class TaskTrainer:
         self._ahead.made(draft.claim, draft.roots)
         return draft
 
+    def close(self) -> None:
+        """Begin nothing any more; what is under way is of no use."""
+        self._computing.close()
+        self._storing.close()
+
+    def _distrust(self) -> None:
+        """Believe nothing that is in memory."""
+        self._computing.let_go()
+        self._task, self._over = None, {}
+        self._lent.clear()
+        self._resuming.forget()
+        self._ahead.forget()
+        self.state_provider.forget()
+
     def outer_input(self, round_: int, number: int) -> tuple[State, ExpectedStates | None]:
         """What the outer loops of a slice of a round start from, and what was worked out of the round. Raises
         SourceMissing."""
@@ -359,8 +373,16 @@ class TaskTrainer:
         return state, self._ahead.known(round_)
 
     def outer_draft(self, round_: int, number: int, state: State, known: ExpectedStates | None) -> Draft:
-        """Run and publish the outer loops of a slice of a round from there, but for what is known."""
+        """Run and publish the outer loops of a slice of a round from there, but for what is known. Raises
+        ProgressLost where it is not the state that the claims before say."""
         leaves = [self._stored(state)]
+        if leaves[0].root != self.state_provider.input_tree(Kind.OUTER, round_, number).root:
+            self._distrust()
+            raise ProgressLost(
+                f"what the outer step of round {round_} starts from is not in memory as it was; nothing was"
+                " committed",
+                hint="it is read again; check this machine's memory",
+            )
         ends = None if known is None else known.outer_ends(number, leaves[0].root)
         for segment in range(self.work.segments(Kind.OUTER)):
             with self._spent.on(COMPUTING):
@@ -374,24 +396,4 @@ class TaskTrainer:
             return publish_state(self._blocks, state)
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
-        roots = tuple(leaf.root for leaf in leaves)
-        return Draft(
-            self._claim(kind, round_, shard, roots, publish_checkpoints(self._blocks, leaves)), roots
-        )
-
-    def _claim(self, kind: Kind, round_: int, shard: int, roots: tuple[bytes, ...], manifest: bytes) -> Claim:
-        return Claim(
-            job_id=self.job_id,
-            kind=kind,
-            round=round_,
-            shard=shard,
-            attempt=0,
-            claimant=ZERO_ADDRESS,
-            input_root=roots[0],
-            output_root=roots[-1],
-            segments_root=ZERO_DIGEST,
-            manifest=manifest,
-            price=Wei(0),
-            committed_at=Seconds(0),
-            rewinds=0,
-        )
+        return drafted(self._blocks, Place(self.job_id, kind, round_, shard), leaves)

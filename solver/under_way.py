@@ -17,6 +17,23 @@ from assay.node.time_spent import COMPUTING, TimeSpent
 from assay.solver.storing import OpenTask
 
 
+class Times:
+    """When a segment's computing began, and ended; without the states."""
+
+    def __init__(self, begun_s: float) -> None:
+        self.begun_s = begun_s
+        self.ended_s: float | None = None
+
+    def ended(self) -> float | None:
+        """By the clock, once it has."""
+        return self.ended_s
+
+    @property
+    def took_s(self) -> float:
+        """How long it took, once it is over."""
+        return (self.begun_s if self.ended_s is None else self.ended_s) - self.begun_s
+
+
 @dataclass
 class UnderWay:
     """A segment of a task, from the state at its beginning."""
@@ -24,18 +41,9 @@ class UnderWay:
     task: OpenTask
     segment: int
     start: State
-    begun_s: float
+    times: Times
     apart: bool
     future: Future[State] = field(default_factory=Future)
-    ended_s: float | None = None
-
-    def __post_init__(self) -> None:
-        self.told: Callable[[], float | None] = lambda: self.ended_s
-
-    @property
-    def took_s(self) -> float:
-        """How long it took, once it is over."""
-        return (self.begun_s if self.ended_s is None else self.ended_s) - self.begun_s
 
 
 class Computing:
@@ -48,17 +56,19 @@ class Computing:
 
     def begin(self, task: OpenTask, run: Callable[[], State], apart: bool) -> None:
         """Begin a segment: `run` gives its end; `apart`: without keeping this process busy."""
-        found = UnderWay(task, task.segments, task.state, self._clock(), apart)
+        times = Times(self._clock())
+        found = UnderWay(task, task.segments, task.state, times, apart)
 
         def computed() -> State:
+            times.begun_s = self._clock()  # what it was let wait for is not its own
             try:
                 return run()
             finally:
-                found.ended_s = self._clock()
+                times.ended_s = self._clock()
 
         if apart:
             found.future = self._thread.submit(computed)
-            self._spent.begin_beside(COMPUTING, found.told)
+            self._spent.begin_beside(COMPUTING, times.ended)
         else:
             with self._spent.on(COMPUTING):
                 found.future.set_result(computed())
@@ -78,6 +88,11 @@ class Computing:
     def let_go(self) -> None:
         """Have none under way."""
         if self.under_way is not None:
-            self._spent.end_beside(self.under_way.told)
+            self._spent.end_beside(self.under_way.times.ended)
             self.under_way.future.cancel()
         self.under_way = None
+
+    def close(self) -> None:
+        """Begin none any more."""
+        self.let_go()
+        self._thread.shutdown(wait=False, cancel_futures=True)

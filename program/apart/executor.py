@@ -14,32 +14,33 @@ Source: docs/decisions/0066-computing-apart.md.
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection, Pipe
-from multiprocessing.reduction import recv_handle, send_handle
 
 import torch
 from torch import Tensor
 
 from assay.numerics import FAST
 from assay.program.apart import memory
-from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run
+from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run, receive, send
 from assay.program.compiled.process import command
 from assay.program.excerpt import chooses_records, records_of
 from assay.program.execute import TORCH_DTYPES, Executor, Observe, Patch, StepContext
 from assay.program.isa import Program, encode
 from assay.program.state import BACKGROUND_BYTES
-from assay.protocol.errors import Retry
+from assay.protocol.errors import Ask, Retry
 
 Make = Callable[[Program], Executor]
 """Makes the executor that the process computes with; to be pickled."""
 
+MOST_LOSSES = 3
+"""Ends one after the other that are tried again before a person is asked."""
 _ENDS_S = 10
 _DIES_S = 1
 """A line ends before its process does."""
@@ -51,10 +52,16 @@ class ComputingLost(Retry):
     code = "computing-lost"
 
 
+class CannotCompute(Ask):
+    """The process that computes ends each time; it is tried again, but a person should look."""
+
+    code = "cannot-compute"
+
+
 def fit(program: Program, least_bytes: int = BACKGROUND_BYTES) -> bool:
     """Whether a process of its own serves: what it takes to order a step is little beside a large one, and
     all records that steps read are known before."""
-    return memory.AVAILABLE and program.state_bytes >= least_bytes and not chooses_records(program)
+    return memory.available() and program.state_bytes >= least_bytes and not chooses_records(program)
 
 
 class Apart:
@@ -62,6 +69,9 @@ class Apart:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
+        self._closed = False
+        self._losses = 0
+        """How often it has ended since a run was over."""
         self._process: subprocess.Popen[bytes] | None = None
         self._line: Connection | None = None
         self._numbers = count()
@@ -85,71 +95,61 @@ class Apart:
     def run(
         self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
     ) -> list[Tensor]:
-        """The state after these steps. Raises ComputingLost, and what the process raised."""
+        """The state after these steps. Raises ComputingLost or CannotCompute, OSError where there is no
+        memory to share, and what the process raised."""
         with self._turn:
             try:
-                return self._run(self._started(), executor, state, context, steps)
-            except (EOFError, OSError) as error:
-                raise self._lost() from error
+                return self._run(executor, state, context, steps)
             except BaseException:  # the process may be at another place now
                 self._user, self._latest = -1, []
                 raise
 
     def _run(
-        self,
-        line: Connection,
-        executor: ApartExecutor,
-        state: Sequence[Tensor],
-        context: StepContext,
-        steps: int,
+        self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
     ) -> list[Tensor]:
         number, program = executor.number, executor.program
-        self._tidy(line)
-        if number not in self._prepared:
-            line.send(Prepare(number, encode(program), executor.make))
-            self._prepared.add(number)
-        known = self._user == number and all(a is b for a, b in zip(state, self._latest, strict=True))
-        contexts = [
-            StepContext(context.dataset, context.seed, context.shard, context.step + i) for i in range(steps)
-        ]
-        line.send(
-            Run(
+        known = self._line is not None and self._user == number
+        known = known and all(a is b for a, b in zip(state, self._latest, strict=True))
+        with memory.held([] if known else memory.placed(state)) as given:
+            order = Run(
                 number,
                 context.seed,
                 context.shard,
                 context.step,
                 steps,
                 0 if context.dataset is None else len(context.dataset),
-                records_of(program, contexts),
+                records_of(program, [replace(context, step=context.step + i) for i in range(steps)]),
                 known,
+                len(given),
             )
-        )
-        if not known:
-            self._user, self._latest = number, list(state)
-            descriptor, _ = memory.placed([x.contiguous() for x in state])
-            try:
-                send_handle(line, descriptor, None)
-            finally:
-                os.close(descriptor)
-        return self._answered(line, executor, state)
-
-    def _answered(self, line: Connection, executor: ApartExecutor, state: Sequence[Tensor]) -> list[Tensor]:
-        answer: Done | Failed = line.recv()
+            answer, taken = self._answered(executor, order, given)
         for logged in answer.logged:
             logging.getLogger(logged.name).log(logged.level, "%s", logged.text)
         if isinstance(answer, Failed):
             raise answer.error
-        nodes = executor.program.state
-        changed = [i for i, same in enumerate(answer.same) if same is None]
-        descriptor = recv_handle(line)
-        try:
-            kinds = [(TORCH_DTYPES[nodes[i].dtype], nodes[i].shape) for i in changed]
-            fresh = iter(memory.found(descriptor, kinds))
-        finally:
-            os.close(descriptor)
+        with memory.held(taken):
+            nodes = [n for n, same in zip(program.state, answer.same, strict=True) if same is None]
+            fresh = iter(memory.found(taken, [(TORCH_DTYPES[n.dtype], n.shape) for n in nodes]))
         after = [next(fresh) if same is None else state[same] for same in answer.same]
-        self._latest = list(after)
+        self._user, self._latest, self._losses = number, list(after), 0
         return after
+
+    def _answered(
+        self, executor: ApartExecutor, order: Run, given: Sequence[int]
+    ) -> tuple[Done | Failed, list[int]]:
+        """What the process answers, and descriptors of what it gives."""
+        line = self._started()
+        try:
+            self._tidy(line)
+            if order.number not in self._prepared:
+                line.send(Prepare(order.number, encode(executor.program), executor.make))
+                self._prepared.add(order.number)
+            line.send(order)
+            send(line, given)
+            answer: Done | Failed = line.recv()
+            return answer, receive(line, answer.descriptors) if isinstance(answer, Done) else []
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
 
     def _tidy(self, line: Connection) -> None:
         """Let the process forget what nobody will order any more."""
@@ -161,6 +161,8 @@ class Apart:
             self._user, self._latest = -1, []
 
     def _started(self) -> Connection:
+        if self._closed:
+            raise ComputingLost("this node ends, and computes nothing more", hint="start it again")
         if self._line is None:
             self._line, theirs = Pipe()
             with theirs:
@@ -172,21 +174,29 @@ class Apart:
                 )
         return self._line
 
-    def _lost(self) -> ComputingLost:
+    def _lost(self) -> ComputingLost | CannotCompute:
         process = self._process
         if process is not None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_DIES_S)
-        self.close()
+        self._end()
+        self._losses += 1
         status = None if process is None else process.returncode
         ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
-        return ComputingLost(
-            f"the process that computes ended with {ended}; the run that it was at is computed anew",
-            hint="see whether this machine has memory for the job, and what the node's log says",
+        said = f"the process that computes ended with {ended}"
+        hint = "see whether this machine has memory for the job, and what the node's log says"
+        if self._losses < MOST_LOSSES or self._closed:
+            return ComputingLost(f"{said}; the run that it was at is computed anew", hint=hint)
+        return CannotCompute(
+            f"{said}, {self._losses} times one after the other; it is tried again", hint=hint
         )
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, for good, whatever it is at."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
         line, process, self._line, self._process = self._line, self._process, None, None
         self._prepared, self._user, self._latest = set(), -1, []
         if process is not None:

@@ -5,11 +5,17 @@ Contract: pickled between two processes of one program in the same version; neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
+from assay.program.apart.memory import held
 from assay.program.execute import Executor
 from assay.program.isa import Program
+
+_MARK = b"+"
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Forget:
 @dataclass(frozen=True)
 class Run:
     """Compute steps. `records` are those of the dataset that they read, by index, of `record_count`. Followed
-    by the descriptor of memory with the state, unless it is the latest one."""
+    by `descriptors` of memory with the state, unless it is the latest one."""
 
     number: int
     seed: bytes
@@ -41,6 +47,7 @@ class Run:
     record_count: int
     records: dict[int, bytes]
     latest: bool
+    descriptors: int
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,10 @@ class Logged:
 @dataclass(frozen=True)
 class Done:
     """A run is over. `same`: for each slot the one before that it is the same tensor as, or None. Followed by
-    the descriptor of memory with the others."""
+    `descriptors` of memory with the others."""
 
     same: tuple[int | None, ...]
+    descriptors: int
     logged: tuple[Logged, ...]
 
 
@@ -67,3 +75,22 @@ class Failed:
 
     error: Exception
     logged: tuple[Logged, ...]
+
+
+def send(line: Connection, descriptors: Sequence[int]) -> None:
+    """Give descriptors to the other end, which waits for so many. Raises OSError."""
+    if descriptors:
+        with socket.socket(fileno=os.dup(line.fileno())) as end:
+            socket.send_fds(end, [_MARK], list(descriptors))
+
+
+def receive(line: Connection, count: int) -> list[int]:
+    """So many descriptors that the other end gives. Raises EOFError or OSError where it does not."""
+    if not count:
+        return []
+    with socket.socket(fileno=os.dup(line.fileno())) as end:
+        data, descriptors, _, _ = socket.recv_fds(end, len(_MARK), count)
+    if data != _MARK or len(descriptors) != count:
+        with held(descriptors):
+            raise EOFError
+    return descriptors

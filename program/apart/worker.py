@@ -16,17 +16,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 
 import torch
 from torch import Tensor
 
 from assay.program.apart import memory
-from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, Run
+from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, Run, receive, send
 from assay.program.excerpt import Excerpt
 from assay.program.execute import TORCH_DTYPES, Executor, StepContext
 from assay.program.isa import Program, decode
-from assay.protocol.errors import AssayError
+from assay.protocol.errors import AssayError, Retry
 
 
 class _Log(logging.Handler):
@@ -51,7 +50,9 @@ class _Computing:
     def __init__(self) -> None:
         self._told: dict[int, tuple[bytes, Callable[[Program], Executor]]] = {}
         self._executors: dict[int, Executor] = {}
+        self._user = -1
         self._latest: list[Tensor] = []
+        """The state that the user's last run gave."""
 
     def prepare(self, order: Prepare) -> None:
         """Make the executor at its first run."""
@@ -62,7 +63,8 @@ class _Computing:
         for number in order.numbers:
             self._told.pop(number, None)
             self._executors.pop(number, None)
-        self._latest = []
+        if self._user in order.numbers:
+            self._user, self._latest = -1, []
 
     def _executor(self, number: int) -> Executor:
         if number not in self._executors:
@@ -70,22 +72,23 @@ class _Computing:
             self._executors[number] = make(decode(encoded))
         return self._executors[number]
 
-    def run(self, order: Run, descriptor: int | None) -> tuple[tuple[int | None, ...], int]:
-        """Which slots are the same as before, and a descriptor of memory with the others."""
-        before, self._latest = self._latest, []
+    def run(self, order: Run, descriptors: Sequence[int]) -> tuple[tuple[int | None, ...], list[int]]:
+        """Which slots are the same as before, and descriptors of memory with the others."""
+        user, before, self._user, self._latest = self._user, self._latest, -1, []
         executor = self._executor(order.number)
         program = executor.program
-        if descriptor is not None:
-            before = memory.found(descriptor, [(TORCH_DTYPES[n.dtype], n.shape) for n in program.state])
+        if not order.latest:
+            before = memory.found(descriptors, [(TORCH_DTYPES[n.dtype], n.shape) for n in program.state])
+        elif user != order.number:
+            raise Retry("the process that computes has not the state to go on from", hint="it is sent again")
         records = None
         if order.records:
             records = Excerpt(order.record_count, program.record_size, order.records)
         context = StepContext(records, order.seed, order.shard, order.first_step)
         after = executor.run(before, context, order.steps)
         same = _same(before, after)
-        placed, there = memory.placed([x for x, known in zip(after, same, strict=True) if known is None])
-        fresh = iter(there)
-        self._latest = [next(fresh) if known is None else before[known] for known in same]
+        placed = memory.placed([x for x, known in zip(after, same, strict=True) if known is None])
+        self._user, self._latest = order.number, after
         return same, placed
 
 
@@ -112,26 +115,23 @@ def serve(line: Connection) -> None:
 
 
 def _answer(line: Connection, computing: _Computing, log: _Log, order: Run) -> None:
-    given = None if order.latest else recv_handle(line)
     try:
-        same, placed = computing.run(order, given)
+        with memory.held(receive(line, order.descriptors)) as given:
+            same, placed = computing.run(order, given)
     except Exception as error:  # noqa: BLE001 - raised by whoever ordered the run
         line.send(Failed(_told(error), log.taken()))
         return
-    finally:
-        if given is not None:
-            os.close(given)
-    try:
-        line.send(Done(same, log.taken()))
-        send_handle(line, placed, None)
-    finally:
-        os.close(placed)
+    with memory.held(placed):
+        line.send(Done(same, len(placed), log.taken()))
+        send(line, placed)
 
 
 def _told(error: Exception) -> Exception:
     """What is raised at the other end: an error that may not be known there only says what it was."""
     if isinstance(error, AssayError):
         return error
+    if isinstance(error, MemoryError | OSError):  # as ``node.shortage`` knows them
+        return MemoryError() if isinstance(error, MemoryError) else OSError(error.errno, str(error))
     return RuntimeError("".join(traceback.format_exception(error)).strip())
 
 

@@ -4,9 +4,9 @@ The job is `assay job init --template gpt`'s with `[outer] algorithm = "diloco-4
 default sampling, led through a devnet of real processes: a chain, two verifiers, a solver. The same rounds
 run in one process with the same executor and one thread, half of them before and half of them after. The
 solver's computing has a core of its own, in the market and alone; everybody else shares the last core (two
-cores are enough), and the solver's threads that store and serve with them, unless `--one-core` keeps them
-beside its computing. There the solver's own come first, as on a machine that has no verifiers: a thread that
-holds Python's lock, and waits for its turn behind them, would stop the computing too. Bits are compared: the
+cores are enough), and what the solver does besides, which is to decide, store and serve, unless `--one-core`
+keeps it beside its computing. There the solver's own comes first, as on a machine that has no verifiers.
+Bits are compared: the
 output root of every settled outer claim. Clocks begin at the end of the first segment and end with the last
 outer claim.
 

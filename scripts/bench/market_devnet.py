@@ -129,9 +129,10 @@ def _behind(pid: int) -> None:
 
 
 @contextmanager
-def apart(home: Path, chosen: Cores, slow: bool) -> Iterator[None]:
-    """Threads of solvers other than the first, which computes, go to the shared core: those that store, hash
-    and serve, and are not `slow`. Looked at once a second, as they come and go."""
+def apart(home: Path, chosen: Cores, slow: Callable[[int], None] | None) -> Iterator[None]:
+    """Threads of solvers that do not compute go to the shared core: those that decide, store, hash and serve,
+    and are not `slow`. Where no other process computes for a solver, its first thread does. Looked at once a
+    second, as they come and go."""
     stopped = threading.Event()
 
     def sweep() -> None:
@@ -139,7 +140,7 @@ def apart(home: Path, chosen: Cores, slow: bool) -> Iterator[None]:
             devnet = recorded(home)
             for node in devnet.nodes if devnet is not None else ():
                 if node.role == "solver":
-                    _send_helpers(node.pid, chosen.rest, slow)
+                    place(node.pid, chosen.of(node.name, node.role), chosen.rest, slow)
 
     thread = threading.Thread(target=sweep, name="cores", daemon=True)
     thread.start()
@@ -150,14 +151,25 @@ def apart(home: Path, chosen: Cores, slow: bool) -> Iterator[None]:
         thread.join()
 
 
-def _send_helpers(pid: int, core: int, slow: bool) -> None:
-    """All threads of a process but its first to a core, and none of these stays `slow`."""
+def place(pid: int, core: int, rest: int, slow: Callable[[int], None] | None) -> None:
+    """What computes for a solver goes to its core, `slow`; its other threads to the shared one, and fast."""
     with suppress(OSError):  # a thread, or the process, may have ended
-        for path in Path(f"/proc/{pid}/task").iterdir():
-            if int(path.name) != pid:
-                os.sched_setaffinity(int(path.name), {core})
-                if slow:
-                    put(int(path.name))
+        computing = [child for child in _children(pid) if computes_for_another(child)]
+        for process in computing:
+            for thread in threads_of(process):
+                os.sched_setaffinity(thread, {core})
+                if slow is not None:
+                    slow(thread)
+        for thread in threads_of(pid):
+            if thread != pid or computing:
+                os.sched_setaffinity(thread, {rest})
+                if slow is not None:
+                    put(thread)
+
+
+def threads_of(pid: int) -> list[int]:
+    """Of a process, by their numbers. Raises OSError where it has ended."""
+    return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
 
 
 def on_loopback(app: App, spec: NodeRecord) -> list[str]:
@@ -169,6 +181,14 @@ def processor_seconds(pid: int) -> float:
     """Of a process, its threads and its children, those that it has waited for and those that run."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICKS_A_SECOND + sum(map(processor_seconds, _children(pid)))
+
+
+def computes_for_another(pid: int) -> bool:
+    """Whether a process does what a solver orders (``program.apart.worker``)."""
+    try:
+        return b"program.apart.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return False
 
 
 def _children(pid: int) -> Iterator[int]:
@@ -256,7 +276,7 @@ def lead(
             slow = stack.enter_context(slowed(speed))
             stack.enter_context(pinned(cores_there, command, slow))
             if helpers_apart:
-                stack.enter_context(apart(home, cores_there, speed != 1))
+                stack.enter_context(apart(home, cores_there, slow if speed != 1 else None))
             specs = default_nodes(shards, verifiers, 0)
             devnet = _Devnet(home, bring_up(app, specs, block_s, conditions_of(body)))
             shutil.copytree(forms, home / FORMS_FOLDER, dirs_exist_ok=True)

@@ -37,3 +37,36 @@ def test_what_fails_has_taken_its_time_and_nothing_is_no_share() -> None:
     except ValueError:
         pass
     assert spent.seconds() == {COMPUTING: 2.0}
+
+
+def test_computing_beside_counts_first_until_it_ends() -> None:
+    times = iter([0.0, 1.0, 2.0, 9.0, 10.0, 12.0])
+    spent, ended = TimeSpent(lambda: next(times)), list[float]()
+
+    def ended_s() -> float | None:
+        return ended[0] if ended else None
+
+    with spent.on(REST):  # from 1
+        spent.begin_beside(COMPUTING, ended_s)  # at 2
+        ended.append(5.0)
+        spent.end_beside(ended_s)  # noticed at 9
+    # at 10
+    assert spent.seconds() == {REST: 1.0 + 4.0 + 1.0, COMPUTING: 3.0}
+
+
+def test_what_has_begun_since_is_not_ended() -> None:
+    times = iter([0.0, 1.0, 2.0, 4.0, 5.0, 7.0])
+    spent = TimeSpent(lambda: next(times))
+
+    def first() -> float | None:
+        return None
+
+    def second() -> float | None:
+        return None
+
+    with spent.on(REST):  # from 1
+        spent.begin_beside(COMPUTING, first)  # at 2
+        spent.begin_beside(COMPUTING, second)  # at 4
+        spent.end_beside(first)  # at 5: it is the second's now
+    # at 7
+    assert spent.seconds() == {REST: 1.0, COMPUTING: 5.0}

@@ -40,7 +40,8 @@ class Roots:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, spoil: int | None = None) -> None:
         self.slots: list[int] = []
         self.spoil = spoil
-        monkeypatch.setattr("assay.node.slots.begin_roots", self.begin)
+        for module in ("assay.node.slots", "assay.solver.storing"):
+            monkeypatch.setattr(f"{module}.begin_roots", self.begin)
 
     def begin(self, tensors: Sequence[Tensor]) -> Callable[[], list[bytes]]:
         call, found = len(self.slots), begin_roots(tensors)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import time
 from collections.abc import Sequence
 
@@ -22,13 +24,22 @@ class Failing(Executor):
     """Warns, and raises at some steps."""
 
     def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
-        """As ever, but at steps 13 and 14."""
+        """As ever, but at steps 13 to 16."""
         logging.getLogger("assay.tests.making").warning("step %d of %s", context.step, "a test")
         if context.step == 13:
             raise OutOfMemory("no memory for step 13", hint="end other programs")
         if context.step == 14:
             raise ZeroDivisionError("a bug")
+        if context.step == 15:
+            raise OSError(errno.ENOSPC, "no room")
+        if context.step == 16:
+            raise MemoryError
         return super().run(state, context, steps)
+
+
+def dying(program: Program) -> Executor:
+    """Ends its process."""
+    os._exit(7)
 
 
 def slow(program: Program) -> Executor:

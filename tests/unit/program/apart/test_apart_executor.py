@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,18 +19,19 @@ import torch
 
 from assay.dispute.trace import trace_step
 from assay.node.engine import Engine, ExecutorKind
+from assay.node.shortage import shortage
 from assay.program.apart import memory
-from assay.program.apart.executor import Apart, ApartExecutor, ComputingLost, fit
+from assay.program.apart.executor import MOST_LOSSES, Apart, ApartExecutor, CannotCompute, ComputingLost, fit
 from assay.program.apart.messages import Forget, Prepare, Run
 from assay.program.apart.worker import _Computing
 from assay.program.build import ProgramBuilder
 from assay.program.excerpt import chooses_records
-from assay.program.execute import Executor, OutOfMemory, StepContext
+from assay.program.execute import Executor, OutOfMemory, StepContext, own
 from assay.program.isa import DType, encode
 from assay.program.state import state_root
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Retry, Stop
 from tests.fakes.programs import Sample, random_sample, training_sample
-from tests.unit.program.apart.making import Failing, plain
+from tests.unit.program.apart.making import Failing, dying, plain
 
 SEED = b"apart".ljust(32, b"\0")
 
@@ -158,6 +161,42 @@ def test_a_process_that_ends_is_told_and_another_one_started() -> None:
     assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 0), 3))
     apart.close()
     assert apart.process is None
+    with pytest.raises(ComputingLost, match="this node ends"):
+        executor.run(first, at(sample, 2), 1)
+    assert apart.process is None, "nothing is started any more"
+
+
+def test_a_process_that_ends_each_time_asks_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart, sample = Apart(), training_sample()
+    executor = ApartExecutor(sample.program, dying, apart)
+    for _ in range(MOST_LOSSES - 1):
+        with pytest.raises(ComputingLost, match="status 7"):
+            executor.run(sample.state, at(sample, 0), 1)
+    with pytest.raises(CannotCompute, match="3 times"):
+        executor.run(sample.state, at(sample, 0), 1)
+    well = ApartExecutor(sample.program, plain, apart)
+    well.run(sample.state, at(sample, 0), 1)
+    with pytest.raises(ComputingLost):
+        executor.run(sample.state, at(sample, 0), 1)
+    apart.close()
+
+
+def test_what_the_machine_lacks_is_told_as_such(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = training_sample()
+    executor = ApartExecutor(sample.program, Failing, apart)
+    for step in (15, 16):
+        with pytest.raises((OSError, MemoryError)) as lacking:
+            executor.run(sample.state, at(sample, step), 1)
+        assert shortage(lacking.value) is not None
+
+    def full(tensors: object) -> list[int]:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    process = apart.process
+    monkeypatch.setattr(memory, "placed", full)
+    with pytest.raises(OSError, match="no memory"):
+        executor.run(sample.state, at(sample, 17), 1)
+    assert apart.process == process, "which is well"
 
 
 def test_what_it_raises_and_logs_is_raised_and_logged_here(
@@ -171,8 +210,8 @@ def test_what_it_raises_and_logs_is_raised_and_logged_here(
     assert ("assay.tests.making", logging.WARNING, "step 13 of a test") in caplog.record_tuples
     with pytest.raises(RuntimeError, match=r"(?s)making\.py.*ZeroDivisionError: a bug"):
         executor.run(sample.state, at(sample, 14), 1)
-    after = executor.run(sample.state, at(sample, 15), 2)
-    assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 15), 2))
+    after = executor.run(sample.state, at(sample, 17), 2)
+    assert state_root(after) == state_root(Executor(sample.program).run(sample.state, at(sample, 17), 2))
 
 
 _PARENT = """
@@ -220,15 +259,30 @@ def test_what_nobody_orders_any_more_is_forgotten(apart: Apart) -> None:
     assert number not in apart._prepared
 
     computing = _Computing()
-    computing.prepare(Prepare(5, encode(sample.program), plain))
-    descriptor, _ = memory.placed(sample.state)
-    order = Run(5, SEED, 0, 0, 0, 0, {}, False)
-    _, placed = computing.run(order, descriptor)
-    computing.forget(Forget((5,)))
-    with pytest.raises(KeyError):
-        computing.run(order, descriptor)
-    os.close(placed)
-    os.close(descriptor)
+    for number in (5, 6):
+        computing.prepare(Prepare(number, encode(sample.program), plain))
+    order = Run(5, SEED, 0, 0, 0, 0, {}, False, 1)
+    with memory.held(memory.placed(sample.state)) as given:
+        computing.run(order, given)
+        with pytest.raises(Retry, match="has not the state"):
+            computing.run(replace(order, number=6, latest=True), [])
+        computing.run(order, given)
+        computing.forget(Forget((5,)))
+        with pytest.raises(KeyError):
+            computing.run(order, given)
+
+
+def test_to_forget_one_costs_another_nothing(apart: Apart) -> None:
+    gone, other = training_sample(), random_sample(1)
+    executor, stays = ApartExecutor(gone.program, plain, apart), ApartExecutor(other.program, plain, apart)
+    executor.step(gone.state, at(gone, 0))
+    state = stays.run(other.state, at(other, 0), 2)
+    del executor
+    gc.collect()
+    assert apart._forgotten, "it is forgotten at the next run, which goes on from the latest state"
+    state = stays.step(state, at(other, 2))
+    assert not apart._forgotten
+    assert state_root(state) == state_root(Executor(other.program).run(other.state, at(other, 0), 3))
 
 
 def test_small_programs_and_those_that_choose_records_are_computed_here() -> None:
@@ -259,14 +313,15 @@ def test_memory_holds_every_dtype_and_shape() -> None:
         torch.arange(6, dtype=torch.int16).view(2, 3),
         torch.tensor([[float("nan"), -0.0]]),
         torch.empty(0, 4),
+        torch.randn(700, 600).t(),
+        torch.arange(memory.LARGE_BYTES, dtype=torch.int32).to(torch.uint8),
     ]
     kinds = [(x.dtype, tuple(x.shape)) for x in tensors]
-    descriptor, there = memory.placed(tensors)
-    mapped = memory.found(descriptor, kinds)
-    os.close(descriptor)
-    for x, y, z in zip(tensors, there, mapped, strict=True):
-        assert x.dtype == y.dtype == z.dtype and x.shape == y.shape == z.shape
-        assert x.numpy().tobytes() == y.numpy().tobytes() == z.numpy().tobytes()
-    nothing, empty = memory.placed([])
-    os.close(nothing)
-    assert empty == []
+    with memory.held(memory.placed(tensors)) as descriptors:
+        mapped = memory.found(descriptors, kinds)
+    for x, y in zip(tensors, mapped, strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        assert x.contiguous().numpy().tobytes() == y.numpy().tobytes()
+    assert len(descriptors) == 3, "the two large ones, and all others together"
+    assert all(own(x) is x for x in mapped), "none holds another one's memory"
+    assert memory.placed([]) == [] == memory.found([], [])

@@ -1,0 +1,247 @@
+"""A solver whose segments another process computes: it decides, stores and commits meanwhile, and loses
+nothing when that process ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.node.artifacts import State
+from assay.node.checkpoints import Checkpoint
+from assay.node.engine import Engine
+from assay.node.slots import KnownSlots, TensorCache
+from assay.node.time_spent import TimeSpent
+from assay.program.apart.executor import Apart
+from assay.protocol.errors import Retry
+from assay.protocol.ports import Blocks
+from assay.protocol.types import JobId, Kind, Phase
+from assay.solver import storing
+from assay.solver.adversary import Plan
+from assay.solver.service import SolverService
+from assay.solver.storing import OpenTask, Storing
+from assay.solver.trainer import TaskTrainer
+from assay.solver.under_way import Computing
+from tests.fakes.market_day import MarketDay
+
+torch.set_num_threads(1)
+
+LATER = {"max_unsettled": 4, "solver_stake": 267, "task_time": 100_000}
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Apart]:
+    apart = Apart()
+    yield apart
+    apart.close()
+
+
+@pytest.fixture
+def apart(process: Apart, monkeypatch: pytest.MonkeyPatch) -> Apart:
+    """The process, for steps of any size, with states that are stored beside."""
+    monkeypatch.setattr("assay.node.engine.fit", lambda program: True)
+    monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
+    return process
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path / "day")
+
+
+def lived(day: MarketDay, until: Callable[[], bool], turns: int = 5000) -> None:
+    """Turns that last a little, so that threads and processes keep pace with the market's clock."""
+
+    def over() -> bool:
+        time.sleep(0.01)
+        return until()
+
+    assert day.run(over, turns, seconds=1), [s.status for s in day.services.values()]
+
+
+def outputs(day: MarketDay, job_id: JobId) -> dict[tuple[Kind, int, int], bytes]:
+    """Output roots of the settled claims."""
+    views = day.markets["client"].claims(job_id)
+    settled = [view.claim for view in views if view.status.phase == Phase.SETTLED]
+    return {(claim.kind, claim.round, claim.shard): claim.output_root for claim in settled}
+
+
+def led(day: MarketDay, shards: int = 1, **options: Engine) -> dict[tuple[Kind, int, int], bytes]:
+    """A job to its end, with threads that look and send; the roots of its claims."""
+    job_id = day.post(rounds=3, shards=shards, **LATER)
+    with ExitStack() as stack:
+        for name in ("ann", "bob")[:shards]:
+            solver = day.solver(name, **options)
+            if options:
+                solver.look_beside(stack.enter_context(ThreadPoolExecutor(1)))
+                solver.sender = stack.enter_context(ThreadPoolExecutor(2))
+        for name in ("v0", "v1"):
+            day.verifier(name)
+        lived(day, day.closed(job_id))
+    assert day.market_state.burnt == 0
+    return outputs(day, job_id)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_claims_are_those_of_computing_here(apart: Apart, tmp_path: Path, shards: int) -> None:
+    here = led(MarketDay(tmp_path / "here"), shards)
+    day = MarketDay(tmp_path / "apart")
+    assert led(day, shards, engine=Engine(apart=apart)) == here and len(here) == 3 * (shards + 1)
+    assert apart.process is not None
+    assert len(day.named("trained")) == 12 * shards, "nothing was trained twice"
+    assert all("bugs" not in service.status.counters for service in day.services.values())
+
+
+def test_the_next_round_is_begun_before_this_ones_states_are_stored(
+    apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is committed that is not stored."""
+    stored, publish = threading.Event(), storing.publish_state
+    last = 4
+
+    def slow(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+        if begun[-1:] == [last]:
+            assert stored.wait(60)
+        return publish(blocks, state, *known)
+
+    begun, begin = list[int](), Storing.begin
+
+    def told(self: Storing, task: storing.OpenTask, *, kept: bool, anew: bool) -> None:
+        begun.append(len(task.leaves) + len(task.publishing))
+        begin(self, task, kept=kept, anew=anew)
+
+    monkeypatch.setattr(Storing, "begin", told)
+    monkeypatch.setattr(storing, "publish_state", slow)
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann = day.solver("ann", engine=Engine(apart=apart))
+    with ThreadPoolExecutor(1) as looking, ThreadPoolExecutor(1) as sending:
+        ann.look_beside(looking)
+        ann.sender = sending
+        lived(day, lambda: ann.status.counters.get("segments_ahead", 0) >= 1)
+        assert not day.named("committed") and ann.market.current(job_id, Kind.TASK, 0, 0) is None
+        stored.set()
+        for name in ("v0", "v1"):
+            day.verifier(name)
+        lived(day, day.closed(job_id))
+    assert len(day.named("trained")) == 8 and day.phases(job_id) == [Phase.SETTLED] * 4
+
+
+def test_a_process_that_is_killed_costs_its_segment_alone(apart: Apart, day: MarketDay) -> None:
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann = day.solver("ann", engine=Engine(apart=apart))
+    killed = list[int]()
+    with ThreadPoolExecutor(1) as looking:
+        ann.look_beside(looking)
+        for name in ("v0", "v1"):
+            day.verifier(name)
+        lived(day, lambda: len(day.named("trained")) >= 2)
+        assert apart.process is not None
+        killed.append(apart.process)
+        os.kill(killed[0], signal.SIGKILL)
+        lived(day, day.closed(job_id))
+    assert any("computing-lost" in event.get("code", "") for event in day.named("retry"))
+    assert apart.process not in (None, killed[0])
+    assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
+    assert len(day.named("trained")) == 8
+
+
+def test_a_last_state_that_cannot_be_stored_is_not_claimed(
+    apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the next round is trained from it already."""
+    calls, publish, failed = iter(range(100)), storing.publish_state, list[int]()
+
+    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+        if (call := next(calls)) == 4:  # the input, and four segments' ends
+            failed.append(call)
+            raise Retry("the disk is full", hint="make room")
+        return publish(blocks, state, *known)
+
+    monkeypatch.setattr(storing, "publish_state", failing)
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann = day.solver("ann", engine=Engine(apart=apart))
+    with ThreadPoolExecutor(1) as looking, ThreadPoolExecutor(1) as sending:
+        ann.look_beside(looking)
+        ann.sender = sending
+        for name in ("v0", "v1"):
+            day.verifier(name)
+        lived(day, day.closed(job_id))
+    assert failed == [4] and any("the disk is full" in e["error"] for e in day.named("retry"))
+    assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
+    assert "bugs" not in ann.status.counters
+
+
+def test_a_planted_fault_is_computed_here(apart: Apart, day: MarketDay) -> None:
+    """Or the process, which knows of none, would mend it."""
+    from assay.program.fault import NodeFault
+    from assay.solver.adversary import FaultySolver
+    from assay.solver.policy import Examine
+
+    job_id = day.post(rounds=1, shards=1)
+    made = list[SolverService]()
+
+    def kind(*args: object, **options: object) -> SolverService:
+        made.append(FaultySolver(*args, plan=Plan(0, 0, NodeFault(1, 5, 0)), **options))
+        return made[0]
+
+    solver = day.solver("mallory", kind, engine=Engine(apart=apart))
+    solver.handlers()[Examine](Examine(job_id, "a test"))
+    work = solver._shop(job_id).work
+    assert day.named("fault-planted")
+    assert not work.is_apart(Kind.TASK, 0, 0, 0) and work.is_apart(Kind.TASK, 1, 0, 0)
+
+
+def test_a_segments_states_go_with_it() -> None:
+    """Without waiting for Python's collector, which comes by seldom."""
+    computing, state = Computing(TimeSpent()), [torch.zeros(3)]
+    task = OpenTask(0, 0, b"", [], state)
+    gc.collect()
+    gc.disable()
+    try:
+        for apart in (False, True):
+            computing.begin(task, lambda: [torch.ones(3)], apart)
+            assert computing.over(10)
+            found, end = computing.take()
+            held = weakref.ref(end[0]), weakref.ref(found)
+            assert torch.equal(end[0], torch.ones(3)) and found.times.took_s >= 0
+            del found, end
+            assert held[0]() is None and held[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_memory_that_flips_a_bit_costs_no_stake(apart: Apart, day: MarketDay) -> None:
+    """What an outer step or a task starts from is compared with what the claims before say."""
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann = day.solver("ann")
+    day.run(lambda: day.phases(job_id, Kind.TASK) != [])
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert isinstance(ann, SolverService)
+    (shop,) = ann._shops.values()
+    cache, flipped = shop.state_provider.reader._cache, list[int]()
+    put = TensorCache.put
+
+    def damaged(self: TensorCache, root: bytes, tensor: torch.Tensor) -> None:
+        if self is cache and not flipped and tensor.numel() > 1 and tensor.is_floating_point():
+            tensor = tensor.clone()
+            tensor.view(-1).view(torch.int32)[0] ^= 1
+            flipped.append(1)
+        put(self, root, tensor)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(TensorCache, "put", damaged)
+        lived(day, day.closed(job_id))
+    assert flipped
+    assert [event["code"] for event in day.named("retry")] == ["progress-lost"]
+    assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
