@@ -63,7 +63,7 @@ class Engine:
             except CannotSplit as error:
                 log.warning("program %s: %s; %s", program.root.hex(), error.message, error.hint)
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
-            return self.eager(program)
+            return self._made(program, self._eagerly, waits=True)
         make = partial(
             WarmingExecutor,
             device=self.device,
@@ -72,17 +72,21 @@ class Engine:
             always=self.way is ExecutorKind.COMPILED,
             compiles=not self.brief,
         )
-        return self._made(program, make)
+        return self._made(program, make, waits=True)
 
     def eager(self, program: Program) -> Executor:
-        """An executor that is never compiled."""
-        kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
-        return self._made(program, partial(Executor, device=self.device, kernels=kernels))
+        """An executor that is never compiled, and waits for nobody else's steps."""
+        return self._made(program, self._eagerly, waits=False)
 
-    def _made(self, program: Program, make: Make) -> Executor:
+    @property
+    def _eagerly(self) -> Make:
+        kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
+        return partial(Executor, device=self.device, kernels=kernels)
+
+    def _made(self, program: Program, make: Make, waits: bool) -> Executor:
         """The executor, which computes in this process or another."""
         if self.apart is not None and self.device == "cpu" and fit(program):
-            return ApartExecutor(program, make, self.apart)
+            return ApartExecutor(program, make, self.apart, waits=waits)
         return make(program)
 
 

@@ -32,7 +32,7 @@ class TimeSpent:
     def end_beside(self, ended_s: Callable[[], float | None]) -> None:
         """That is over, or goes on for nothing; unless something else has begun."""
         self._turn()
-        if self._beside is not None and self._beside[1] is ended_s:
+        if self._beside is not None and self._beside[1] == ended_s:
             self._beside = None
 
     @contextmanager

@@ -159,11 +159,11 @@ class _Inventions(TaskTrainer):
     """Claims of tasks that nobody ever computed; nothing is published of them."""
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
-        self._input_root(round_, shard, rewinds)
+        self.inputs.root(round_, shard, rewinds)
         return self.work.terms.segments
 
     def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
-        start = self._input_root(round_, shard, rewinds)
+        start = self.inputs.root(round_, shard, rewinds)
         place = b"invented" + self.job_id + bytes([round_ % 256, shard % 256])
         ends = (sha256(place + bytes([i % 256])).digest() for i in range(self.work.terms.segments))
         return self._draft(Kind.TASK, round_, shard, [Checkpoint("", root) for root in (start, *ends)])

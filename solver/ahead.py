@@ -61,10 +61,15 @@ class End:
 
 class ExpectedStates(StateProvider):
     """The states of a job as they will be once `round_` is closed with the tasks that stand now, and with
-    those of `ours`, by shard, that are being stored or committed. `ends`: by root, of those being stored."""
+    those of `ours`, by round and shard, that are being stored or committed. `ends`: by root, of those that
+    are being stored."""
 
     def __init__(
-        self, true: StateProvider, round_: int, ours: Mapping[int, ClaimView], ends: Mapping[bytes, End]
+        self,
+        true: StateProvider,
+        round_: int,
+        ours: Mapping[tuple[int, int], ClaimView],
+        ends: Mapping[bytes, End],
     ) -> None:
         super().__init__(true.market, true.blocks, true.job_id, true.work)
         self.share(true)
@@ -80,7 +85,7 @@ class ExpectedStates(StateProvider):
         if (kind, round_) != (Kind.TASK, self.round):
             return view
         if view is None:
-            return self._ours.get(shard)
+            return self._ours.get((round_, shard))
         passed = view.status.phase in _UNDECIDED
         return replace(view, status=replace(view.status, phase=Phase.ACCEPTED)) if passed else view
 
@@ -170,7 +175,8 @@ class Ahead:
 
     def forget(self) -> None:
         """Know of no guess."""
-        self._expected, self._ours = None, {}
+        self._expected = None
+        self._ours.clear()
         self._ends.clear()
 
     def lend(self, claim: Claim, roots: Sequence[bytes], end: End) -> None:
@@ -186,7 +192,8 @@ class Ahead:
 
     def made(self, claim: Claim, roots: Sequence[bytes]) -> None:
         """A task of ours is about to be committed: it counts until its place has a claim that stands."""
-        self._ours = {place: view for place, view in self._ours.items() if place[0] == claim.round}
+        for place in [place for place in self._ours if place[0] != claim.round]:
+            del self._ours[place]
         self._ours[claim.round, claim.shard] = unmade(claim, roots)
 
     def _of_ours(self, round_: int) -> dict[int, ClaimView]:
@@ -212,7 +219,7 @@ class Ahead:
         if (known := self.known(round_)) is not None:
             return known
         found = self._committed(round_)
-        expected = ExpectedStates(self._true, round_, self._of_ours(round_), self._ends)
+        expected = ExpectedStates(self._true, round_, self._ours, self._ends)
         if not found:
             raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
         expected.work_out(self._spent)

@@ -74,7 +74,7 @@ class JobObservation:
     room: Wei | None = None
     """What may still be locked for the job's client: unlocked stake, within the owner's caps; None: all."""
     pending: frozenset[tuple[Kind, int, int]] = frozenset()
-    """Places (kind, round, shard or slice) of claims of ours that are being committed."""
+    """Places (kind, round, shard or slice) of claims of ours that are being committed, or stored for that."""
     outer_share: Fraction = Fraction(0)
     """Operations of an outer claim over those of a task, of a job that is examined."""
 

@@ -169,6 +169,7 @@ class SolverService(SeeingSolver):
 
     def _train(self, action: policy.TrainSegment) -> None:
         shop = self._shop(action.job_id)
+        self._finish_another(action, shop)
         with self.as_seen():
             rewinds = self.market.job(action.job_id).progress.rewinds
             shop.open_task(action.round, action.shard, rewinds)
@@ -176,9 +177,19 @@ class SolverService(SeeingSolver):
 
     def _train_ahead(self, action: policy.TrainAhead) -> None:
         shop = self._shop(action.job_id)
+        self._finish_another(action, shop)
         with self.as_seen():
             shop.open_ahead(action.round, action.shard)
         self._train_on(action, shop)
+
+    def _finish_another(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
+        """Wait for a segment under way of another shard or round, which would be thrown away half done."""
+        if (at := shop.at) is None or at == (action.round, action.shard):
+            return
+        while not shop.over(GLANCE_S):
+            if not self.clock.wait(0.0):
+                return
+        self._trained_one(replace(action, round=at[0], shard=at[1]), shop.take(on=False))
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
         """Train the task's next segment; where a look is made beside it, further ones until that is over.
@@ -260,7 +271,7 @@ class SolverService(SeeingSolver):
         shop = self._shop(action.job_id)
         with self.as_seen():
             begins = shop.outer_input(action.round, action.number)
-        self._commit(action, shop.outer_draft(action.round, action.number, *begins))
+        self._commit(action, shop.outer_draft(action.round, action.number, begins))
 
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(

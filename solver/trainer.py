@@ -13,33 +13,30 @@ earlier process: ``solver.convictions`` bounds what that costs. Not thread-safe.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from typing import NamedTuple
 
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
-from assay.node.rounds import PASSED, Claims, standing
 from assay.node.states import CACHE_BYTES, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, STORING, TimeSpent
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES
-from assay.protocol import loops, trees
+from assay.protocol import trees
 from assay.protocol.errors import Retry
-from assay.protocol.loops import Byte, FromClaim, source_of
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import (
     ZERO_DIGEST,
-    ClaimId,
-    ClaimView,
     JobId,
     JobView,
     Kind,
 )
 from assay.solver.ahead import Ahead, End, ExpectedStates
 from assay.solver.drafting import Draft, Place, claim_of, drafted
+from assay.solver.inputs import TaskInputs
 from assay.solver.progress import TaskProgress
 from assay.solver.resuming import Resuming, TaskKey
 from assay.solver.room import DiskBudget, DiskFull
@@ -55,10 +52,6 @@ class ProgressLost(Retry):
     code = "progress-lost"
 
 
-_Sources = tuple[tuple[ClaimId, ...], tuple[bool, ...]]
-"""Claims that an input is from, and what it says of which tasks are there."""
-
-
 @dataclass(frozen=True)
 class Trained:
     """A segment that is trained and published. `loss` at its end; None in a job without one."""
@@ -67,6 +60,16 @@ class Trained:
     loss: float | None
     divergence: Divergence | None
     """The step at which the job's numbers ceased to be finite, if that was in this segment."""
+
+
+class OuterInput(NamedTuple):
+    """What an outer claim starts from."""
+
+    state: State
+    root: bytes
+    """That the claims before say it has."""
+    known: ExpectedStates | None
+    """What was worked out of the round."""
 
 
 class TaskTrainer:
@@ -106,39 +109,12 @@ class TaskTrainer:
         self._computing = Computing(self._spent, clock)
         self._diverged = False
         self._resuming = Resuming(blocks, progress, job.job_id, work.program(Kind.TASK))
-        self._inputs: dict[tuple[int, int, int, _Sources], bytes] = {}
+        self.inputs = TaskInputs(market, self.state_provider)
         self._ahead = Ahead(self.state_provider, self._spent)
-
-    def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
-        """Root of what a task must start from, remembered for as long as the claims are the same that it
-        follows from: a reorganisation may bring others, without a rewind."""
-        key = (round_, shard, rewinds, self._sources(round_, shard))
-        if key not in self._inputs:
-            self._inputs[key] = self.state_provider.input_tree(Kind.TASK, round_, shard).root
-        return self._inputs[key]
-
-    def _sources(self, round_: int, shard: int) -> _Sources:
-        """What a task's input follows from, by its links."""
-        claims = Claims(self._market.claims(self.job_id))
-
-        def found(place: loops.Place) -> ClaimView | None:
-            view = standing(claims, *place)
-            passed = view is not None and (place[0] == Kind.OUTER or view.status.phase in PASSED)
-            return view if passed else None
-
-        def stands(past: int, other: int) -> bool:
-            return found((Kind.TASK, past, other)) is not None
-
-        terms, stands = self.work.terms, cache(stands)
-        every = [source_of(terms, Kind.TASK, round_, shard, slot, stands) for slot in range(terms.slots)]
-        places = dict.fromkeys(source.place for source in every if isinstance(source, FromClaim))
-        views = [found(place) for place in places]
-        told = tuple(source.value for source in every if isinstance(source, Byte))
-        return tuple(view.claim_id for view in views if view is not None), told
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""
-        return self._segments_from(round_, shard, self._input_root(round_, shard, rewinds))
+        return self._segments_from(round_, shard, self.inputs.root(round_, shard, rewinds))
 
     def segments_ahead(self, round_: int, shard: int) -> int:
         """Segments of a task of the coming round that are trained from what it is expected to start from.
@@ -165,8 +141,22 @@ class TaskTrainer:
         self._put_by(key[0])
         self._task = task = OpenTask(*key, done, state)
         if not done:
-            self._publish(task)
+            with self._whole(task):
+                self._publish(task)
         return task
+
+    @contextmanager
+    def _whole(self, task: OpenTask) -> Iterator[None]:
+        """A `with` block that changes a task: where it fails, what is in memory of it is not believed."""
+        try:
+            yield
+        except BaseException:
+            self._over.pop(task.place, None)
+            self._take_back(task.place)
+            if self._task is task:
+                self._computing.let_go()
+                self._task = None
+            raise
 
     def _put_by(self, round_: int) -> None:
         """Have no task open, as one of `round_` will be; one that is over is still being stored meanwhile."""
@@ -214,16 +204,10 @@ class TaskTrainer:
         """Record what is stored of a task; at most so many of its states are under way then. Raises what
         storing raised: the task is then opened again, from what is on disk."""
         try:
-            self._storing.take_in(task, most)
-        except BaseException:
-            self._over.pop(task.place, None)
-            self._take_back(task.place)
-            if self._task is task:
-                self._computing.let_go()
-                self._task = None
-            raise
+            with self._whole(task):
+                self._storing.take_in(task, most)
         finally:
-            if task.place not in self._over:
+            if task.place not in self._over and task.leaves:
                 self._resuming.remember(task.place, task.leaves)
         if task.place in self._over:
             self._spare(task)
@@ -243,7 +227,8 @@ class TaskTrainer:
         """Rounds and shards of tasks that are trained, whose states are being stored while another process
         computes."""
         there = self._in_memory() if self.work.trains_apart else []
-        return {(task.round, task.shard) for task in there if self._is_over(task) and not task.is_stored}
+        storing = [task for task in there if self._is_over(task) and not task.is_stored]
+        return {(task.round, task.shard) for task in storing if self.inputs.is_due(task.place)}
 
     def has_stored(self) -> bool:
         """Whether a task that was trained is stored, or could not be, since this was asked."""
@@ -254,19 +239,22 @@ class TaskTrainer:
 
     def open_task(self, round_: int, shard: int, rewinds: int) -> None:
         """Make a task the open one. Raises SourceMissing, and what publishing the one before raised."""
-        self._open((round_, shard, self._input_root(round_, shard, rewinds)), self.state_provider)
+        self._open((round_, shard, self.inputs.root(round_, shard, rewinds)), self.state_provider)
 
     def open_ahead(self, round_: int, shard: int) -> None:
         """The same with one of the coming round, from what it will start from if all tasks of the present one
         are accepted."""
         for task in self._in_memory():
-            if task.round == round_ - 1 and task.roots is not None and task.publishing:
+            stored = not task.publishing or task.place in self._lent
+            if task.round == round_ - 1 and task.roots is not None and not stored:
                 self._lend(task, trees.build(task.roots()))
         expected = self._ahead.expect(round_ - 1)
         self._open((round_, shard, expected.input_root(shard)), expected)
 
     def _lend(self, task: OpenTask, tree: trees.Tree) -> None:
-        """Let a task's last state be worked on ahead, before it is stored."""
+        """Let a task's last state be worked on ahead, before it is stored, unless it began from a guess."""
+        if not self.inputs.is_due(task.place):
+            return
         between = [ZERO_DIGEST] * (self.work.segments(Kind.TASK) - 1)
         roots = (task.input_root, *between, tree.root)
         place = Place(self.job_id, Kind.TASK, task.round, task.shard)
@@ -294,15 +282,23 @@ class TaskTrainer:
         """Whether the segment under way is over, within so many seconds."""
         return self._computing.over(wait_s)
 
-    def take(self) -> Trained:
-        """The segment that was under way, once it is over; where another process computes, the next one is
-        begun. Raises what computing it raised, and what publishing the one before raised."""
+    @property
+    def at(self) -> tuple[int, int] | None:
+        """Round and shard of the segment under way; None without one."""
+        under_way = self._computing.under_way
+        return None if under_way is None else (under_way.task.round, under_way.task.shard)
+
+    def take(self, on: bool = True) -> Trained:
+        """The segment that was under way, once it is over; where another process computes, and training goes
+        `on`, the next one is begun. Raises what computing it raised, and what publishing the one before
+        raised."""
         found, state = self._computing.take()
         task = found.task
         self._segment_s = found.times.took_s
-        task.state = state
-        self._publish(task)
-        if found.apart and not self._is_over(task):
+        with self._whole(task):
+            task.state = state
+            self._publish(task)
+        if on and found.apart and not self._is_over(task):
             with suppress(DiskFull):  # said when it is asked for
                 self._begin(task)
         self._take_in(task, 1 + found.apart)
@@ -333,7 +329,7 @@ class TaskTrainer:
 
         Raises ProgressLost where the disk does not bear that out, and what publishing them raised.
         """
-        root = self._input_root(round_, shard, rewinds)
+        root = self.inputs.root(round_, shard, rewinds)
         key = round_, shard, root
         task = self._over.get(key) or self._open(key, self.state_provider)
         self._take_in(task)
@@ -365,18 +361,19 @@ class TaskTrainer:
         self._ahead.forget()
         self.state_provider.forget()
 
-    def outer_input(self, round_: int, number: int) -> tuple[State, ExpectedStates | None]:
-        """What the outer loops of a slice of a round start from, and what was worked out of the round. Raises
-        SourceMissing."""
+    def outer_input(self, round_: int, number: int) -> OuterInput:
+        """What the outer loops of a slice of a round start from. Raises SourceMissing."""
         with self._spent.on(FETCHING):
             state = self.state_provider.input_state(Kind.OUTER, round_, number)
-        return state, self._ahead.known(round_)
+        root = self.state_provider.input_tree(Kind.OUTER, round_, number).root
+        return OuterInput(state, root, self._ahead.known(round_))
 
-    def outer_draft(self, round_: int, number: int, state: State, known: ExpectedStates | None) -> Draft:
+    def outer_draft(self, round_: int, number: int, given: OuterInput) -> Draft:
         """Run and publish the outer loops of a slice of a round from there, but for what is known. Raises
         ProgressLost where it is not the state that the claims before say."""
+        state, known = given.state, given.known
         leaves = [self._stored(state)]
-        if leaves[0].root != self.state_provider.input_tree(Kind.OUTER, round_, number).root:
+        if leaves[0].root != given.root:
             self._distrust()
             raise ProgressLost(
                 f"what the outer step of round {round_} starts from is not in memory as it was; nothing was"

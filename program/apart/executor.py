@@ -1,12 +1,12 @@
 """Computing plain steps in a process of its own, which has Python's lock to itself.
 
 Contract: an `ApartExecutor` is an `Executor` with the same bits; a run of plain steps is ordered from one
-process, which all executors of an `Apart` share, and which has no files, keys or chain. States are in memory
-that both map (``program.apart.memory``); one that the process gave last is not sent again, and a slot that no
-step changed is the same tensor after them. Observing, patching or stopping early is done here. A process that
-ends is `ComputingLost`, and the next run starts another; what it raises or logs is raised and logged here. It
-ends when this one does, however that ends. Runs may be ordered from several threads, one at a time; `close`
-ends one that is under way.
+process, which all executors of an `Apart` share, and which has no keys, chain or files but compiled forms.
+States are in memory that both map (``program.apart.memory``); one that the process gave last is not sent
+again, and a slot that no step changed is the same tensor after them. Observing, patching or stopping early is
+done here. A process that ends is `ComputingLost`, and the next run starts another; what it raises or logs is
+raised and logged here. It ends when this one does, however that ends. Runs may be ordered from several
+threads, one at a time; `close` ends one that is under way.
 
 Source: docs/decisions/0066-computing-apart.md.
 """
@@ -68,7 +68,7 @@ class Apart:
     """The process, once it is needed."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._turn, self._starting = threading.Lock(), threading.Lock()
         self._closed = False
         self._losses = 0
         """How often it has ended since a run was over."""
@@ -95,14 +95,18 @@ class Apart:
     def run(
         self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
     ) -> list[Tensor]:
-        """The state after these steps. Raises ComputingLost or CannotCompute, OSError where there is no
-        memory to share, and what the process raised."""
-        with self._turn:
-            try:
-                return self._run(executor, state, context, steps)
-            except BaseException:  # the process may be at another place now
-                self._user, self._latest = -1, []
-                raise
+        """The state after these steps; computed here while the process is busy, where the executor does not
+        wait. Raises ComputingLost or CannotCompute, OSError where there is no memory to share, and what the
+        process raised."""
+        if not self._turn.acquire(blocking=executor.waits):
+            return executor.run_here(state, context, steps)
+        try:
+            return self._run(executor, state, context, steps)
+        except BaseException:  # the process may be at another place now
+            self._user, self._latest = -1, []
+            raise
+        finally:
+            self._turn.release()
 
     def _run(
         self, executor: ApartExecutor, state: Sequence[Tensor], context: StepContext, steps: int
@@ -150,6 +154,9 @@ class Apart:
             return answer, receive(line, answer.descriptors) if isinstance(answer, Done) else []
         except (EOFError, OSError) as error:
             raise self._lost() from error
+        except BaseException:  # what comes next on the line is not known
+            self._end()
+            raise
 
     def _tidy(self, line: Connection) -> None:
         """Let the process forget what nobody will order any more."""
@@ -161,18 +168,21 @@ class Apart:
             self._user, self._latest = -1, []
 
     def _started(self) -> Connection:
-        if self._closed:
-            raise ComputingLost("this node ends, and computes nothing more", hint="start it again")
-        if self._line is None:
-            self._line, theirs = Pipe()
-            with theirs:
-                self._process = subprocess.Popen(
-                    command("assay.program.apart.worker", str(theirs.fileno()), str(torch.get_num_threads())),
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
-        return self._line
+        with self._starting:
+            if self._closed:
+                raise ComputingLost("this node ends, and computes nothing more", hint="start it again")
+            if self._line is None:
+                line, theirs = Pipe()
+                given = str(theirs.fileno()), str(torch.get_num_threads())
+                with theirs:
+                    self._process = subprocess.Popen(
+                        command("assay.program.apart.worker", *given),
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=[theirs.fileno()],
+                        start_new_session=True,
+                    )
+                self._line = line
+            return self._line
 
     def _lost(self) -> ComputingLost | CannotCompute:
         process = self._process
@@ -197,7 +207,8 @@ class Apart:
         self._end()
 
     def _end(self) -> None:
-        line, process, self._line, self._process = self._line, self._process, None, None
+        with self._starting:
+            line, process, self._line, self._process = self._line, self._process, None, None
         self._prepared, self._user, self._latest = set(), -1, []
         if process is not None:
             process.terminate()  # whoever waits for it sees its end
@@ -212,11 +223,11 @@ class Apart:
 
 class ApartExecutor(Executor):
     """A validated program, computed by the process of an `Apart` with the executor that `make` makes of it
-    there."""
+    there. One that does not wait for others' runs is computed here meanwhile."""
 
-    def __init__(self, program: Program, make: Make, apart: Apart) -> None:
+    def __init__(self, program: Program, make: Make, apart: Apart, *, waits: bool = True) -> None:
         super().__init__(program, "cpu", FAST)
-        self.make, self._apart = make, apart
+        self.make, self.waits, self._apart = make, waits, apart
         self.number = apart.enter(self)
 
     def step(
@@ -231,6 +242,12 @@ class ApartExecutor(Executor):
         if observe is not None or patch is not None or until is not None:
             return super().step(state, context, observe, patch, until)
         return self.run(state, context, 1)
+
+    def run_here(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
+        """The same as `run`, by this process."""
+        for i in range(steps):
+            state = super().step(state, replace(context, step=context.step + i))
+        return list(state)
 
     def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
         """The state after `steps` steps; see `Executor.run`. Raises ComputingLost."""

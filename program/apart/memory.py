@@ -9,6 +9,7 @@ guaranteed: that this system has such memory (`available`; Linux has, as far as 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,7 +39,7 @@ def available() -> bool:
     try:
         with held(placed([x])) as descriptors:
             return torch.equal(found(descriptors, [(x.dtype, tuple(x.shape))])[0], x)
-    except (OSError, RuntimeError):
+    except OSError:
         return False
 
 
@@ -77,7 +78,7 @@ def _write(descriptor: int, x: Tensor, at: int) -> None:
 
 
 def found(descriptors: Sequence[int], kinds: Kinds) -> list[Tensor]:
-    """The tensors in memory that `placed` has filled with such ones. Raises OSError or RuntimeError."""
+    """The tensors in memory that `placed` has filled with such ones. Raises OSError."""
     there = {i: own(x) for i, x in _mapped(descriptors, kinds)}
     return [there[i] for i in range(len(kinds))]
 
@@ -89,7 +90,10 @@ def _mapped(descriptors: Sequence[int], kinds: Kinds) -> Iterator[tuple[int, Ten
         # not Python's mmap, which would keep a descriptor open for each
         *places, end = _places(inside)
         path, length = f"/proc/self/fd/{descriptor}", max(end, 1)
-        memory = torch.from_file(path, shared=True, size=length, dtype=torch.uint8)
+        try:
+            memory = torch.from_file(path, shared=True, size=length, dtype=torch.uint8)
+        except RuntimeError as error:
+            raise OSError(errno.ENOMEM, f"memory that was written cannot be mapped: {error}") from error
         for i, at, (dtype, shape) in zip(group, places, inside, strict=True):
             yield i, memory[at : at + prod(shape) * dtype.itemsize].view(dtype).view(shape)
 

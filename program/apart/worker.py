@@ -115,12 +115,12 @@ def serve(line: Connection) -> None:
 
 
 def _answer(line: Connection, computing: _Computing, log: _Log, order: Run) -> None:
-    try:
-        with memory.held(receive(line, order.descriptors)) as given:
+    with memory.held(receive(line, order.descriptors)) as given:
+        try:
             same, placed = computing.run(order, given)
-    except Exception as error:  # noqa: BLE001 - raised by whoever ordered the run
-        line.send(Failed(_told(error), log.taken()))
-        return
+        except Exception as error:  # noqa: BLE001 - raised by whoever ordered the run
+            line.send(Failed(_told(error), log.taken()))
+            return
     with memory.held(placed):
         line.send(Done(same, len(placed), log.taken()))
         send(line, placed)

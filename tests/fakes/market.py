@@ -7,6 +7,7 @@ block of its own. `supply` never changes but by `mint`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -105,6 +106,8 @@ class MarketState:
     """All state of the fake chain; every account acts through a `tests.fakes.port.FakeMarket`."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
+        self.lock = threading.RLock()
+        """Of whoever reads and writes as one, since services have threads that send."""
         self.time = Seconds(1_000_000)
         self.block = 100
         times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH)
@@ -118,17 +121,23 @@ class MarketState:
         self.log: list[tuple] = []
 
     def advance(self, seconds: int) -> None:
-        self.time = Seconds(self.time + seconds)
-        self.block += max(1, seconds // 2)
+        with self.lock:
+            self.time = Seconds(self.time + seconds)
+            self.block += max(1, seconds // 2)
 
     def mint(self, account: Address, amount: int) -> None:
-        ledger = self.rules.funds.ledger
-        entries = {**ledger.entries, wallet(account): Wei(ledger.balance(wallet(account)) + amount)}
-        funds = replace(self.rules.funds, ledger=replace(ledger, entries=entries))
-        self.rules = self.rules.with_funds(funds)
+        with self.lock:
+            ledger = self.rules.funds.ledger
+            entries = {**ledger.entries, wallet(account): Wei(ledger.balance(wallet(account)) + amount)}
+            funds = replace(self.rules.funds, ledger=replace(ledger, entries=entries))
+            self.rules = self.rules.with_funds(funds)
 
     def act(self, event: e.Event, by: Address) -> None:
         """Mine one event. Raises Reverted."""
+        with self.lock:
+            self._mine(event, by)
+
+    def _mine(self, event: e.Event, by: Address) -> None:
         moment = Moment(self.time, self.block + 1)
         if isinstance(event, e.RecordSeed):
             event = self._with_header(event, moment)

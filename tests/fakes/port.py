@@ -66,13 +66,14 @@ class FakeMarket:
 
     def _once(self, intent: str, effect: str, event: e.Event | None, value: Callable[[], Any]) -> Any:
         """Do what an intent stands for, the first time; `value` is what became of it."""
-        if intent in self.outcomes:
-            return self.outcomes[intent]
-        if event is not None:
-            self.market_state.act(event, self._me)
-        self.market_state.log.append((effect, self._me))
-        self.sent.append(intent)
-        self.outcomes[intent] = value()
+        with self.market_state.lock:
+            if intent in self.outcomes:
+                return self.outcomes[intent]
+            if event is not None:
+                self.market_state.act(event, self._me)
+            self.market_state.log.append((effect, self._me))
+            self.sent.append(intent)
+            self.outcomes[intent] = value()
         if self._kill == effect:
             self._kill = ""
             raise Killed(effect)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.node.time_spent import COMPUTING, REST, STORING, WAITING, TimeSpent
+from assay.solver.under_way import Times
 
 
 def test_a_second_counts_once_for_the_innermost() -> None:
@@ -40,18 +41,18 @@ def test_what_fails_has_taken_its_time_and_nothing_is_no_share() -> None:
 
 
 def test_computing_beside_counts_first_until_it_ends() -> None:
-    times = iter([0.0, 1.0, 2.0, 9.0, 10.0, 12.0])
-    spent, ended = TimeSpent(lambda: next(times)), list[float]()
-
-    def ended_s() -> float | None:
-        return ended[0] if ended else None
-
+    clock = iter([0.0, 1.0, 2.0, 9.0, 10.0, 11.0, 13.0])
+    spent, times = TimeSpent(lambda: next(clock)), Times(2.0)
     with spent.on(REST):  # from 1
-        spent.begin_beside(COMPUTING, ended_s)  # at 2
-        ended.append(5.0)
-        spent.end_beside(ended_s)  # noticed at 9
+        spent.begin_beside(COMPUTING, times.ended)  # at 2
+        times.ended_s = 5.0
+        spent.end_beside(times.ended)  # noticed at 9
     # at 10
     assert spent.seconds() == {REST: 1.0 + 4.0 + 1.0, COMPUTING: 3.0}
+    times.ended_s = None  # as of one that was let go, and never began
+    with spent.on(WAITING):  # from 11 to 13
+        pass
+    assert spent.seconds()[WAITING] == 2.0 and spent.seconds()[COMPUTING] == 3.0
 
 
 def test_what_has_begun_since_is_not_ended() -> None:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ import torch
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine
-from assay.node.slots import KnownSlots, TensorCache
+from assay.node.slots import KnownSlots
+from assay.node.states import StateProvider
 from assay.node.time_spent import TimeSpent
 from assay.program.apart.executor import Apart
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
-from assay.solver import storing
+from assay.solver import policy, storing
 from assay.solver.adversary import Plan
 from assay.solver.service import SolverService
 from assay.solver.storing import OpenTask, Storing
@@ -107,17 +109,15 @@ def test_the_next_round_is_begun_before_this_ones_states_are_stored(
 ) -> None:
     """And nothing is committed that is not stored."""
     stored, publish = threading.Event(), storing.publish_state
-    last = 4
+    last, begin = list[State](), Storing.begin
 
     def slow(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
-        if begun[-1:] == [last]:
+        if any(state is one for one in last):
             assert stored.wait(60)
         return publish(blocks, state, *known)
 
-    begun, begin = list[int](), Storing.begin
-
     def told(self: Storing, task: storing.OpenTask, *, kept: bool, anew: bool) -> None:
-        begun.append(len(task.leaves) + len(task.publishing))
+        last.extend([task.state] if anew else [])
         begin(self, task, kept=kept, anew=anew)
 
     monkeypatch.setattr(Storing, "begin", told)
@@ -159,10 +159,11 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the next round is trained from it already."""
-    calls, publish, failed = iter(range(100)), storing.publish_state, list[int]()
+    calls, publish, begun, failed = iter(range(100)), storing.publish_state, threading.Event(), list[int]()
 
     def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
         if (call := next(calls)) == 4:  # the input, and four segments' ends
+            assert begun.wait(60)
             failed.append(call)
             raise Retry("the disk is full", hint="make room")
         return publish(blocks, state, *known)
@@ -175,10 +176,55 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
         ann.sender = sending
         for name in ("v0", "v1"):
             day.verifier(name)
+        lived(day, lambda: ann.status.counters.get("segments_ahead", 0) >= 1)
+        assert not day.named("committed")
+        begun.set()
         lived(day, day.closed(job_id))
     assert failed == [4] and any("the disk is full" in e["error"] for e in day.named("retry"))
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
     assert "bugs" not in ann.status.counters
+
+
+@pytest.mark.parametrize("call", [0, 4, 5])
+def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
+    apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """And not the one after it from there, as the state has moved on."""
+    calls, begin, failed = iter(range(100)), Storing.begin, list[int]()
+
+    def failing(self: Storing, task: OpenTask, *, kept: bool, anew: bool) -> None:
+        if next(calls) == call:
+            failed.append(call)
+            raise MemoryError
+        begin(self, task, kept=kept, anew=anew)
+
+    monkeypatch.setattr(Storing, "begin", failing)
+    job_id = day.post(rounds=2, shards=1, **LATER)
+    ann = day.solver("ann", engine=Engine(apart=apart))
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    lived(day, day.closed(job_id))
+    assert failed == [call]
+    assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
+    assert "bugs" not in ann.status.counters
+
+
+def test_shards_that_take_turns_lose_no_segment(apart: Apart, day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=2, **LATER)
+    ann = day.solver("ann", engine=Engine(apart=apart))
+    assert isinstance(ann, SolverService)
+    ann.limits = replace(ann.limits, max_shards=2)
+    shop = ann._shop(job_id)
+    trains = [policy.TrainSegment(job_id, 0, shard, 0, "a test") for shard in (0, 1)]
+    shop.open_task(0, 0, 0)
+    assert shop.begin() and shop.at == (0, 0)
+    ann.handlers()[policy.TrainSegment](trains[1])
+    told = [(event["shard"], event["segment"]) for event in day.named("trained")]
+    assert (0, told[0][1]) == told[0] and (1, 0) in told, "that of shard 0 was waited for"
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    lived(day, day.closed(job_id))
+    assert len(day.named("trained")) == 8, "and none was trained twice"
 
 
 def test_a_planted_fault_is_computed_here(apart: Apart, day: MarketDay) -> None:
@@ -212,6 +258,7 @@ def test_a_segments_states_go_with_it() -> None:
             computing.begin(task, lambda: [torch.ones(3)], apart)
             assert computing.over(10)
             found, end = computing.take()
+            computing._thread.submit(int).result()  # which has let go of the one before
             held = weakref.ref(end[0]), weakref.ref(found)
             assert torch.equal(end[0], torch.ones(3)) and found.times.took_s >= 0
             del found, end
@@ -220,28 +267,28 @@ def test_a_segments_states_go_with_it() -> None:
         gc.enable()
 
 
-def test_memory_that_flips_a_bit_costs_no_stake(apart: Apart, day: MarketDay) -> None:
-    """What an outer step or a task starts from is compared with what the claims before say."""
+@pytest.mark.parametrize("kind", [Kind.TASK, Kind.OUTER])
+def test_memory_that_flips_a_bit_costs_no_stake(
+    apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """What a task or an outer step starts from is compared with what the claims before say."""
     job_id = day.post(rounds=2, shards=1, **LATER)
-    ann = day.solver("ann")
-    day.run(lambda: day.phases(job_id, Kind.TASK) != [])
+    day.solver("ann", engine=Engine(apart=apart))
     for name in ("v0", "v1"):
         day.verifier(name)
-    assert isinstance(ann, SolverService)
-    (shop,) = ann._shops.values()
-    cache, flipped = shop.state_provider.reader._cache, list[int]()
-    put = TensorCache.put
+    given, flipped = StateProvider.input_state, list[int]()
 
-    def damaged(self: TensorCache, root: bytes, tensor: torch.Tensor) -> None:
-        if self is cache and not flipped and tensor.numel() > 1 and tensor.is_floating_point():
-            tensor = tensor.clone()
-            tensor.view(-1).view(torch.int32)[0] ^= 1
+    def damaged(self: StateProvider, of: Kind, round_: int, shard: int) -> State:
+        state = given(self, of, round_, shard)
+        ours = type(self) is StateProvider and self.market.me == day.markets["ann"].me
+        if ours and of == kind and not flipped:
             flipped.append(1)
-        put(self, root, tensor)
+            state = [state[0].clone(), *state[1:]]
+            state[0].view(-1).view(torch.int32)[0] ^= 1
+        return state
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(TensorCache, "put", damaged)
-        lived(day, day.closed(job_id))
+    monkeypatch.setattr(StateProvider, "input_state", damaged)
+    lived(day, day.closed(job_id))
     assert flipped
     assert [event["code"] for event in day.named("retry")] == ["progress-lost"]
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0

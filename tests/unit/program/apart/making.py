@@ -37,6 +37,15 @@ class Failing(Executor):
         return super().run(state, context, steps)
 
 
+class Waiting(Executor):
+    """Takes two seconds more."""
+
+    def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
+        """As ever, and slowly."""
+        time.sleep(2)
+        return super().run(state, context, steps)
+
+
 def dying(program: Program) -> Executor:
     """Ends its process."""
     os._exit(7)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from assay.program.isa import DType, encode
 from assay.program.state import state_root
 from assay.protocol.errors import Retry, Stop
 from tests.fakes.programs import Sample, random_sample, training_sample
-from tests.unit.program.apart.making import Failing, dying, plain
+from tests.unit.program.apart.making import Failing, Waiting, dying, plain
 
 SEED = b"apart".ljust(32, b"\0")
 
@@ -87,36 +88,62 @@ def test_executors_in_turn_have_their_own_states(apart: Apart) -> None:
         assert state_root(state) == state_root(Executor(sample.program).run(sample.state, at(sample, 0), 3))
 
 
-def unchanging() -> Sample:
+def unchanging(size: int = 1000) -> Sample:
     """A program of three slots of which a step changes one, and swaps the others."""
     b = ProgramBuilder(4)
-    x, y, z = (b.state(DType.F32, (1000,)) for _ in range(3))
+    x, y, z = (b.state(DType.F32, (size,)) for _ in range(3))
     program = b.finish([b.add(x, y), z, y], params=1)
-    return Sample(program, training_sample().dataset, [torch.full((1000,), float(i)) for i in range(3)])
+    return Sample(program, training_sample().dataset, [torch.full((size,), float(i)) for i in range(3)])
 
 
-def test_a_slot_that_stays_is_the_same_tensor(apart: Apart) -> None:
-    sample = unchanging()
+@pytest.mark.parametrize("size", [1000, memory.LARGE_BYTES])
+def test_a_slot_that_stays_is_the_same_tensor(apart: Apart, size: int) -> None:
+    sample = unchanging(size)
     executor = ApartExecutor(sample.program, plain, apart)
     first = executor.run(sample.state, at(sample, 0), 2)
     assert first[1] is sample.state[1] and first[2] is sample.state[2]
     assert first[0] is not sample.state[0]
     second = executor.step(first, at(sample, 2))
     assert second[1] is first[2] and second[2] is first[1]
-    assert torch.equal(second[0], torch.full((1000,), 4.0))
+    assert torch.equal(second[0], torch.full((size,), 4.0))
+
+
+def mapped(pid: int | str) -> int:
+    """How many tensors a process holds in memory that others may map."""
+    return Path(f"/proc/{pid}/maps").read_text().count("memfd:assay-state")
 
 
 def test_memory_of_states_goes_with_them(apart: Apart) -> None:
-    sample = unchanging()
+    sample = unchanging(memory.LARGE_BYTES)
     executor, state = ApartExecutor(sample.program, plain, apart), sample.state
     state = executor.step(state, at(sample, 0))
+    places = "self", apart.process
+    before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in places]
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{apart.process}/fd"))
-    for step in range(1, 20):
+    held = [mapped(pid) for pid in places if pid is not None]
+    assert held[0] >= 1, "the slot that was changed"
+    for step in range(1, 10):
         state = executor.step(state, at(sample, step))
-    gc.collect()
-    after = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{apart.process}/fd"))
-    assert after[0] <= before[0] + 2 and after[1] <= before[1] + 2
+    assert [mapped(pid) for pid in places if pid is not None] <= held, "of all states but the last"
+    assert all(
+        len(os.listdir(f"/proc/{pid}/fd")) <= many + 2 for pid, many in zip(places, before, strict=True)
+    )
+    assert torch.equal(state[0][:1], torch.tensor([sum([1.0, 2.0] * 5)]))
+
+
+def test_one_that_does_not_wait_is_computed_here_meanwhile(apart: Apart) -> None:
+    sample = training_sample()
+    busy = ApartExecutor(sample.program, Waiting, apart)
+    patient = ApartExecutor(sample.program, plain, apart)
+    here = ApartExecutor(sample.program, dying, apart, waits=False)
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(busy.run, sample.state, at(sample, 0), 1)
+        assert not wait([long], 0.5).done, "it takes two seconds"
+        queued = threads.submit(patient.run, sample.state, at(sample, 3), 2)
+        found = here.run(sample.state, at(sample, 3), 2)
+        assert not long.done() and not queued.done()
+        assert state_root(found) == state_root(queued.result())
+        assert long.result() is not None
 
 
 def test_what_is_observed_or_patched_is_computed_here(apart: Apart) -> None:
