@@ -63,7 +63,7 @@ class Engine:
             except CannotSplit as error:
                 log.warning("program %s: %s; %s", program.root.hex(), error.message, error.hint)
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
-            return self._made(program, self._eagerly, waits=True)
+            return self.eager(program, waits=True)
         make = partial(
             WarmingExecutor,
             device=self.device,
@@ -74,9 +74,9 @@ class Engine:
         )
         return self._made(program, make, waits=True)
 
-    def eager(self, program: Program) -> Executor:
-        """An executor that is never compiled, and waits for nobody else's steps."""
-        return self._made(program, self._eagerly, waits=False)
+    def eager(self, program: Program, waits: bool) -> Executor:
+        """An executor that is never compiled, and `waits` for others' steps or not."""
+        return self._made(program, self._eagerly, waits)
 
     @property
     def _eagerly(self) -> Make:

@@ -86,7 +86,8 @@ class Work:
         if (kind, loop) not in self._executors:
             program, steps = self.programs(kind)[loop], self.terms.rounds * self.terms.steps_per_round
             trains = kind == Kind.TASK and loop == self.files.main
-            made = self._engine.executor(program, steps) if trains else self._engine.eager(program)
+            waits = kind == Kind.TASK  # an outer step is little, and its claim is in a hurry
+            made = self._engine.executor(program, steps) if trains else self._engine.eager(program, waits)
             self._executors[kind, loop] = made
         return self._executors[kind, loop]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from assay.node.rounds import PASSED, Claims, standing
-from assay.node.states import SourceMissing, StateProvider
+from assay.node.states import StateProvider
 from assay.protocol.loops import Byte, FromClaim, Place, source_of
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, Kind
@@ -29,18 +29,17 @@ class TaskInputs:
     def root(self, round_: int, shard: int, rewinds: int) -> bytes:
         """Root of what a task must start from, remembered for as long as the claims are the same that it
         follows from: a reorganisation may bring others, without a rewind. Raises SourceMissing."""
-        key = (round_, shard, rewinds, self._sources(round_, shard))
+        key = round_, shard, rewinds, self._sources(round_, shard)
         if key not in self._known:
             self._known[key] = self._state_provider.input_tree(Kind.TASK, round_, shard).root
         return self._known[key]
 
     def is_due(self, task: TaskKey) -> bool:
-        """Whether a task starts from what the claims before it leave, and not from a guess."""
+        """Whether a task is known to start from what the claims before it leave, and not from a guess.
+        Nothing is fetched or computed for the answer."""
         round_, shard, root = task
-        try:
-            return root == self.root(round_, shard, self._market.job(self._job_id).progress.rewinds)
-        except SourceMissing:
-            return False
+        rewinds = self._market.job(self._job_id).progress.rewinds
+        return self._known.get((round_, shard, rewinds, self._sources(round_, shard))) == root
 
     def _sources(self, round_: int, shard: int) -> _Sources:
         """What a task's input follows from, by its links."""

@@ -169,7 +169,8 @@ class SolverService(SeeingSolver):
 
     def _train(self, action: policy.TrainSegment) -> None:
         shop = self._shop(action.job_id)
-        self._finish_another(action, shop)
+        if self._is_at_another(action, shop):
+            return
         with self.as_seen():
             rewinds = self.market.job(action.job_id).progress.rewinds
             shop.open_task(action.round, action.shard, rewinds)
@@ -177,38 +178,48 @@ class SolverService(SeeingSolver):
 
     def _train_ahead(self, action: policy.TrainAhead) -> None:
         shop = self._shop(action.job_id)
-        self._finish_another(action, shop)
+        if self._is_at_another(action, shop):
+            return
         with self.as_seen():
             shop.open_ahead(action.round, action.shard)
         self._train_on(action, shop)
 
-    def _finish_another(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Wait for a segment under way of another shard or round, which would be thrown away half done."""
-        if (at := shop.at) is None or at == (action.round, action.shard):
-            return
+    def _is_at_another(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> bool:
+        """Whether a segment of another shard or round was under way, which would be thrown away half done: it
+        is waited for instead, as long as nothing else is due, and what comes next is decided anew."""
+        at = shop.at
+        if at is None or at == (action.round, action.shard):
+            return False
+        if self._beside is not None:
+            self._beside.begin(shop.left_s)
+        if self._is_over(shop):
+            self._trained_one(policy.TrainSegment(action.job_id, *at, 0, action.reason), shop.take(on=False))
+        return True
+
+    def _is_over(self, shop: TaskTrainer) -> bool:
+        """Wait until the segment under way is over, or something else is to be decided; whether it is."""
+        begun_s = time.monotonic()
         while not shop.over(GLANCE_S):
-            if not self.clock.wait(0.0):
-                return
-        self._trained_one(replace(action, round=at[0], shard=at[1]), shop.take(on=False))
+            looks = self._beside is not None and time.monotonic() > begun_s + MEANWHILE_S
+            if shop.has_stored() or not self.clock.wait(0.0) or (looks and self._is_due()):
+                return False
+        return True
+
+    def _is_due(self) -> bool:
+        """Whether to decide now."""
+        over = self._beside is None or self._beside.ready(self.is_sending()) or self.has_failed()
+        return over or not self.clock.wait(0.0)
 
     def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
         """Train the task's next segment; where a look is made beside it, further ones until that is over.
         Where another process computes, one may be under way still when a decision is due."""
-        if (beside := self._beside) is not None:
-            beside.begin(shop.left_s)
-        begun_s = time.monotonic()
-
-        def due() -> bool:
-            over = beside is None or beside.ready(self.is_sending()) or self.has_failed()
-            return over or not self.clock.wait(0.0)
-
+        if self._beside is not None:
+            self._beside.begin(shop.left_s)
         while shop.begin():
-            while not shop.over(GLANCE_S):
-                looks = beside is not None and time.monotonic() > begun_s + MEANWHILE_S
-                if shop.has_stored() or not self.clock.wait(0.0) or (looks and due()):
-                    return
+            if not self._is_over(shop):
+                return
             self._trained_one(action, shop.take())
-            if due():
+            if self._is_due():
                 return
 
     def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:

@@ -147,10 +147,15 @@ class TaskTrainer:
 
     @contextmanager
     def _whole(self, task: OpenTask) -> Iterator[None]:
-        """A `with` block that changes a task: where it fails, what is in memory of it is not believed."""
+        """A `with` block that changes a task: where it fails, what is in memory of it is not believed, but
+        for what is stored by now."""
         try:
             yield
         except BaseException:
+            with suppress(Exception):
+                self._storing.take_in(task, len(task.publishing))
+            if task.leaves:
+                self._resuming.remember(task.place, task.leaves)
             self._over.pop(task.place, None)
             self._take_back(task.place)
             if self._task is task:
@@ -167,7 +172,7 @@ class TaskTrainer:
             self._spare(task)
         elif task is not None:
             self._take_in(task)
-        self._over = {key: over for key, over in self._over.items() if round_ - 1 <= over.round <= round_}
+        self._over = {key: over for key, over in self._over.items() if abs(over.round - round_) <= 1}
         self._told &= self._over.keys()
         for key in self._lent.keys() - self._over.keys():
             self._take_back(key)
@@ -203,14 +208,12 @@ class TaskTrainer:
     def _take_in(self, task: OpenTask, most: int = 0) -> None:
         """Record what is stored of a task; at most so many of its states are under way then. Raises what
         storing raised: the task is then opened again, from what is on disk."""
-        try:
-            with self._whole(task):
-                self._storing.take_in(task, most)
-        finally:
-            if task.place not in self._over and task.leaves:
-                self._resuming.remember(task.place, task.leaves)
+        with self._whole(task):
+            self._storing.take_in(task, most)
         if task.place in self._over:
             self._spare(task)
+        else:
+            self._resuming.remember(task.place, task.leaves)
 
     def _in_memory(self) -> list[OpenTask]:
         """The open task, and those of late that are over."""
