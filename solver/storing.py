@@ -77,17 +77,15 @@ class Storing:
     def _hashed(self, state: State, known: KnownSlots) -> Checkpoint:
         return Checkpoint("", hash_state(state, known))
 
-    def take_in(self, task: OpenTask, most: int = 0) -> bool:
-        """Record what is stored of a task, and wait until at most so many of its states are not; whether
-        anything was. Raises what storing one raised."""
-        before = len(task.leaves)
+    def take_in(self, task: OpenTask, most: int = 0) -> None:
+        """Record what is stored of a task, and wait until at most so many of its states are not. Raises what
+        storing one raised."""
         while task.publishing and (len(task.publishing) > most or task.publishing[0].done()):
             with self._spent.on(STORING):
                 leaf = task.publishing[0].result()
             task.publishing.popleft()
             task.leaves.append(leaf)
             self._progress.save(self._job_id, task.round, task.shard, task.leaves)
-        return len(task.leaves) > before
 
     def close(self) -> None:
         """Begin to store nothing any more."""
