@@ -84,7 +84,8 @@ class DaySource:
     def keep(self) -> None:
         """Remember the chain as it is."""
         sent = {name: dict(market.outcomes) for name, market in self.day.markets.items()}
-        self._kept = copy.deepcopy(self.day.market_state.__dict__), self.day.market_state.block, sent
+        state = {name: x for name, x in self.day.market_state.__dict__.items() if name != "lock"}
+        self._kept = copy.deepcopy(state), self.day.market_state.block, sent
 
     def reorganise(self) -> None:
         """Go back to what was remembered: the blocks since are gone."""
