@@ -31,7 +31,7 @@ from assay.program.apart import memory
 from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run, receive, send
 from assay.program.compiled.process import command
 from assay.program.excerpt import chooses_records, records_of
-from assay.program.execute import TORCH_DTYPES, Executor, Observe, Patch, StepContext
+from assay.program.execute import TORCH_DTYPES, Executor, StepContext
 from assay.program.isa import Program, encode
 from assay.program.state import BACKGROUND_BYTES
 from assay.protocol.errors import Ask, Retry
@@ -230,23 +230,14 @@ class ApartExecutor(Executor):
         self.make, self.waits, self._apart = make, waits, apart
         self.number = apart.enter(self)
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
-        """The next state; see `Executor.step`."""
-        if observe is not None or patch is not None or until is not None:
-            return super().step(state, context, observe, patch, until)
+    def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        """See `Executor.plain`."""
         return self.run(state, context, 1)
 
     def run_here(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
         """The same as `run`, by this process."""
         for i in range(steps):
-            state = super().step(state, replace(context, step=context.step + i))
+            state = self.interpreted(state, replace(context, step=context.step + i))
         return list(state)
 
     def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:

@@ -26,7 +26,7 @@ from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
 from assay.program.compiled.segmented import SegmentedForm, compile_parts
 from assay.program.compiled.segments import Plan, plan
-from assay.program.execute import Executor, Observe, Patch, StepContext, counter, guarded, own, read_data
+from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
 from assay.protocol.errors import Ask
 
@@ -140,23 +140,15 @@ class CompiledExecutor(Executor):
             )
         return compile_program(self.program, self.device, self._stored)
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
-        """The next state; see `Executor.step`."""
-        plain = observe is None and patch is None and until is None
-        if not plain or self._form is None:
-            return super().step(state, context, observe, patch, until)
+    def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        """See `Executor.plain`."""
+        if self._form is None:
+            return self.interpreted(state, context)
         self.check_state(state)
         with guarded(self.program, self.device):
             result = self._run(self._form, state, context)
         if self._unchecked:
-            result = self._compared(result, super().step(state, context))
+            result = self._compared(result, self.interpreted(state, context))
         return result
 
     def _run(self, form: Form, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from assay.numerics import FAST
 from assay.program.compiled.segments import plan
-from assay.program.execute import Executor, Observe, Patch, StepContext
+from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 
 if TYPE_CHECKING:  # compilers are slow to import, and most programs of a short life never need one
@@ -99,25 +99,16 @@ class WarmingExecutor(Executor):
             self._worker.stop()
             self._worker = None
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
-        """The next state; see `Executor.step`."""
-        if observe is not None or patch is not None or until is not None:
-            return super().step(state, context, observe, patch, until)
+    def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        """See `Executor.plain`."""
         if not self._settled:
             self._advance()
         self._left -= 1
         if self._compiled is not None:
-            return self._compiled.step(state, context)
+            return self._compiled.plain(state, context)
         before = self._clock()
         with leaving_a_processor(self.compiling):
-            after = super().step(state, context)
+            after = self.interpreted(state, context)
         self._eager_s = [*self._eager_s, self._clock() - before][-MEASURED_STEPS:]
         return after
 

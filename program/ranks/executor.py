@@ -19,8 +19,6 @@ from assay.numerics import FAST, ranks
 from assay.program.execute import (
     TORCH_DTYPES,
     Executor,
-    Observe,
-    Patch,
     StepContext,
     guarded,
     own,
@@ -123,17 +121,8 @@ class RankExecutor(Executor):
         self._latest: list[Tensor] = []
         """The state that all ranks have."""
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
-        """The next state; see `Executor.step`."""
-        if observe is not None or patch is not None or until is not None:
-            return super().step(state, context, observe, patch, until)
+    def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        """See `Executor.plain`."""
         self.check_state(state)
         with guarded(self.program, self.device), torch.inference_mode():
             data = [read_data(n, self.device, context) for n in self.program.nodes if n.op is Op.DATA]

@@ -272,13 +272,13 @@ def test_a_thread_less_computes_while_another_process_compiles(
     sample: Sample, tmp_path: Path, workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[int] = []
-    eager = Executor.step
+    eager = Executor.interpreted
 
     def counted(*given: Any) -> list[torch.Tensor]:
         computed.append(torch.get_num_threads())
         return eager(*given)
 
-    monkeypatch.setattr(Executor, "step", counted)
+    monkeypatch.setattr(Executor, "interpreted", counted)
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
