@@ -56,7 +56,7 @@ class RayReplays(Replays):
     def _lost(self, order: Order, error: Exception) -> ReplayLost:
         said = str(error).strip().partition("\n")[0]
         return ReplayLost(
-            f"the cluster has lost the segment from step {order.first_step} {TRIES} times ({said})",
+            f"the cluster has lost the segment from step {order.steps.first} {TRIES} times ({said})",
             hint="`ray status` and the cluster's logs say why",
         )
 

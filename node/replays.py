@@ -25,7 +25,7 @@ import torch
 
 from assay.dispute.replay import Replay
 from assay.numerics import FAST
-from assay.program.excerpt import Excerpt, records_of
+from assay.program.excerpt import Steps, steps_of
 from assay.program.execute import Executor
 from assay.program.isa import decode, encode
 from assay.program.state import load_state, state_bytes
@@ -43,16 +43,11 @@ class ReplayLost(Retry):
 
 @dataclass(frozen=True)
 class Order:
-    """A segment to be replayed. `records` are those of the dataset that it reads, by index."""
+    """A segment to be replayed."""
 
     program: bytes
     state: bytes
-    seed: bytes
-    shard: int
-    first_step: int
-    steps: int
-    record_count: int
-    records: dict[int, bytes]
+    steps: Steps
     key: bytes | None
     """Of the trace of the last step; None if that is not asked for."""
 
@@ -67,19 +62,9 @@ class Replayed:
 
 def order_of(replay: Replay, steps: int, key: bytes | None) -> Order:
     """What another process needs for the first `steps` steps of an honest replay."""
-    program, dataset = replay.program, replay.dataset
-    context = replay.context(0)
-    return Order(
-        encode(program),
-        bytes(state_bytes(replay.state(0))),
-        context.seed,
-        context.shard,
-        context.step,
-        steps,
-        0 if dataset is None else len(dataset),
-        records_of(program, map(replay.context, range(steps))),
-        key,
-    )
+    program = replay.program
+    read = steps_of(program, replay.context(0), steps)
+    return Order(encode(program), bytes(state_bytes(replay.state(0))), read, key)
 
 
 @lru_cache(maxsize=4)
@@ -91,13 +76,11 @@ def replayed(order: Order) -> Replayed:
     """Replay a segment in this process."""
     executor = _executor(order.program)
     program = executor.program
-    records = None
-    if order.records:
-        records = Excerpt(order.record_count, program.record_size, order.records)
-    state = load_state(program, order.state)
-    replay = Replay(program, state, records, order.seed, order.shard, order.first_step, executor=executor)
-    trace = b"" if order.key is None else replay.trace(order.steps - 1, order.key).root
-    return Replayed(replay.root(order.steps), trace)
+    state, context = load_state(program, order.state), order.steps.context(program)
+    place = context.seed, context.shard, context.step
+    replay = Replay(program, state, context.dataset, *place, executor=executor)
+    trace = b"" if order.key is None else replay.trace(order.steps.number - 1, order.key).root
+    return Replayed(replay.root(order.steps.number), trace)
 
 
 class Replays:
@@ -154,7 +137,7 @@ class LocalReplays(Replays):
         finally:
             self._idle.put(process)
         raise ReplayLost(
-            f"{TRIES} processes that replayed the segment from step {order.first_step} have died, so nothing"
+            f"{TRIES} processes that replayed the segment from step {order.steps.first} have died, so nothing"
             " is known of it",
             hint="see whether this machine has memory for so many replays at once",
         )

@@ -1,12 +1,13 @@
-"""A part of a dataset: the records that some steps read, for whoever computes these steps elsewhere.
+"""What some steps read besides their state, for whoever computes them elsewhere.
 
 Contract: an `Excerpt` stands for the whole dataset in a step that reads none but its records; any other
-record is a KeyError.
+record is a KeyError. `Steps` can be pickled, and hold no more of a dataset than its steps may read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -40,19 +41,38 @@ def chooses_records(program: Program) -> bool:
     return any(node.op is Op.RECORD for node in program.nodes)
 
 
-def records_of(program: Program, contexts: Iterable[StepContext]) -> dict[int, bytes]:
-    """Records that steps may read, by index: those of their rows, and all where a step chooses some."""
-    found: dict[int, bytes] = {}
-    for context in contexts:
-        if (dataset := context.dataset) is None:
-            continue
-        for index in _indices(program, dataset, context):
-            if index not in found:
-                found[index] = bytes(dataset.record(index))
-    return found
+@dataclass(frozen=True)
+class Steps:
+    """A number of steps, the first at `first`. `records` are those of the dataset that they may read, by
+    index, of `record_count`."""
+
+    seed: bytes
+    shard: int
+    first: int
+    number: int
+    record_count: int
+    records: dict[int, bytes]
+
+    def context(self, program: Program) -> StepContext:
+        """What the first of them reads."""
+        excerpt = Excerpt(self.record_count, program.record_size, self.records) if self.records else None
+        return StepContext(excerpt, self.seed, self.shard, self.first)
+
+
+def steps_of(program: Program, context: StepContext, number: int) -> Steps:
+    """So many steps of a program, the first of which reads this."""
+    dataset, records = context.dataset, dict[int, bytes]()
+    for step in range(number if dataset is not None else 0):
+        assert dataset is not None
+        for index in _indices(program, dataset, replace(context, step=context.step + step)):
+            if index not in records:
+                records[index] = bytes(dataset.record(index))
+    count = 0 if dataset is None else len(dataset)
+    return Steps(context.seed, context.shard, context.step, number, count, records)
 
 
 def _indices(program: Program, dataset: Records, context: StepContext) -> Iterable[int]:
+    """Records that a step may read: those of its rows, and all where it chooses some."""
     if chooses_records(program):
         return range(len(dataset))
     nodes = [node for node in program.nodes if node.op is Op.DATA]

@@ -30,7 +30,7 @@ from assay.numerics import FAST
 from assay.program.apart import memory
 from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run, receive, send
 from assay.program.compiled.process import command
-from assay.program.excerpt import chooses_records, records_of
+from assay.program.excerpt import chooses_records, steps_of
 from assay.program.execute import TORCH_DTYPES, Executor, StepContext
 from assay.program.isa import Program, encode
 from assay.program.state import BACKGROUND_BYTES
@@ -115,17 +115,7 @@ class Apart:
         known = self._line is not None and self._user == number
         known = known and all(a is b for a, b in zip(state, self._latest, strict=True))
         with memory.held([] if known else memory.placed(state)) as given:
-            order = Run(
-                number,
-                context.seed,
-                context.shard,
-                context.step,
-                steps,
-                0 if context.dataset is None else len(context.dataset),
-                records_of(program, [replace(context, step=context.step + i) for i in range(steps)]),
-                known,
-                len(given),
-            )
+            order = Run(number, steps_of(program, context, steps), known, len(given))
             answer, taken = self._answered(executor, order, given)
         for logged in answer.logged:
             logging.getLogger(logged.name).log(logged.level, "%s", logged.text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from assay.program.apart.memory import held
+from assay.program.excerpt import Steps
 from assay.program.execute import Executor
 from assay.program.isa import Program
 
@@ -36,16 +37,10 @@ class Forget:
 
 @dataclass(frozen=True)
 class Run:
-    """Compute steps. `records` are those of the dataset that they read, by index, of `record_count`. Followed
-    by `descriptors` of memory with the state, unless it is the latest one."""
+    """Compute steps. Followed by `descriptors` of memory with the state, unless it is the latest one."""
 
     number: int
-    seed: bytes
-    shard: int
-    first_step: int
-    steps: int
-    record_count: int
-    records: dict[int, bytes]
+    steps: Steps
     latest: bool
     descriptors: int
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from assay.program.apart import memory
 from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, Run, receive, send
-from assay.program.excerpt import Excerpt
-from assay.program.execute import TORCH_DTYPES, Executor, StepContext
+from assay.program.execute import TORCH_DTYPES, Executor
 from assay.program.isa import Program, decode
 from assay.protocol.errors import AssayError, Retry
 
@@ -81,11 +80,7 @@ class _Computing:
             before = memory.found(descriptors, [(TORCH_DTYPES[n.dtype], n.shape) for n in program.state])
         elif user != order.number:
             raise Retry("the process that computes has not the state to go on from", hint="it is sent again")
-        records = None
-        if order.records:
-            records = Excerpt(order.record_count, program.record_size, order.records)
-        context = StepContext(records, order.seed, order.shard, order.first_step)
-        after = executor.run(before, context, order.steps)
+        after = executor.run(before, order.steps.context(program), order.steps.number)
         same = _same(before, after)
         placed = memory.placed([x for x, known in zip(after, same, strict=True) if known is None])
         self._user, self._latest = order.number, after

@@ -65,9 +65,10 @@ def test_an_order_holds_all_that_its_replay_needs(seed: int) -> None:
 def test_an_order_has_the_records_that_it_reads_and_no_others() -> None:
     sample = training_sample()
     order = order_of(replay(sample), 1, None)
-    assert 0 < len(order.records) < order.record_count == len(sample.dataset)
+    assert 0 < len(order.steps.records) < order.steps.record_count == len(sample.dataset)
     assert replayed(order) == Replayed(wanted(sample, 3, 1).root, b"")
-    missing = replace(order, records=dict(list(order.records.items())[1:]))
+    fewer = dict(list(order.steps.records.items())[1:])
+    missing = replace(order, steps=replace(order.steps, records=fewer))
     with pytest.raises(KeyError):
         replayed(missing)
 

@@ -26,7 +26,7 @@ from assay.program.apart.executor import MOST_LOSSES, Apart, ApartExecutor, Cann
 from assay.program.apart.messages import Forget, Prepare, Run
 from assay.program.apart.worker import _Computing
 from assay.program.build import ProgramBuilder
-from assay.program.excerpt import chooses_records
+from assay.program.excerpt import Steps, chooses_records
 from assay.program.execute import Executor, OutOfMemory, StepContext, own
 from assay.program.isa import DType, encode
 from assay.program.state import state_root
@@ -288,7 +288,7 @@ def test_what_nobody_orders_any_more_is_forgotten(apart: Apart) -> None:
     computing = _Computing()
     for number in (5, 6):
         computing.prepare(Prepare(number, encode(sample.program), plain))
-    order = Run(5, SEED, 0, 0, 0, 0, {}, False, 1)
+    order = Run(5, Steps(SEED, 0, 0, 0, 0, {}), False, 1)
     with memory.held(memory.placed(sample.state)) as given:
         computing.run(order, given)
         with pytest.raises(Retry, match="has not the state"):
