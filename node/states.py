@@ -308,7 +308,7 @@ class StateProvider:
             tree = state_tree(state)
             if tree.root != view.roots[0]:
                 return Hidden("the state that the input root stands for, which is not the one it must be")
-            self._published.keep(tree.root, tree.levels[0], state)
+            self.keep(state, tree)
         assert state is not None
         for segment in range(start, leaf):
             state = self._segment(view, segment, state)
@@ -322,7 +322,7 @@ class StateProvider:
         if (state := self._published.remembered(root, program)) is not None:
             return state
         if self._kept is not None and (state := self._kept.state(root, program)) is not None:
-            self._published.keep(root, state_tree(state).levels[0], state)
+            self.keep(state)
             return state
         return self._published.state(view, leaf, program)
 
@@ -346,7 +346,7 @@ class StateProvider:
         tree = state_tree(state)
         if tree.root != view.roots[leaf]:
             return False
-        self._published.keep(tree.root, tree.levels[0], state)
+        self.keep(state, tree)
         self.found_right(view, leaf - 1)
         if self._kept is not None and not self.checkpoints(view)[leaf].cid:
             self._kept.keep_state(tree.root, state)
