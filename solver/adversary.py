@@ -16,6 +16,7 @@ import torch
 
 from assay.node.artifacts import LoadedJob, State
 from assay.node.checkpoints import Checkpoint, publish_state
+from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root, state_tree
@@ -172,7 +173,7 @@ class _Inventions(TaskTrainer):
 class InventingSolver(CheatingSolver):
     """`SolverService` that invents the states at all segments' ends and computes none of them."""
 
-    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
+    def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
         self.emit("fault-planted", plan="invents every segment of its tasks")
         return _Inventions(self.market, self.blocks, job, work, self._progress)
 
@@ -232,7 +233,7 @@ class PatchworkSolver(CheatingSolver):
         super().__init__(*args, **options)
         self.patch = patch
 
-    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
+    def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
         self.emit("fault-planted", plan=f"claims states that it has not computed: {self.patch.__name__}")
         return _Patchwork(self.market, self.blocks, job, work, self._progress, patch=self.patch)
 
@@ -271,25 +272,32 @@ class WrongInputSolver(CheatingSolver):
         super().__init__(*args, **options)
         self.patch = patch
 
-    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
-        shop = super().make_shop(job, work)
-        honest = shop.state_provider.input_state
+    def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
+        solver = self
         told: set[tuple[Kind, int, int]] = set()
 
-        def input_state(kind: Kind, round_: int, shard: int) -> State:
-            state, place = self.patch(kind, round_, shard, honest), (kind, round_, shard)
-            if place not in told and state_root(state) != state_root(honest(*place)):
-                told.add(place)
-                where = f"{kind.name.lower()} {round_}/{shard}"
-                self.emit("fault-planted", plan=f"{self.patch.__name__}: {where} starts from a wrong state")
-            return state
+        class Wrong(StateProvider):
+            """What the cheat believes that claims start from."""
 
-        def input_tree(kind: Kind, round_: int, shard: int) -> trees.Tree:
-            return state_tree(input_state(kind, round_, shard))
+            def input_state(self, kind: Kind, round_: int, shard: int) -> State:
+                honest, place = super().input_state, (kind, round_, shard)
+                state = solver.patch(*place, honest)
+                if place not in told and state_root(state) != state_root(honest(*place)):
+                    told.add(place)
+                    where = f"{kind.name.lower()} {round_}/{shard}"
+                    plan = f"{solver.patch.__name__}: {where} starts from a wrong state"
+                    solver.emit("fault-planted", plan=plan)
+                return state
 
-        shop.state_provider.input_state = input_state  # type: ignore[method-assign]
-        shop.state_provider.input_tree = input_tree  # type: ignore[method-assign]
-        return shop
+            def input_tree(self, kind: Kind, round_: int, shard: int) -> trees.Tree:
+                return state_tree(self.input_state(kind, round_, shard))
+
+        class Misled(TaskTrainer):
+            """Trains from that."""
+
+            states = Wrong
+
+        return super().make_shop(job, work, Misled)
 
 
 def restart(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:

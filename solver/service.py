@@ -127,10 +127,10 @@ class SolverService(SeeingSolver):
         """The job made ready to compute (an adversary overrides this)."""
         return Work(terms, files, engine=self._engine)
 
-    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
+    def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
         """Where the job's tasks are trained (an adversary overrides this)."""
         cache = self.resource_limits.cache_bytes
-        return TaskTrainer(
+        return kind(
             self.market,
             self.sparing_blocks(),
             job,

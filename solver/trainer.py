@@ -77,6 +77,7 @@ class TaskTrainer:
 
     background_bytes = BACKGROUND_BYTES
     """States of at least this size are published while training goes on."""
+    states: type[StateProvider] = StateProvider  # says from which claims start; an adversary has another
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class TaskTrainer:
     ) -> None:
         self.job_id: JobId = job.job_id
         self.work = work
-        self.state_provider = StateProvider(market, blocks, job.job_id, work, cache_bytes)
+        self.state_provider = self.states(market, blocks, job.job_id, work, cache_bytes)
         self._market, self._blocks, self._progress = market, blocks, progress
         self._budget, self._clock = budget, clock
         self._spent = TimeSpent() if spent is None else spent

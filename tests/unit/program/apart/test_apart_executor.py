@@ -246,10 +246,10 @@ import sys, time
 from assay.program.apart.executor import Apart, ApartExecutor
 from assay.program.execute import StepContext
 from tests.fakes.programs import training_sample
-from tests.unit.program.apart.making import plain, slow
+from tests.unit.program.apart.making import Slow, plain
 sample = training_sample()
 apart = Apart()
-executor = ApartExecutor(sample.program, {"idle": plain, "busy": slow}[sys.argv[1]], apart)
+executor = ApartExecutor(sample.program, {"idle": plain, "busy": Slow}[sys.argv[1]], apart)
 if sys.argv[1] == "busy":
     apart._started()
     print(apart.process, flush=True)
