@@ -4,9 +4,9 @@ Contract: every choice gives the same bits (docs/arithmetic.md), so it is the op
 parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
 With `ranks` several processes compute each step of an inner program, eagerly; one of which they would save
-little is computed by this process alone, and the log says so. With `apart` large steps are computed by
-a process of their own, with nothing to wait for but memory and a processor. Outer programs run
-eagerly: they are one step a round. Not guaranteed: speed before a form is ready.
+little is computed by this process alone, and the log says so. With `apart` large steps are computed by a
+process of their own, with nothing to wait for but memory and a processor. Outer programs run eagerly: they
+are one step a round. Not guaranteed: speed before a form is ready.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ error of a run is answered, and costs the state that this process had; the next 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import select
@@ -25,6 +26,10 @@ from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, 
 from assay.program.execute import TORCH_DTYPES, Executor
 from assay.program.isa import Program, decode
 from assay.protocol.errors import AssayError, Retry
+
+
+_OFTEN = 700, 10, 10
+"""How often unused cycles are looked for: Python's own numbers."""
 
 
 class _Log(logging.Handler):
@@ -150,6 +155,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
     torch.set_num_threads(threads)
+    gc.set_threshold(*_OFTEN)  # it was started with few looks, as one that soon ends
     with suppress(EOFError, OSError), Connection(descriptor) as line:
         serve(line)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,8 +1,8 @@
-"""How a process that compiles is started.
+"""How a process that compiles, or computes, is started.
 
 Contract: `command` runs one module's `main` in a Python of its own that imports this very package. Not
 guaranteed: that it frees cycles of objects soon: it imports and compiles much, ends, and looks seldom; that
-takes a sixth of its processor time.
+takes a sixth of its processor time. One that stays sets its own pace.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ default sampling, led through a devnet of real processes: a chain, two verifiers
 run in one process with the same executor and one thread, half of them before and half of them after. The
 solver's computing has a core of its own, in the market and alone; everybody else shares the last core (two
 cores are enough), and what the solver does besides, which is to decide, store and serve, unless `--one-core`
-keeps it beside its computing. There the solver's own comes first, as on a machine that has no verifiers.
-Bits are compared: the
-output root of every settled outer claim. Clocks begin at the end of the first segment and end with the last
-outer claim.
+keeps it beside its computing. There the solver's own comes first, as on a machine that has no verifiers. Bits
+are compared: the output root of every settled outer claim. Clocks begin at the end of the first segment and
+end with the last outer claim.
 
 `--baseline N`: of a long job only N rounds are run alone, and the others are reckoned as long as these.
 

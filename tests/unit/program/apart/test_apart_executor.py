@@ -352,3 +352,21 @@ def test_memory_holds_every_dtype_and_shape() -> None:
     assert len(descriptors) == 3, "the two large ones, and all others together"
     assert all(own(x) is x for x in mapped), "none holds another one's memory"
     assert memory.placed([]) == [] == memory.found([], [])
+
+
+def test_where_such_memory_is_refused_steps_are_computed_here(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, whose Python has the function all the same."""
+
+    def refused(name: str) -> int:
+        raise PermissionError(errno.EPERM, "not here")
+
+    program = training_sample().program
+    assert fit(program, least_bytes=1)
+    monkeypatch.setattr(os, "memfd_create", refused)
+    memory.available.cache_clear()
+    try:
+        assert not fit(program, least_bytes=1)
+    finally:
+        memory.available.cache_clear()
