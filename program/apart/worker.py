@@ -27,7 +27,6 @@ from assay.program.execute import TORCH_DTYPES, Executor
 from assay.program.isa import Program, decode
 from assay.protocol.errors import AssayError, Retry
 
-
 _OFTEN = 700, 10, 10
 """How often unused cycles are looked for: Python's own numbers."""
 
