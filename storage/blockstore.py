@@ -38,6 +38,7 @@ from assay.storage import unixfs
 from assay.storage.cid import DAG_PB, RAW, Cid
 from assay.storage.dagpb import BadDag, children
 from assay.storage.durable import rename, sync_filesystem, sync_folder
+from assay.storage.spares import Spares
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
@@ -73,14 +74,13 @@ class BlockStore:
     """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the rewinds."""
 
     def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
-        self.root = Path(root)
-        self._clock = clock
+        self.root, self._clock = Path(root), clock
         self._thread = threading.local()
-        self._blocks = self.root / "blocks"
-        self._pins = self.root / "pins"
+        self._blocks, self._pins = self.root / "blocks", self.root / "pins"
         self._tmp, self._quarantine = self.root / "tmp", self.root / "quarantine"
         for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
             directory.mkdir(parents=True, exist_ok=True)
+        self._spares = Spares(self._tmp)
         self.sweep_temporary()
 
     def put(self, data: bytes, codec: int = RAW) -> str:
@@ -110,18 +110,16 @@ class BlockStore:
     def get_block(self, cid: Cid) -> bytes:
         """Like `get`, for a parsed CID."""
         path = self._path(cid)
-        data = _read_if_exists(path)
-        if data is None and not os.path.lexists(path):
-            raise BlockNotFound(
-                f"block {cid} is not in the local store {self.root}",
-                hint="fetch it from a peer, or add the file again",
-            )
-        if data is None or len(data) > MAX_BLOCK_BYTES or not cid.matches(data):
-            raise CorruptBlock(
-                f"stored block {cid} does not match its CID; it was moved to {self._set_aside(path)}",
-                hint="fetch the block from a peer or add the file again, and check the disk",
-            )
-        return data
+        for _ in range(2):  # one that is deleted while it is read is gone the second time (`Spares`)
+            data = _read_if_exists(path)
+            if data is None and not os.path.lexists(path):
+                raise self._absent(cid)
+            if data is not None and len(data) <= MAX_BLOCK_BYTES and cid.matches(data):
+                return data
+        raise CorruptBlock(
+            f"stored block {cid} does not match its CID; it was moved to {self._set_aside(path)}",
+            hint="fetch the block from a peer or add the file again, and check the disk",
+        )
 
     def has(self, cid: str) -> bool:
         """Whether a block is stored under this CID, its bytes unchecked. Raises `BadCid`."""
@@ -136,10 +134,13 @@ class BlockStore:
         try:
             return self._path(cid).stat().st_size
         except OSError as error:
-            raise BlockNotFound(
-                f"block {cid} is not in the local store {self.root}",
-                hint="fetch it from a peer, or add the file again",
-            ) from error
+            raise self._absent(cid) from error
+
+    def _absent(self, cid: Cid) -> BlockNotFound:
+        return BlockNotFound(
+            f"block {cid} is not in the local store {self.root}",
+            hint="fetch it from a peer, or add the file again",
+        )
 
     def delete(self, cid: str) -> bool:
         """Remove one block; False when it was absent. Raises `PinnedBlock` for the root of a pin."""
@@ -274,9 +275,9 @@ class BlockStore:
                 stays = self._reachable() if self.pins() != pins else ()  # pinned meanwhile
                 for cid in gone[first : first + AT_ONCE]:
                     with suppress(FileNotFoundError):
-                        about = os.stat(path := self._place(cid))
+                        about = os.lstat(path := self._place(cid))
                         if about.st_mtime <= newest and cid not in stays:
-                            os.unlink(path)
+                            self._spares.retire(path, about)
                             blocks, freed = blocks + 1, freed + about.st_size
             if not pause(time.monotonic() - begun):
                 break
@@ -327,8 +328,7 @@ class BlockStore:
         return Path(self._place(cid))
 
     def _write(self, path: Path, data: bytes, durable: bool) -> None:
-        temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        temporary, fd = self._spares.opened()
         try:
             try:
                 view = memoryview(data)

@@ -54,7 +54,7 @@ class CarParser:
         self.root: Cid | None = None
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[tuple[Cid, bytes]]:
+    def feed(self, data: bytes | bytearray) -> Iterator[tuple[Cid, bytes]]:
         """The verified blocks that `data` completes. Raises `BadCar`. Exhaust it before feeding
         more."""
         self._buffer += data

@@ -44,9 +44,10 @@ from assay.protocol.errors import (
     CorruptBlock,
     PeerUnreachable,
 )
+from assay.storage.arrival import READ_BYTES, Arrival
 from assay.storage.blockstore import BlockStore
-from assay.storage.car import BadCar, CarParser
-from assay.storage.cid import CID_BYTES, Cid
+from assay.storage.car import BadCar
+from assay.storage.cid import Cid
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.missing import not_found, too_slow
 from assay.storage.peers import Peer, PeerInfo, Peers
@@ -56,10 +57,7 @@ T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
 """A block's digest to the URL of whoever published it, where the chain knows."""
 
-_CAR_OVERHEAD_BYTES = CID_BYTES + 8
 _AT_ONCE = 128
-READ_BYTES = 1 << 20
-"""Taken from a connection at once: httpcore's 64 KiB cost more in events than their bytes do in hashing."""
 _TAKERS = 4
 """Threads that hash and store what a CAR brings, so that other transfers go on meanwhile."""
 _RESOLVERS = 64
@@ -330,45 +328,30 @@ class Exchange:
         max_bytes: int,
         take: Callable[[Cid, bytes], None],
     ) -> None:
-        parser, unseen = CarParser(), set(allowed)
-        received, stall_s = 0, self.config.car_stall_s
-        room = max_bytes + _CAR_OVERHEAD_BYTES * (len(allowed) + 4)
-        began = self._loop.time()
-
-        def absorb(chunk: bytes) -> bool:
-            """Check and keep the blocks that a chunk completes; whether there were any."""
-            blocks = 0
-            for cid, data in parser.feed(chunk):
-                if cid not in unseen:
-                    raise BadCar(f"peer {peer.url} sent block {cid}, which nobody asked for")
-                unseen.remove(cid)
-                blocks += 1
-                if cid in missing:
-                    self._store.put_verified(data, cid, durable=False)
-                    missing.remove(cid)
-                    take(cid, data)
-            return blocks > 0
-
-        async with (
-            asyncio.timeout(stall_s) as deadline,
-            self._open(peer, root, "car") as response,
-        ):
-            async for chunk in response.aiter_raw():
-                received += len(chunk)
-                if received > room:
-                    raise BadCar(f"peer {peer.url} sent more for {root} than the DAG has")
-                waits_until, paused_at = deadline.when() or began, self._loop.time()
-                deadline.reschedule(None)  # while we hash and write, the peer's clock stands still
-                some = await self._loop.run_in_executor(self._takers, absorb, chunk)
-                paused = self._loop.time() - paused_at
-                began += paused
-                if some:
-                    earned = began + stall_s + received / self.config.car_min_bytes_per_s
-                    waits_until = min(earned, self._loop.time() + stall_s)
-                else:
-                    waits_until += paused
-                deadline.reschedule(waits_until)
-            parser.finish()
+        arrival = Arrival(peer.url, self._store, missing, allowed, max_bytes, take)
+        began, stall_s = self._loop.time(), self.config.car_stall_s
+        try:
+            async with asyncio.timeout(stall_s) as deadline, self._open(peer, root, "car") as response:
+                async for chunk in response.aiter_raw():
+                    if not arrival.came(chunk, self._loop.time()):
+                        continue
+                    waits_until, paused_at = deadline.when() or began, self._loop.time()
+                    deadline.reschedule(None)  # while we hash and write, the peer's clock stands still
+                    some = await self._loop.run_in_executor(self._takers, arrival.absorb)
+                    paused = self._loop.time() - paused_at
+                    began += paused
+                    if some:
+                        earned = began + stall_s + arrival.received_bytes / self.config.car_min_bytes_per_s
+                        waits_until = min(earned, self._loop.time() + stall_s)
+                    else:
+                        waits_until += paused
+                    deadline.reschedule(waits_until)
+                deadline.reschedule(None)
+                await self._loop.run_in_executor(self._takers, arrival.absorb)
+        except BaseException:
+            arrival.absorb()  # little is left: what came stays stored
+            raise
+        arrival.finish()
 
     @asynccontextmanager
     async def _open(self, peer: Peer, cid: Cid, wanted: str) -> AsyncIterator[httpx.Response]:

@@ -3,7 +3,9 @@
 Usage: blocks.py [--json] [--mb 128] [--turns 3] [--folder WHERE]. Writing: a state of `mb` in slots of 16 MB
 is stored, its tensor roots computed beside, until one sync has made it durable. Serving: another process
 serves it as a node does, and an empty store fetches all of it, hashed and stored. The best of the turns, in
-MB (10^6 bytes) a second. Goals: writing 300, serving 200.
+MB (10^6 bytes) a second. Goals: writing 300, serving 200. Coming and going: blocks are stored and those
+before them dropped, round after round; processor milliseconds for each, with files written again and, beside
+it, with files made anew.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from typing import Any
 import torch
 
 from assay.node.slots import PARALLEL, StoredState, store_state
+from assay.storage import spares
 from assay.storage.blockstore import BlockStore
+from assay.storage.cid import Cid
 from assay.storage.exchange import Exchange
 from assay.storage.node import NodeBlocks
+from assay.storage.unixfs import CHUNK_BYTES
 from scripts.bench import report
 
 SLOT_BYTES = 16_000_000
+ROUNDS, BLOCKS = 4, 1000
 _SERVE = """
 import sys, time
 from pathlib import Path
@@ -70,21 +76,46 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
         peer.wait(10)
 
 
+def churn(folder: Path, most: int) -> float:
+    """Processor milliseconds to store a block and to drop one, where up to `most` files are written again."""
+    kept, spares.MOST = spares.MOST, most
+    try:
+        store, data, before = BlockStore(folder), os.urandom(CHUNK_BYTES), list[str]()
+        for number in range(ROUNDS):
+            if number == 1:  # there was nothing to drop before
+                begun = os.times()
+            cids = [Cid.of(data + bytes([number]) + i.to_bytes(2, "big")) for i in range(BLOCKS)]
+            for i, cid in enumerate(cids):
+                store.put_verified(data + bytes([number]) + i.to_bytes(2, "big"), cid, durable=False)
+            store.drop(before, [], -1.0)
+            before = [str(cid) for cid in cids]
+        ended = os.times()
+    finally:
+        spares.MOST = kept
+    took_s = ended.user + ended.system - begun.user - begun.system
+    return 1e3 * took_s / (BLOCKS * (ROUNDS - 1))
+
+
 def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
     """Bytes a second of either, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
+    again, anew = [], []
     for _ in range(turns):
         with tempfile.TemporaryDirectory(dir=where) as folder:
             stored, seconds = write(Path(folder) / "a", size)
             total = SLOT_BYTES * len(stored.slots)
             wrote.append(total / seconds)
             served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
+            again.append(churn(Path(folder) / "c", spares.MOST))
+            anew.append(churn(Path(folder) / "d", 0))
     return {
         "commit": report.commit(),
         "bytes": size,
         "write_bytes_per_s": round(max(wrote)),
         "serve_bytes_per_s": round(max(served)),
+        "written_again_ms": round(min(again), 3),
+        "made_anew_ms": round(min(anew), 3),
         "turns": {"write": [round(x) for x in wrote], "serve": [round(x) for x in served]},
         "load": os.getloadavg()[0],
     }
@@ -103,6 +134,8 @@ def main() -> None:
         return
     for name in ("write", "serve"):
         print(f"{name}: {found[f'{name}_bytes_per_s'] / 1e6:,.0f} MB/s of {found['turns'][name]}")
+    again, anew = found["written_again_ms"], found["made_anew_ms"]
+    print(f"a block that comes for one that goes: {again:.2f} ms; in a file made anew: {anew:.2f} ms")
 
 
 if __name__ == "__main__":
