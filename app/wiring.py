@@ -185,8 +185,9 @@ def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
     from assay.storage.exchange import Exchange
     from assay.storage.kubo import KuboBlocks
     from assay.storage.node import NodeBlocks
+    from assay.storage.spares import MOST
 
-    store = BlockStore(home / "store")
+    store = BlockStore(home / "store", spares=MOST)
     counted = traffic.Traffic(home / traffic.FILE)
     transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
     exchange = Exchange(store, transport=transport)

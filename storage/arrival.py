@@ -1,13 +1,14 @@
 """A CAR as it comes from a peer: its blocks are checked, and those that are wanted kept.
 
 Contract: what comes within `GATHERED_S` after something was absorbed waits for more, up to `READ_BYTES`, so
-that a fast transfer takes few turns of threads, and a slow one none longer than that. `BadCar` for what is no
-CAR of the blocks that are allowed. `came` is called from one thread, `absorb` from any.
+that a fast transfer takes few turns of threads; what comes later is due at once. `BadCar` for what is no CAR
+of the blocks that are allowed. `absorb` may be called from several threads, but not while `came` runs.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from assay.storage.blockstore import BlockStore
@@ -32,6 +33,7 @@ class Arrival:
         allowed: Iterable[Cid],
         max_bytes: int,
         take: Callable[[Cid, bytes], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`who` sends it; of the `allowed` blocks, of at most `max_bytes` together, the `missing` ones are
         kept and given to `take`."""
@@ -39,19 +41,16 @@ class Arrival:
         self._unseen = set(allowed)
         self._room = max_bytes + _OVERHEAD_BYTES * (len(self._unseen) + 4)
         self._parser, self._come, self._due_s = CarParser(), bytearray(), float("-inf")
-        self._turn = threading.Lock()
+        self._turn, self._clock = threading.Lock(), clock
         self.received_bytes = 0
 
-    def came(self, chunk: bytes, now_s: float) -> bool:
-        """Take bytes of it; whether they are due to be absorbed. Raises BadCar where there are too many."""
+    def came(self, chunk: bytes) -> bool:
+        """Take bytes of it; whether to absorb what has come. Raises BadCar where it is too much."""
         self.received_bytes += len(chunk)
         if self.received_bytes > self._room:
             raise BadCar(f"peer {self._who} sent more than the DAG has", hint="ask another peer")
         self._come += chunk
-        if len(self._come) < READ_BYTES and now_s < self._due_s:
-            return False
-        self._due_s = now_s + GATHERED_S
-        return True
+        return len(self._come) >= READ_BYTES or self._clock() >= self._due_s
 
     def absorb(self) -> bool:
         """Check and keep the blocks that are complete with what has come; whether there were any. Raises
@@ -70,6 +69,7 @@ class Arrival:
                     self._store.put_verified(block, cid, durable=False)
                     self._missing.remove(cid)
                     self._take(cid, block)
+            self._due_s = self._clock() + GATHERED_S
             return blocks > 0
 
     def finish(self) -> None:

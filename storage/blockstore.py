@@ -71,16 +71,17 @@ def check_size(data: bytes) -> None:
 
 
 class BlockStore:
-    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the rewinds."""
+    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch; of at most
+    `spares` blocks that `drop` deletes the files wait to be written again."""
 
-    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time, spares: int = 0) -> None:
         self.root, self._clock = Path(root), clock
         self._thread = threading.local()
         self._blocks, self._pins = self.root / "blocks", self.root / "pins"
         self._tmp, self._quarantine = self.root / "tmp", self.root / "quarantine"
+        self._spares = Spares(self._tmp, spares)
         for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
             directory.mkdir(parents=True, exist_ok=True)
-        self._spares = Spares(self._tmp)
         self.sweep_temporary()
 
     def put(self, data: bytes, codec: int = RAW) -> str:
@@ -137,10 +138,8 @@ class BlockStore:
             raise self._absent(cid) from error
 
     def _absent(self, cid: Cid) -> BlockNotFound:
-        return BlockNotFound(
-            f"block {cid} is not in the local store {self.root}",
-            hint="fetch it from a peer, or add the file again",
-        )
+        what = f"block {cid} is not in the local store {self.root}"
+        return BlockNotFound(what, hint="fetch it from a peer, or add the file again")
 
     def delete(self, cid: str) -> bool:
         """Remove one block; False when it was absent. Raises `PinnedBlock` for the root of a pin."""
@@ -275,9 +274,9 @@ class BlockStore:
                 stays = self._reachable() if self.pins() != pins else ()  # pinned meanwhile
                 for cid in gone[first : first + AT_ONCE]:
                     with suppress(FileNotFoundError):
-                        about = os.lstat(path := self._place(cid))
+                        about = os.stat(path := self._place(cid))
                         if about.st_mtime <= newest and cid not in stays:
-                            self._spares.retire(path, about)
+                            self._spares.retire(path)
                             blocks, freed = blocks + 1, freed + about.st_size
             if not pause(time.monotonic() - begun):
                 break

@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
@@ -328,12 +328,12 @@ class Exchange:
         max_bytes: int,
         take: Callable[[Cid, bytes], None],
     ) -> None:
-        arrival = Arrival(peer.url, self._store, missing, allowed, max_bytes, take)
+        arrival = Arrival(peer.url, self._store, missing, allowed, max_bytes, take, self._loop.time)
         began, stall_s = self._loop.time(), self.config.car_stall_s
         try:
             async with asyncio.timeout(stall_s) as deadline, self._open(peer, root, "car") as response:
                 async for chunk in response.aiter_raw():
-                    if not arrival.came(chunk, self._loop.time()):
+                    if not arrival.came(chunk):
                         continue
                     waits_until, paused_at = deadline.when() or began, self._loop.time()
                     deadline.reschedule(None)  # while we hash and write, the peer's clock stands still
@@ -348,8 +348,12 @@ class Exchange:
                     deadline.reschedule(waits_until)
                 deadline.reschedule(None)
                 await self._loop.run_in_executor(self._takers, arrival.absorb)
-        except BaseException:
-            arrival.absorb()  # little is left: what came stays stored
+        except (PeerUnreachable, TimeoutError, httpx.HTTPError):
+            await self._loop.run_in_executor(self._takers, arrival.absorb)  # what came stays stored
+            raise
+        except asyncio.CancelledError:  # the same, which nobody waits for
+            with suppress(RuntimeError):
+                self._takers.submit(arrival.absorb)
             raise
         arrival.finish()
 

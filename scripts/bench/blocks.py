@@ -24,11 +24,11 @@ from typing import Any
 import torch
 
 from assay.node.slots import PARALLEL, StoredState, store_state
-from assay.storage import spares
 from assay.storage.blockstore import BlockStore
 from assay.storage.cid import Cid
 from assay.storage.exchange import Exchange
 from assay.storage.node import NodeBlocks
+from assay.storage.spares import MOST
 from assay.storage.unixfs import CHUNK_BYTES
 from scripts.bench import report
 
@@ -76,23 +76,19 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
         peer.wait(10)
 
 
-def churn(folder: Path, most: int) -> float:
-    """Processor milliseconds to store a block and to drop one, where up to `most` files are written again."""
-    kept, spares.MOST = spares.MOST, most
-    try:
-        store, data, before = BlockStore(folder), os.urandom(CHUNK_BYTES), list[str]()
-        for number in range(ROUNDS):
-            if number == 1:  # there was nothing to drop before
-                begun = os.times()
-            cids = [Cid.of(data + bytes([number]) + i.to_bytes(2, "big")) for i in range(BLOCKS)]
-            for i, cid in enumerate(cids):
-                store.put_verified(data + bytes([number]) + i.to_bytes(2, "big"), cid, durable=False)
-            store.drop(before, [], -1.0)
-            before = [str(cid) for cid in cids]
-        ended = os.times()
-    finally:
-        spares.MOST = kept
-    took_s = ended.user + ended.system - begun.user - begun.system
+def churn(folder: Path, spares: int) -> float:
+    """Processor milliseconds to store a block and to drop one, where so many files are written again."""
+    store, data, before = BlockStore(folder, spares=spares), os.urandom(CHUNK_BYTES), list[str]()
+    took_s = 0.0
+    for number in range(ROUNDS):
+        blocks = [data + bytes([number]) + i.to_bytes(2, "big") for i in range(BLOCKS)]
+        cids = [Cid.of(block) for block in blocks]
+        begun_s = time.process_time()
+        for block, cid in zip(blocks, cids, strict=True):
+            store.put_verified(block, cid, durable=False)
+        store.drop(before, [], -1.0)
+        took_s += (time.process_time() - begun_s) * (number > 0)  # there was nothing to drop before
+        before = [str(cid) for cid in cids]
     return 1e3 * took_s / (BLOCKS * (ROUNDS - 1))
 
 
@@ -100,15 +96,16 @@ def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
     """Bytes a second of either, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
-    again, anew = [], []
-    for _ in range(turns):
+    again, anew = list[float](), list[float]()
+    for turn in range(turns):
         with tempfile.TemporaryDirectory(dir=where) as folder:
             stored, seconds = write(Path(folder) / "a", size)
             total = SLOT_BYTES * len(stored.slots)
             wrote.append(total / seconds)
             served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
-            again.append(churn(Path(folder) / "c", spares.MOST))
-            anew.append(churn(Path(folder) / "d", 0))
+            ways = [(again, MOST), (anew, 0)]
+            for found, spares in reversed(ways) if turn % 2 else ways:
+                found.append(churn(Path(folder) / str(spares), spares))
     return {
         "commit": report.commit(),
         "bytes": size,

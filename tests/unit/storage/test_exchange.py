@@ -15,13 +15,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
+from assay.protocol.errors import (
+    BadCid,
+    BlockNotFound,
+    BlockTooLarge,
+    CorruptBlock,
+    PeerUnreachable,
+    PutOff,
+)
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.storage.car import encode_block, encode_header
 from assay.storage.cid import DAG_PB, Cid
 from assay.storage.exchange import Exchange
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.peers import BadPeerUrl, PeerInfo
+from assay.storage.race import Hold
 
 FAST = ExchangeConfig(block_deadline_s=0.1, car_stall_s=0.1, backoff_s=0.0, rounds=2)
 DATA = b"the block"
@@ -359,6 +367,44 @@ def test_car_from_a_bad_peer_loses_nothing(store: BlockStore, peer: Peer, banned
         assert client.banned() == (["http://a"] if banned else [])
     with exchange(store, Net(b=sends(CAR))) as client:
         assert client.fetch_car(ROOT, missing, CIDS, 100) == set()
+
+
+def test_what_came_last_of_a_car_that_stalls_is_kept(store: BlockStore) -> None:
+    """Bytes that follow others at once wait for more: they are hashed and stored where none come."""
+    threads = list[str]()
+
+    async def stalls() -> AsyncIterator[bytes]:
+        first, second = (encode_block(Cid.of(data), data) for data in WANTED[:2])
+        yield encode_header(ROOT) + first
+        yield second
+        await asyncio.sleep(30)
+
+    def take(cid: Cid, data: bytes) -> None:
+        threads.append(threading.current_thread().name.partition("_")[0])
+
+    with exchange(store, Net(a=streams(stalls))) as client:
+        assert client.fetch_car(ROOT, CIDS, [ROOT], 100, take) == CIDS - {Cid.of(d) for d in WANTED[:2]}
+    assert threads == ["blocks"] * 2, "the loop of the transfers is left free"
+
+
+def test_attack_T38_a_hold_ends_whatever_came_last(store: BlockStore) -> None:
+    """Who sends junk before a hold ends is not left for another peer, as if there were time left."""
+    junk = list[bytes]()
+
+    async def sends_junk() -> AsyncIterator[bytes]:
+        yield encode_header(ROOT) + encode_block(Cid.of(WANTED[0]), WANTED[0])
+        junk.append(b"\xff" * 40)
+        yield junk[0]
+        await asyncio.sleep(30)
+
+    config = replace(FAST, car_stall_s=60.0)
+    net = Net(a=streams(sends_junk), b=sends(CAR))
+    peers = [PeerInfo("http://a", stake=100, publishes=True), PeerInfo("http://b")]
+    with Exchange(store, peers, config, transport=httpx.MockTransport(net)) as client:
+        client.hold = Hold(0.3)
+        with pytest.raises(PutOff):
+            client.fetch_car(ROOT, CIDS, [ROOT], 100)
+    assert junk and net.asked == ["a"] and store.has(str(Cid.of(WANTED[0])))
 
 
 def test_car_is_capped_in_bytes(store: BlockStore) -> None:

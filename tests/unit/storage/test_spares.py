@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from assay.storage.spares import KEPT_S, Spares
 
 @pytest.fixture
 def store(tmp_path: Path) -> BlockStore:
-    return BlockStore(tmp_path / "store")
+    return BlockStore(tmp_path / "store", spares=10)
 
 
 def path_of(store: BlockStore, cid: str) -> Path:
@@ -82,27 +83,23 @@ def file_in(folder: Path, name: str) -> str:
     return str(path)
 
 
-def retired(waiting: Spares, path: str) -> None:
-    waiting.retire(path, os.lstat(path))
-
-
-def test_one_that_has_waited_long_is_deleted_and_not_used(tmp_path: Path) -> None:
+def test_one_that_has_waited_long_is_not_used(tmp_path: Path) -> None:
     now = [0.0]
-    kept = Spares(tmp_path, lambda: now[0])
+    kept = Spares(tmp_path, 10, lambda: now[0])
     path = file_in(tmp_path, "old")
     old = os.open(path, os.O_RDONLY)
-    retired(kept, path)
+    kept.retire(path)
     now[0] = KEPT_S + 1
     _, new = kept.opened()
-    assert os.fstat(old).st_nlink == 0 and not os.path.sameopenfile(old, new)
+    assert not os.path.sameopenfile(old, new)
     assert os.fstat(new).st_size == 0 and os.fstat(new).st_nlink == 1
     os.close(old)
     os.close(new)
 
 
 def test_one_that_somebody_swept_is_made_anew(tmp_path: Path) -> None:
-    kept = Spares(tmp_path)
-    retired(kept, file_in(tmp_path, "old"))
+    kept = Spares(tmp_path, 10)
+    kept.retire(file_in(tmp_path, "old"))
     for path in tmp_path.iterdir():
         path.unlink()
     path, descriptor = kept.opened()
@@ -110,17 +107,63 @@ def test_one_that_somebody_swept_is_made_anew(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-def test_beyond_the_most_they_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "MOST", 2)
-    kept = Spares(tmp_path)
+def test_beyond_the_most_they_are_deleted(tmp_path: Path) -> None:
+    kept = Spares(tmp_path, 2)
     for number in range(5):
-        retired(kept, file_in(tmp_path, str(number)))
+        kept.retire(file_in(tmp_path, str(number)))
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0, 0]
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    path = file_in(tmp_path, "gone")
-    about = os.lstat(path)
-    os.unlink(path)
     with pytest.raises(FileNotFoundError):
-        Spares(tmp_path).retire(path, about)
+        Spares(tmp_path, 10).retire(str(tmp_path / "gone"))
+
+
+def test_those_that_have_waited_long_go_one_by_one_with_what_is_deleted(tmp_path: Path) -> None:
+    now = [0.0]
+    kept = Spares(tmp_path, 10, lambda: now[0])
+    for number in range(3):
+        kept.retire(file_in(tmp_path, str(number)))
+    now[0] = KEPT_S + 1
+    kept.retire(file_in(tmp_path, "new"))
+    assert len(list(tmp_path.iterdir())) == 3
+    _, descriptor = kept.opened()
+    assert os.fstat(descriptor).st_nlink == 1 and len(list(tmp_path.iterdir())) == 3, "the new one is used"
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("refused", ["rename", "open", "ftruncate"])
+def test_what_cannot_be_put_by_is_deleted_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """A full disk may refuse a new name, and a file of somebody else's to be written to."""
+    kept, path, told = Spares(tmp_path, 10), file_in(tmp_path, "old"), list[str]()
+
+    def fails(*_: object) -> None:
+        told.append(refused)
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spares.os, refused, fails)
+        kept.retire(path)
+    assert told == [refused] and not list(tmp_path.iterdir())
+    _, descriptor = kept.opened()
+    assert os.fstat(descriptor).st_nlink == 1
+    os.close(descriptor)
+
+
+def test_an_empty_block_in_such_a_file_is_as_young_as_any(store: BlockStore) -> None:
+    old = store.put(b"")
+    os.utime(path_of(store, old), (1, 1))
+    store.drop([old], [], 5.0)
+    [spare] = waiting(store)
+    os.utime(spare, (1, 1))
+    again = store.put(b"")
+    assert not waiting(store) and store.drop([again], [], 5.0) == Usage(0, 0), "it was put this moment"
+    assert store.get(again) == b""
+
+
+def test_who_says_nothing_has_files_deleted(tmp_path: Path) -> None:
+    store = BlockStore(tmp_path / "store")
+    store.drop([store.put(b"goes")], [], -1.0)
+    assert not waiting(store) and not list(store.cids())
