@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -237,6 +238,18 @@ def open_device(name: str) -> torch.device:
     return device
 
 
+class Look(NamedTuple):
+    """What is seen, or done, of a step besides its result; see `Executor.step`."""
+
+    observe: Observe | None = None
+    patch: Patch | None = None
+    until: int | None = None
+
+
+PLAIN = Look()
+"""Nothing."""
+
+
 class Executor:
     """A validated program made ready to run; reusable for any number of steps, not by two threads at once."""
 
@@ -279,35 +292,21 @@ class Executor:
         With `until`, execution ends after that node and the result is empty. Raises Stop when state or
         context do not fit the program.
         """
-        if observe is None and patch is None and until is None:
-            return self.plain(state, context)
-        return self.interpreted(state, context, observe, patch, until)
+        look = Look(observe, patch, until)
+        return self.plain(state, context) if look == PLAIN else self.interpreted(state, context, look)
 
     def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
         """A step that nobody looks into: other executors have their own ways, which give the same bits."""
         return self.interpreted(state, context)
 
-    def interpreted(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
-        """`step`, node by node."""
+    def interpreted(self, state: Sequence[Tensor], context: StepContext, look: Look = PLAIN) -> list[Tensor]:
+        """A step node by node, with a look into it as `step` has it."""
         self.check_state(state)
         with guarded(self.program, self.device), torch.inference_mode():
-            return self._run_plan(state, context, observe, patch, until)
+            return self._run_plan(state, context, look)
 
-    def _run_plan(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None,
-        patch: Patch | None,
-        until: int | None,
-    ) -> list[Tensor]:
+    def _run_plan(self, state: Sequence[Tensor], context: StepContext, look: Look) -> list[Tensor]:
+        observe, patch, until = look
         tensors: list[Tensor | None] = [None] * len(self.program.nodes)
         for index, x in enumerate(state):
             x = x.to(self.device)
