@@ -61,14 +61,15 @@ class Steps:
 
 def steps_of(program: Program, context: StepContext, number: int) -> Steps:
     """So many steps of a program, the first of which reads this."""
-    dataset, records = context.dataset, dict[int, bytes]()
-    for step in range(number if dataset is not None else 0):
-        assert dataset is not None
-        for index in _indices(program, dataset, replace(context, step=context.step + step)):
-            if index not in records:
-                records[index] = bytes(dataset.record(index))
-    count = 0 if dataset is None else len(dataset)
-    return Steps(context.seed, context.shard, context.step, number, count, records)
+    dataset, place = context.dataset, (context.seed, context.shard, context.step)
+    if dataset is None:
+        return Steps(*place, number, 0, {})
+    read = {
+        index
+        for step in range(number)
+        for index in _indices(program, dataset, replace(context, step=context.step + step))
+    }
+    return Steps(*place, number, len(dataset), {index: bytes(dataset.record(index)) for index in read})
 
 
 def _indices(program: Program, dataset: Records, context: StepContext) -> Iterable[int]:
