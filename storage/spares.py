@@ -81,9 +81,7 @@ class Spares:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
                 return False
-            os.ftruncate(
-                descriptor, 0
-            )  # and closed: what is written to it later need not be on the disk at once
+            os.ftruncate(descriptor, 0)  # and closed: what is written to it later may wait for the disk
         except OSError:
             return False
         finally:
