@@ -4,12 +4,15 @@ pragma solidity ^0.8.30;
 import {IChallenges} from "../interfaces/IChallenges.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {Claim, Found, INPUT, Phase} from "../interfaces/Types.sol";
+import {Arrays} from "../libraries/Arrays.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 
 /// @title Who found what, before whom, and whether it was the truth (docs/protocol.md 5.4)
 /// @notice A finding is announced by its hash, with its finder's own root, and shown a block later or more. Whose root is
 /// right does not matter while nobody else has one: then the conviction pays at once. Otherwise the reward waits here.
 abstract contract Findings is IChallenges {
+    using Arrays for address[];
+
     ITasks public immutable TASKS;
 
     mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
@@ -119,9 +122,7 @@ abstract contract Findings is IChallenges {
         for (uint256 i; i < found.length; ++i) {
             if (right[i] && found[i].announced < cut) finders[n++] = found[i].finder;
         }
-        assembly ("memory-safe") {
-            mstore(finders, n)
-        }
+        finders.truncate(n);
     }
 
     function _requireAll(bytes32 claimId, Found[] calldata found) private view {
