@@ -31,7 +31,7 @@ abstract contract Attestations is Claims {
         bytes32 blockHash = BlockHashes.hashOf(st.seedBlock);
         if (blockHash == 0) {
             st.seedBlock = _newSeedBlock(t);
-            statuses[claimId] = st;
+            _setStatus(claimId, st);
             emit ITasks.Redrawn(claimId, st.seedBlock);
             return;
         }
@@ -42,7 +42,7 @@ abstract contract Attestations is Claims {
         (st.phase, st.samples) = (Phase.SEEDED, uint256(t.samples).toUint8());
         _startVoting(st, t);
         emit ITasks.SeedRecorded(claimId, seed, _seat(claimId, st, t, claim.claimant, seed, t.verifiers));
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
     }
 
     /// @dev RANDAO's value, of which a proposer can only leave its own part out. Whoever builds a block can try contents for
@@ -77,7 +77,7 @@ abstract contract Attestations is Claims {
     }
 
     function vote(bytes32 claimId, bool valid, bytes32[] calldata traces) external {
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
         uint256 i = _emptySeat(claimId, st);
@@ -87,14 +87,14 @@ abstract contract Attestations is Claims {
             st.valid |= _bit(i);
             tracesRoots[claimId][i] = Merkle.root(traces);
         }
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         emit ITasks.VoteShown(claimId, msg.sender, valid, traces);
     }
 
     function abstain(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         st.gone |= _bit(_emptySeat(claimId, st));
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         emit ITasks.VoteAbstained(claimId, msg.sender);
         STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake, t.client);
     }
@@ -117,7 +117,7 @@ abstract contract Attestations is Claims {
         _fine(claimId, _accounts(claimId, st, silent), t);
         if (_call(claimId, st, t, claim.claimant)) return;
         (st.phase, st.since) = (Phase.ACCEPTED, _now());
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, _worth(claim.kind, claim.price, t));
         uint256 end = _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t);
         emit ITasks.Accepted(claimId, end.toUint64());
@@ -144,7 +144,7 @@ abstract contract Attestations is Claims {
         if (drawn.length == 0) return false;
         st.calls = calls;
         _startVoting(st, t);
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         emit ITasks.Called(claimId, drawn);
         return true;
     }

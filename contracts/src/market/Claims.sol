@@ -90,7 +90,7 @@ abstract contract Claims {
     function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
         return _overtaken(jobId, kind, round, st.rewinds, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
@@ -99,9 +99,17 @@ abstract contract Claims {
         return keccak256(abi.encode(jobId, kind, round, shard));
     }
 
+    function _statusOf(bytes32 claimId) internal view returns (Status memory) {
+        return statuses[claimId];
+    }
+
+    function _setStatus(bytes32 claimId, Status memory st) internal {
+        statuses[claimId] = st;
+    }
+
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
         claimId = keccak256(abi.encode(claim));
-        st = statuses[claimId];
+        st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
     }
 

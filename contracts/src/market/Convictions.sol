@@ -44,7 +44,7 @@ abstract contract Convictions is Shards {
         _requireWindow(claim, st);
         ++st.openGames;
         if (shown) ++st.findings;
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
     }
 
     function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool shown, bool won)
@@ -52,13 +52,13 @@ abstract contract Convictions is Shards {
         onlyAccuser
         returns (bool stood, bool kept)
     {
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         --st.openGames;
         if (shown) --st.findings;
         stood = _live(st.phase);
         if (stood && won) return (true, _convict(claimId, st, accused, challenger, 0, true));
         JOBS.disputeClosed(accused.jobId);
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         kept = st.phase == Phase.CONVICTED && rewards[claimId].winner != address(0);
     }
 
@@ -87,7 +87,7 @@ abstract contract Convictions is Shards {
         Status memory st;
         (claimId, st, ballot) = _requireVote(claim, verifier);
         ++st.openGames;
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         return (claimId, ballot, tracesRoots[claimId][ballot - 1], _seed(claimId));
     }
 
@@ -98,11 +98,11 @@ abstract contract Convictions is Shards {
         address challenger,
         bool won
     ) external onlyChallenges returns (bool stood) {
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         --st.openGames;
         stood = !_has(st.gone, ballot - 1);
         if (stood && won) _convictVote(claimId, st, ballot, challenger, accused.jobId);
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
     }
 
     function convictVote(Claim calldata claim, address verifier, address challenger)
@@ -112,7 +112,7 @@ abstract contract Convictions is Shards {
     {
         (bytes32 claimId, Status memory st, uint64 ballot) = _requireVote(claim, verifier);
         _convictVote(claimId, st, ballot, challenger, claim.jobId);
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         return (tracesRoots[claimId][ballot - 1], _seed(claimId));
     }
 
@@ -156,7 +156,7 @@ abstract contract Convictions is Shards {
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake, t.client);
         STAKES.unlockEach(_accounts(claimId, st, _held(st)), Role.VERIFIER, t.verifierStake, t.client);
         st.phase = Phase.VOID;
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         emit ITasks.Voided(claimId, claim.claimant, paid);
     }
 
@@ -177,7 +177,7 @@ abstract contract Convictions is Shards {
         address[] memory each = _accounts(claimId, st, seats);
         _end(st, seats);
         st.overtaken = Overtaken.NOT;
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         emit ITasks.SeatsFreed(claimId, each, t.verifierFee);
         STAKES.unlockEach(each, Role.VERIFIER, t.verifierStake, t.client);
         VAULT.payEach(IVault.Bucket.FREE, accountKey(address(this)), each, t.verifierFee, t.verifierFee);
@@ -227,7 +227,7 @@ abstract contract Convictions is Shards {
         if (overtaken) st.overtaken = accepted ? Overtaken.ACCEPTED : Overtaken.PENDING;
         (uint256 taken, uint256 won) = _seize(claimId, st, accused, guilty, t);
         (st.phase, st.since) = (Phase.CONVICTED, _now());
-        statuses[claimId] = st;
+        _setStatus(claimId, st);
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted", t);
         }

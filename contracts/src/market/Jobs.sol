@@ -93,7 +93,7 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds, uint64 roundStart)
     {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         _requireRound(c, jobId, round);
         unchecked {
             // No round is settled before it is over, and every shard has one standing task at most.
@@ -103,10 +103,10 @@ contract Jobs is Rewinds {
             if (c.flags & FIXED != 0) revert ITasks.TooLate(c.roundStart + c.acceptedAfter);
             ++c.standing;
         }
-        counts[jobId] = c;
-        Worth memory w = worths[jobId];
+        _setCounts(jobId, c);
+        Worth memory w = _worthsOf(jobId);
         w.pending += _small(worth);
-        worths[jobId] = w;
+        _setWorths(jobId, w);
         return (c.rewinds, c.roundStart);
     }
 
@@ -115,7 +115,7 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds)
     {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         _requireRound(c, jobId, round);
         Terms memory t = TermsStore.load(address(this), jobId);
         _requireClosable(c, t, inTurn);
@@ -126,29 +126,29 @@ contract Jobs is Rewinds {
         }
         (c.round, c.standing, c.accepted, c.flags) = (round + 1, 0, 0, c.flags & ~FIXED);
         (c.roundStart, c.acceptedAfter) = (_now40(), 0);
-        counts[jobId] = c;
+        _setCounts(jobId, c);
         if (round < c.lastRound) emit RoundStarted(jobId, round + 1);
     }
 
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
         Terms memory t = TermsStore.load(address(this), jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
         c.acceptedAfter = _afterStart(c);
-        counts[jobId] = c;
-        Worth memory w = worths[jobId];
+        _setCounts(jobId, c);
+        Worth memory w = _worthsOf(jobId);
         (w.accepted, w.pending) = (w.accepted + _small(worth), w.pending - _small(worth));
-        worths[jobId] = w;
+        _setWorths(jobId, w);
     }
 
     function leaveOut(bytes32 jobId, uint32 round, uint256 worth) external onlyTasks returns (bool late) {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         late = c.round == round && _closable(c, TermsStore.load(address(this), jobId));
         if (!late) return false;
         --c.standing;
-        counts[jobId] = c;
+        _setCounts(jobId, c);
         worths[jobId].pending -= _small(worth);
     }
 
@@ -156,25 +156,25 @@ contract Jobs is Rewinds {
         external
         onlyTasks
     {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, kind, round, rewinds, false)) revert ITasks.NotStanding();
         if (round != c.settledRounds) revert ITasks.EarlierUnsettled();
         if (kind == Kind.TASK) {
             ++c.settledTasks;
-            counts[jobId] = c;
+            _setCounts(jobId, c);
             return;
         }
         Mark storage mark = marks[jobId][round + 1];
         (uint16 present, uint16 slices) = (mark.present, mark.slices);
         if (c.settledTasks < present) revert ITasks.EarlierUnsettled();
         if (++c.settledTasks < present + slices) {
-            counts[jobId] = c;
+            _setCounts(jobId, c);
             return;
         }
         // A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
         if (c.round - c.settledRounds >= maxUnsettled) c.roundStart = _now40();
         (c.settledRounds, c.settledTasks) = (round + 1, 0);
-        counts[jobId] = c;
+        _setCounts(jobId, c);
     }
 
     function running(bytes32 jobId)
@@ -183,7 +183,7 @@ contract Jobs is Rewinds {
         returns (bool, uint32 round, uint64 dueSince, bool disputed)
     {
         (Counts memory c, Worth memory w, Terms memory t) =
-            (counts[jobId], worths[jobId], TermsStore.load(address(this), jobId));
+            (_countsOf(jobId), _worthsOf(jobId), TermsStore.load(address(this), jobId));
         bool begun = c.flags & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
         disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
@@ -196,8 +196,8 @@ contract Jobs is Rewinds {
 
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
-        Counts memory c = counts[jobId];
-        uint64 due = _dueSince(c, worths[jobId], TermsStore.load(address(this), jobId).moveTime);
+        Counts memory c = _countsOf(jobId);
+        uint64 due = _dueSince(c, _worthsOf(jobId), TermsStore.load(address(this), jobId).moveTime);
         (bool halted, bool closed) = (c.flags & HALTED != 0, c.flags & CLOSED != 0);
         return
             Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, due, c.lastRound + 1);
@@ -241,7 +241,7 @@ contract Jobs is Rewinds {
     /// @dev One more slice of the present round. The first fixes of which tasks they all are, and whoever is late is left out
     /// from then on; the last closes the round, for which this is true.
     function _sliceCommitted(bytes32 jobId, Counts memory c, Terms memory t) private returns (bool) {
-        Worth memory w = worths[jobId];
+        Worth memory w = _worthsOf(jobId);
         Mark memory mark;
         bool first = w.slices == 0;
         if (first) {
@@ -257,11 +257,11 @@ contract Jobs is Rewinds {
             w.slices = 0;
         } else if (first) {
             (c.standing, c.flags, c.acceptedAfter) = (c.accepted, c.flags | FIXED, _afterStart(c));
-            counts[jobId] = c;
+            _setCounts(jobId, c);
         }
         if (first || last) marks[jobId][c.round + 1] = mark;
         w.accepted += fee;
-        worths[jobId] = w;
+        _setWorths(jobId, w);
         return last;
     }
 
@@ -292,7 +292,7 @@ contract Jobs is Rewinds {
     }
 
     function _lastDeadline(bytes32 jobId, Terms memory t) private view returns (uint256) {
-        uint64 start = _dueSince(counts[jobId], worths[jobId], t.moveTime);
+        uint64 start = _dueSince(_countsOf(jobId), _worthsOf(jobId), t.moveTime);
         uint64 taken = times[jobId].lastShardClaim;
         return uint256(start > taken ? start : taken) + t.taskTime;
     }

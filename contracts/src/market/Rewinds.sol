@@ -97,7 +97,7 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (uint256 wasted)
     {
-        Counts memory c = counts[accused.jobId];
+        Counts memory c = _countsOf(accused.jobId);
         if (inGame) --c.disputes;
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
@@ -105,7 +105,7 @@ abstract contract Rewinds is IJobs {
             if (inGame) _closeDispute(accused.jobId);
             return 0;
         }
-        Worth memory w = worths[accused.jobId];
+        Worth memory w = _worthsOf(accused.jobId);
         uint32 open = c.flags & FIXED == 0 ? c.round : c.round + 1;
         if (c.round > round) {
             Mark memory mark = marks[accused.jobId][round + 1];
@@ -136,8 +136,8 @@ abstract contract Rewinds is IJobs {
         c.round = round;
         (c.roundStart, c.acceptedAfter) = (_now40(), 0);
         emit Rewound(accused.jobId, ++c.rewinds, round, wasted);
-        counts[accused.jobId] = c;
-        worths[accused.jobId] = w;
+        _setCounts(accused.jobId, c);
+        _setWorths(accused.jobId, w);
         _recordRewind(accused, c.rewinds, open, wasted);
     }
 
@@ -159,14 +159,30 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (bool)
     {
-        Counts memory c = counts[jobId];
+        Counts memory c = _countsOf(jobId);
         ++c.disputes;
-        counts[jobId] = c;
+        _setCounts(jobId, c);
         return _overtaken(c, jobId, kind, round, rewindsThen, pending);
     }
 
     function disputeClosed(bytes32 jobId) external onlyTasks {
         _closeDispute(jobId);
+    }
+
+    function _countsOf(bytes32 jobId) internal view returns (Counts memory) {
+        return counts[jobId];
+    }
+
+    function _setCounts(bytes32 jobId, Counts memory c) internal {
+        counts[jobId] = c;
+    }
+
+    function _worthsOf(bytes32 jobId) internal view returns (Worth memory) {
+        return worths[jobId];
+    }
+
+    function _setWorths(bytes32 jobId, Worth memory w) internal {
+        worths[jobId] = w;
     }
 
     function _closeDispute(bytes32 jobId) private {
@@ -179,7 +195,7 @@ abstract contract Rewinds is IJobs {
         view
         returns (bool)
     {
-        return _overtaken(counts[jobId], jobId, kind, round, rewindsThen, pending);
+        return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted

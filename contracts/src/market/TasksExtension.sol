@@ -21,7 +21,7 @@ contract TasksExtension is Convictions {
     {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         uint32 shown = _ones(_voted(st)).toUint32();
         uint32 valid = _ones(_validSeats(st)).toUint32();
         return
@@ -35,7 +35,7 @@ contract TasksExtension is Convictions {
     }
 
     function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
-        Status memory st = statuses[claimId];
+        Status memory st = _statusOf(claimId);
         cast = new Vote[](st.drawn);
         address[] memory seated = _seated(claimId, st.drawn);
         for (uint256 i; i < st.drawn; ++i) {
