@@ -113,8 +113,10 @@ abstract contract Attestations is Claims {
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
             revert ITasks.NotStanding();
         }
-        _end(st, silent);
-        _fine(claimId, _accounts(claimId, st, silent), t);
+        if (silent != 0) {
+            _end(st, silent);
+            _fine(claimId, _accounts(claimId, st, silent), t);
+        }
         if (_call(claimId, st, t, claim.claimant)) return;
         (st.phase, st.since) = (Phase.ACCEPTED, _now());
         _setStatus(claimId, st);
@@ -151,7 +153,6 @@ abstract contract Attestations is Claims {
 
     /// @dev Takes missPenalty of the stake of each of these seats, and frees the rest.
     function _fine(bytes32 claimId, address[] memory each, Terms memory t) internal {
-        if (each.length == 0) return;
         for (uint256 i; i < each.length; ++i) {
             emit ITasks.VoteFined(claimId, each[i], t.missPenalty);
         }

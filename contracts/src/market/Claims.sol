@@ -90,9 +90,10 @@ abstract contract Claims {
     function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
-        Status memory st = _statusOf(claimId);
-        if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
-        return _overtaken(jobId, kind, round, st.rewinds, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
+        Status storage st = statuses[claimId];
+        (Phase phase, uint32 rewinds) = (st.phase, st.rewinds);
+        if (phase == Phase.CONVICTED || phase == Phase.VOID) return 0;
+        return _overtaken(jobId, kind, round, rewinds, phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
 
     function _place(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal pure returns (bytes32) {
@@ -151,11 +152,19 @@ abstract contract Claims {
         view
         returns (address[] memory each)
     {
-        address[] memory seated = _seated(claimId, st.drawn);
         each = new address[](_ones(seats));
-        uint256 n;
-        for (uint256 i; i < st.drawn; ++i) {
-            if (_has(seats, i)) each[n++] = seated[i];
+        _fill(each, 0, claimId, st.drawn, seats);
+    }
+
+    function _fill(address[] memory each, uint256 from, bytes32 claimId, uint256 drawn, uint256 seats)
+        private
+        view
+    {
+        uint256 numbers = draws[claimId];
+        for (uint256 i; i < drawn; ++i) {
+            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
+            if (_has(seats, i)) each[from++] = accountOf[_first(numbers)];
+            numbers >>= 32;
         }
     }
 
@@ -165,12 +174,9 @@ abstract contract Claims {
         view
         returns (address[] memory payees)
     {
-        address[] memory voters = _accounts(claimId, st, valid);
-        payees = new address[](voters.length + 1);
+        payees = new address[](1 + _ones(valid));
         payees[0] = claimant;
-        for (uint256 i; i < voters.length; ++i) {
-            payees[i + 1] = voters[i];
-        }
+        _fill(payees, 1, claimId, st.drawn, valid);
     }
 
     /// @dev Of a claim that has one; its lower half is zero.
@@ -181,12 +187,7 @@ abstract contract Claims {
     /// @dev The accounts of a claim's seats, in order.
     function _seated(bytes32 claimId, uint256 drawn) internal view returns (address[] memory seated) {
         seated = new address[](drawn);
-        uint256 numbers = draws[claimId];
-        for (uint256 i; i < drawn; ++i) {
-            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
-            seated[i] = accountOf[_first(numbers)];
-            numbers >>= 32;
-        }
+        _fill(seated, 0, claimId, drawn, type(uint256).max);
     }
 
     /// @dev The lowest of the numbers in a word, 32 bits each.

@@ -356,7 +356,10 @@ contract Stakes is Batch, Caps, Draws {
         (uint96 locked_, uint32 tenure) = (entry.locked, entry.tenure);
         if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
         if (tenure != 0) _giveBack(account, role, tenure, client, amount);
-        entry.locked = (locked_ - amount).toUint96();
+        unchecked {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            entry.locked = locked_ - uint96(amount); // which is at most locked_
+        }
     }
 
     /// @dev Takes off the books what was locked for a claim or a vote until now.

@@ -70,9 +70,9 @@ contract Tasks is Attestations, Batch {
         emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock);
         places[place] = claimId;
         Status storage st = statuses[claimId];
-        (st.phase, st.seedBlock) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock);
-        (st.since, st.attempt, st.rewinds) =
-        (_now(), uint256(claim.attempt).toUint16(), uint256(claim.rewinds).toUint24());
+        (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
+        if (claim.attempt > 0) st.attempt = uint256(claim.attempt).toUint16();
+        if (claim.rewinds > 0) st.rewinds = uint256(claim.rewinds).toUint24();
         if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake, t.client);
     }
@@ -89,8 +89,8 @@ contract Tasks is Attestations, Batch {
         address[] memory payees = _payees(claimId, st, claim.claimant, valid);
         STAKES.release(payees, t.solverStake, t.verifierStake, t.client);
         VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, payees, claim.price, t.verifierFee);
-        // What they called invalid was not.
-        _fine(claimId, _accounts(claimId, st, _held(st) & ~valid), t);
+        uint256 wrong = _held(st) & ~valid; // what they called invalid was not
+        if (wrong != 0) _fine(claimId, _accounts(claimId, st, wrong), t);
     }
 
     function _enterTask(Claim memory claim, Terms memory t) private {
