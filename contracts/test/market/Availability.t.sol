@@ -242,6 +242,28 @@ contract AvailabilityTest is Market {
         availability.supply(id, asked, claim, pieces("end", asked));
     }
 
+    /// @notice A leaf has as many bytes as its place in the slot says: who commits to another can show it to nobody.
+    function test_aLeafOfAnotherLengthIsNoLeafOfTheSlot() external {
+        for (uint32 shard; shard < 2; ++shard) {
+            IAvailability.Chunk memory chunk = pieceOf("end", 0, 1);
+            chunk.data = new bytes(shard == 0 ? LEAF - 1 : LEAF + 1);
+            (bytes32[] memory leaves, bytes32[] memory roots) = (leavesOf("end", 0), rootsOf("end"));
+            leaves[1] = Merkle.leaf(chunk.data); // the fault: the state has it so
+            roots[0] = Merkle.root(leaves);
+            chunk.slotProof = memberProof(roots, 0);
+            Claim memory claim = draft(Kind.TASK, 0, shard);
+            claim.inputRoot = Merkle.root(rootsOf("genesis"));
+            claim.outputRoot = Merkle.root(roots);
+            claim = submit(solvers[shard], claim);
+            (uint256 id, IAvailability.Asked memory asked) =
+                demandAs(whistle, claim, u32(SEGMENTS), onePlace(0, 1));
+            IAvailability.Chunk[] memory chunks = new IAvailability.Chunk[](1);
+            chunks[0] = chunk;
+            bytes memory wrong = abi.encodeWithSelector(IAvailability.BadProof.selector, 0);
+            refuseSupply(id, asked, claim, chunks, wrong);
+        }
+    }
+
     /// @dev Whoever hides a leaf has everything else to show, and is asked for that one.
     function test_Attack33_aHiddenLeafThatIsNamedIsNeverSurvived(uint32 where, uint32 shown) external {
         Claim memory claim = committed();
