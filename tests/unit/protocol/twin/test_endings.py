@@ -197,7 +197,9 @@ def times(terms: Terms) -> dict[type[e.Event], int]:
     }
 
 
-@pytest.mark.parametrize("state", states(), ids=lambda s: "-".join(part.name for part in vars(s).values()))
+@pytest.mark.parametrize(
+    "state", list(states()), ids=lambda s: "-".join(part.name for part in vars(s).values())
+)
 def test_Invariant21_every_lock_of_a_claim_ends_in_time_by_an_outsiders_call(state: State) -> None:
     story, claim_id = bring_about(state)
     done = outsider_ends(story)
