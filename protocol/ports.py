@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
-from assay.protocol.demands import VoteProof, Asked, Chunk, DemandView, StateLeaf
+from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
