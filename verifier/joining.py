@@ -101,11 +101,11 @@ def outside(conditions: Conditions, limits: ClassLimits) -> str:
 
 
 def payable(job: JobView, limits: ClassLimits) -> bool:
-    """Whether votes on this job's tasks to come can be paid, and as the operator asks: its rounds are not
-    over, its escrow has a fee left, its solvers risk no less than all seats of a task, its fee suits its
+    """Whether votes on this job's tasks to come can be paid, and as the operator asks: it begins further
+    rounds, its escrow has a fee left, its solvers risk no less than all seats of a task, its fee suits its
     replays."""
     terms, progress = job.terms, job.progress
-    begins = not progress.closed and progress.round < progress.final_round
+    begins = not (progress.closed or progress.halted) and progress.round < progress.final_round
     backed = terms.solver_stake >= terms.verifiers * terms.verifier_stake
     steps = sum(loop.samples * loop.segment_steps for loop in terms.loops)
     suits = terms.verifier_fee * TERA >= limits.least_rate * steps * terms.step_operations

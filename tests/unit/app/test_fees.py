@@ -40,11 +40,12 @@ class View:
     """A market that tells of its transactions part by part."""
 
     block = 9
-    contracts = {"Challenges": SimpleNamespace(abi=[{"type": "event", "name": "Resolved", "inputs": []}])}
     snapshot = staticmethod(nullcontext)
 
     def __init__(self, *parts: list[list[Event]]) -> None:
         self.parts = list(parts)
+        abi = [{"type": "event", "name": "Resolved", "inputs": []}]
+        self.contracts = {"Challenges": SimpleNamespace(abi=abi)}
 
     def free(self, account: str) -> Wei:
         return Wei(0)

@@ -70,7 +70,7 @@ def test_a_class_that_has_paid_nothing_is_left_at_once_for_one_that_has() -> Non
     assert chosen(LURE, [one(LURE), one(THIRD)], stay(LURE, -1)) is None, "both may pay yet"
 
 
-def test_a_class_that_does_not_pay_is_left_for_an_idle_one_that_did_before_a_stranger() -> None:
+def test_an_idle_class_that_has_paid_comes_before_a_stranger() -> None:
     lure = one(LURE, pays=False)
     assert chosen(LURE, [lure, one(THIRD)], stay(LURE, -TRIAL)) == THIRD
     assert chosen(LURE, [lure, one(THIRD), one(HOME, open=False, rate=1.0)], stay(LURE, -TRIAL)) == HOME
@@ -86,7 +86,7 @@ def test_classes_of_which_none_pays_are_tried_by_turns_a_trial_each() -> None:
     assert chosen(HOME, found, stay(HOME, -TRIAL + 1)) is None
 
 
-def test_from_an_idle_class_that_has_paid_one_goes_to_strangers_half_of_the_time_at_most() -> None:
+def test_an_idle_class_that_has_paid_is_left_for_strangers_half_of_the_time() -> None:
     found = [one(HOME, open=False, rate=1.0), one(LURE)]
     assert chosen(HOME, found, stay(HOME, -1)) == LURE, "nobody has wasted its time yet"
     wasted = stay(THIRD, -3 * TRIAL - 100)
@@ -135,6 +135,7 @@ def test_a_job_is_worth_joining_for_only_while_it_can_pay_as_the_operator_asks(t
     assert not payable(replace(view, escrow=Wei(terms.verifier_fee - 1)), LIMITS)
     assert not payable(replace(view, progress=replace(progress, final_round=progress.round)), LIMITS)
     assert not payable(replace(view, progress=replace(progress, closed=True)), LIMITS)
+    assert not payable(replace(view, progress=replace(progress, halted=True)), LIMITS)
     bare = replace(terms, solver_stake=Wei(terms.verifiers * terms.verifier_stake - 1))
     assert not payable(replace(view, terms=bare), LIMITS)
 
