@@ -16,7 +16,7 @@ from typing import Unpack
 from assay.disk import record
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Finding, audit_claim, audit_vote
+from assay.node.audit import Finding, WrongVote, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
 from assay.node.kept_replays import KeptReplays
 from assay.node.rewards import Share
@@ -86,8 +86,9 @@ class WhistleblowerService(Accuser):
 
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
-        me = self.market.me
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
+        me, shares = self.market.me, self.limits.shares
+        watched = [job for job in upkeep.watched(self.market) if shares is None or job.job_id in shares.of]
+        jobs = tuple(self._job_observation(job) for job in watched)
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
@@ -160,14 +161,19 @@ class WhistleblowerService(Accuser):
             self._unpublished.add(view.claim_id)
             self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
             return
-        finding = audit_claim(state_provider, view)
+        finding = audit_claim(state_provider, view, going=self._going)
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
     def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
         finding = audit_vote(self.state_provider(action.job_id), view, vote)
-        self._found(action.job_id, (action.claim_id, action.verifier), finding)
+        about = action.verifier if finding is None or isinstance(finding, WrongVote) else ZERO_ADDRESS
+        self._found(action.job_id, (action.claim_id, about), finding)
+
+    def _going(self) -> bool:
+        """Whether the node was not told to stop."""
+        return self.clock.wait(0.0)
 
     def _pursue(self, action: policy.Pursue) -> None:
         self.accuse(action.job_id, action.claim_id, self.findings[action.claim_id, action.verifier])
