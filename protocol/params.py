@@ -308,7 +308,7 @@ L2_BOUNDS = Bounds(
     most_delay=1_024,
     least_time=Seconds(600),
     most_time=MOST_TIME,
-    least_stake=Wei(10 * _TOKEN),
+    least_stake=Wei(20 * _TOKEN),
     most_stake=Wei(10_000 * _TOKEN),
     least_bond=Wei(_TOKEN),
 )

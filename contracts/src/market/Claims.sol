@@ -219,12 +219,12 @@ abstract contract Claims {
     }
 
     function _bit(uint256 i) internal pure returns (uint8) {
-        return (2 ** i).toUint8();
+        return (uint256(1) << i).toUint8();
     }
 
     /// @dev Seats whose stake is locked.
     function _held(Status memory st) internal pure returns (uint256) {
-        return (2 ** uint256(st.drawn) - 1) & ~uint256(st.gone);
+        return ((1 << uint256(st.drawn)) - 1) & ~uint256(st.gone);
     }
 
     /// @dev Seats that have neither voted nor ended.

@@ -257,7 +257,7 @@ contract SeatAttacksTest is Market {
     /// @dev Four claims of two jobs of one class, two seats each: whether the seats of the first depend on which comes first.
     function _orderChangesSeats(uint128 stake, uint256 randao) private returns (bool changes) {
         Terms memory t = aTerms();
-        (t.verifiers, t.verifierStake, t.solverStake) = (2, stake, 2 * stake);
+        (t.verifiers, t.verifierStake, t.solverStake) = (2, stake, stake < 50 ether ? 100 ether : 2 * stake);
         Claim[4] memory claims;
         for (uint256 i; i < 2; ++i) {
             t.seed = keccak256(abi.encode(i));

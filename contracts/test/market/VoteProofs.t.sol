@@ -188,7 +188,7 @@ contract VoteProofsTest is Market {
         p = _proof(drawn[0], 0, 0, LEAVES);
         other = _proof(drawn[0], 1, 0, LEAVES);
         (p.committed, p.said.stateRoot, p.said.stateProof) =
-            (other.committed, other.said.stateRoot, other.said.stateProof); // another segment's end
+        (other.committed, other.said.stateRoot, other.said.stateProof); // another segment's end
         if (_endOf(drawn[0], 0) != _endOf(drawn[0], 1)) _prove(drawn[0], 0, p, bad);
         p = _proof(drawn[0], 0, 0, LEAVES);
         (p.said.traceRoot, p.said.traceProof) = (other.said.traceRoot, other.said.traceProof); // another sample
