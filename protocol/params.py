@@ -163,9 +163,9 @@ def check_shape(terms: Terms, bounds: Bounds) -> None:
     for field, name in _TIMES:
         _require(least <= getattr(terms, name) <= most, field, f"must be {least} to {most} seconds")
     _require(1 <= terms.price_period <= most, "pricePeriod", f"must be 1 to {most} seconds")
-    votes = (1 + MAX_CALLS) * terms.vote_time
+    votes = (1 + MAX_CALLS) * terms.vote_time + least
     late = terms.min_shards == terms.shards or terms.straggler_time >= votes
-    _require(late, "stragglerTime", f"must be at least {votes} seconds, four times voteTime")
+    _require(late, "stragglerTime", f"must be at least {votes} seconds, four times voteTime and leastTime")
 
 
 def check_class(terms: Terms, conditions: Conditions) -> None:

@@ -61,7 +61,8 @@ interface IChallenges is IBatch {
     /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and `proveVote`,
     /// the slot for `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for a vote. `root` is what the challenger
     /// has found there itself: the state root at the segment's end, or of the input (`openInput`), for `proveBinding`
-    /// keccak256(abi.encode(leaf, root of the input)), for a vote zero. Announcing again changes nothing; use spends it.
+    /// keccak256(abi.encode(leaf, root of the input)), for `openVote` zero, for
+    /// `proveVote` keccak256(abi.encode(place, keccak256(said.data))). Announcing again changes nothing; use spends it.
     function announce(bytes32 commitment) external;
     /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not, but
     /// `root` is.

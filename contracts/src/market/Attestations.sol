@@ -113,6 +113,7 @@ abstract contract Attestations is Claims {
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
             revert ITasks.NotStanding();
         }
+        if (_ones(_voted(st)) < t.verifiers) _requireOpen(claim.jobId, st.voteEnd);
         if (silent != 0) {
             _end(st, silent);
             _fine(claimId, _accounts(claimId, st, silent), t);
@@ -123,6 +124,12 @@ abstract contract Attestations is Claims {
         JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, _worth(claim.kind, claim.price, t));
         uint256 end = _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t);
         emit ITasks.Accepted(claimId, end.toUint64());
+    }
+
+    /// @dev Its round accepts tasks still, so that those who are called can be paid.
+    function _requireOpen(bytes32 jobId, uint64 voteEnd) private view {
+        (bool running,,,) = JOBS.running(jobId);
+        if (!running) revert ITasks.TooLate(voteEnd);
     }
 
     function _startVoting(Status memory st, Terms memory t) private view {

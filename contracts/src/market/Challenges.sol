@@ -5,6 +5,7 @@ import {Chunks} from "../dispute/Chunks.sol";
 import {IAvailability} from "../interfaces/IAvailability.sol";
 import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {
@@ -118,7 +119,7 @@ contract Challenges is Findings, Batch {
         bytes32 salt
     ) external {
         bytes32 claimId = keccak256(abi.encode(claim));
-        _spend(claimId, sample, verifier, 0, salt);
+        _spend(claimId, sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         if (sample >= t.samples) revert WrongSample(sample, t.samples);
         (bytes32 tracesRoot, bytes32 seed) = TASKS.convictVote(claim, verifier, msg.sender);
@@ -190,7 +191,7 @@ contract Challenges is Findings, Batch {
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt;
         address receiver = game.cursor.challenger;
-        if (stood && !challengerWon) {
+        if (stood && !challengerWon && !_sourceGone(game)) {
             burnt = paid - paid / 2;
             paid -= burnt;
             receiver = game.cursor.defender;
@@ -198,6 +199,13 @@ contract Challenges is Findings, Batch {
         emit Resolved(gameId, game.params.claimId, challengerWon, burnt, paid);
         if (burnt > 0) VAULT.burn(IVault.Bucket.BOND, key, burnt);
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(receiver), paid);
+    }
+
+    /// @dev The game is about an input whose source a rewind may have taken with it, so that nothing can be proven any more.
+    function _sourceGone(Game calldata game) private view returns (bool) {
+        Accused calldata accused = game.params.accused;
+        return game.params.ballot == 0 && game.params.segment == INPUT
+            && IJobs(JOBS).overtaken(accused.jobId, accused.kind, accused.round, accused.rewinds, false);
     }
 
     function _requireInput(Claim calldata claim, uint32 slot, bytes32 leaf, bytes32[] calldata proof)

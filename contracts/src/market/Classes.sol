@@ -106,8 +106,9 @@ contract Classes is IClasses {
         _checkTime(t.stragglerTime, LEAST_TIME, "stragglerTime");
         _checkTime(t.outerTime, LEAST_TIME, "outerTime");
         _checkTime(t.pricePeriod, 1, "pricePeriod");
-        // A task that was committed in time is voted on before its round can be closed without it.
-        if (t.minShards < t.shards && t.stragglerTime < (1 + MAX_CALLS) * t.voteTime) {
+        // A task that was committed in time is voted on before its round can be closed without it: so many calls, and a while
+        // for its seed.
+        if (t.minShards < t.shards && t.stragglerTime < (1 + MAX_CALLS) * t.voteTime + LEAST_TIME) {
             revert BadTerms("stragglerTime");
         }
         _checkClass(t, conditions(t.classId));

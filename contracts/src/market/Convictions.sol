@@ -231,12 +231,15 @@ abstract contract Convictions is Shards {
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted", t);
         }
+        bool gone = overtaken
+            || (!accepted && _overtaken(accused.jobId, accused.kind, accused.round, st.rewinds, true));
         if (!overtaken) {
             won -= JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
         } else if (inGame) {
             JOBS.disputeClosed(accused.jobId);
         }
-        kept = st.findings > 0;
+        // Only the claim that is settled at its place tells who was right: none is, of one that its job goes on without.
+        kept = st.findings > 0 && !gone;
         emit ITasks.Convicted(claimId, accused.claimant, challenger, taken, taken - taken / 2, won);
         if (kept) {
             rewards[claimId] = Reward(won, challenger);

@@ -60,7 +60,9 @@ abstract contract Findings is IChallenges {
         if (!samePlace || TASKS.status(truth).phase != Phase.SETTLED) revert NoTruth();
         _requireAll(claimId, found);
         bool[] memory right = new bool[](found.length);
+        bool byInput = _isByInput(claimId, found);
         for (uint256 i; i < found.length; ++i) {
+            if (found[i].segment == INPUT && !byInput) continue;
             right[i] = _isTrue(found[i], fallenRoots, settledRoots);
         }
         TASKS.payReward(claimId, _first(found, right));
@@ -94,6 +96,15 @@ abstract contract Findings is IChallenges {
 
     function _hash(Found memory found) internal pure returns (bytes32) {
         return keccak256(abi.encode(found));
+    }
+
+    /// @dev The claim fell for its input: what its place is settled from may be another one since, if an earlier claim fell too.
+    function _isByInput(bytes32 claimId, Found[] calldata found) private view returns (bool) {
+        (, address winner) = TASKS.reward(claimId);
+        for (uint256 i; i < found.length; ++i) {
+            if (found[i].segment == INPUT && found[i].finder == winner) return true;
+        }
+        return false;
     }
 
     /// @dev Right from where the claim was still right: it starts from the settled claim's state and ends in its next one.

@@ -169,7 +169,7 @@ abstract contract MarketHandler is KnownStates {
             if ((seed >> 32) % 4 == 0 || _mostlyInvalid(seed)) return; // and counted later
         }
         ClaimStatus memory st = statusOf(claim);
-        if (st.calls > 0 && block.timestamp <= st.since + 75) _castVotes(claim, drawnOf(claim), seed >> 64);
+        if (st.calls > 0 && block.timestamp <= st.since + 74) _castVotes(claim, drawnOf(claim), seed >> 64);
         if (statusOf(claim).phase == Phase.COMMITTED) {
             ++calls["seed too old"];
             return;

@@ -138,7 +138,7 @@ abstract contract Market is Test {
         (b.leastVote, b.mostVote, b.leastMove, b.mostMove) = (5, 10 hours, 5, 12 hours);
         (b.leastWindow, b.mostWindow) = (10, 7 days);
         (b.leastDelay, b.mostDelay) = (1, 1024);
-        (b.leastTime, b.mostTime) = (50, 30 days);
+        (b.leastTime, b.mostTime) = (1, 30 days);
         (b.leastStake, b.mostStake, b.leastBond) = (1 ether, 1e5 ether, 1);
     }
 
@@ -211,7 +211,7 @@ abstract contract Market is Test {
         t.verifiers = 3;
         (t.seedDelay, t.maxUnsettled) = (2, 2);
         (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
-        t.voteTime = 75;
+        t.voteTime = 74;
         (t.challengeWindow, t.moveTime, t.pricePeriod) = (500, 60, 600);
         (t.priceFloor, t.priceCap) = (10 ether, 10 ether);
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);

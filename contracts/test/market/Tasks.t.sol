@@ -391,7 +391,7 @@ contract TasksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.vote(idOf(claim), false, none);
-        uint64 end = u64(vm.getBlockTimestamp()) + 75;
+        uint64 end = u64(vm.getBlockTimestamp()) + 74;
         vm.warp(end);
         voteAs(drawn[1], claim, true);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
@@ -666,7 +666,7 @@ contract TasksTest is Market {
         uint64 since = statusOf(claim).since;
         voteAs(drawn[0], claim, true);
         voteAs(drawn[1], claim, true);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, since + 76));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, since + 75));
         tasks.tally(claim);
         voteAs(drawn[2], claim, true);
         tasks.tally(claim);

@@ -144,8 +144,16 @@ contract VoteProofsTest is Market {
         p.said.nodeProof = memberProof(_trace(verifier, end, wrongLeaf), REF);
     }
 
+    function _announce(address who, address verifier, uint32 sample, Proof memory p)
+        private
+        returns (bytes32)
+    {
+        bytes32 root = keccak256(abi.encode(p.place, keccak256(p.said.data)));
+        return announceRoot(who, idOf(claim), sample, verifier, root);
+    }
+
     function _prove(address verifier, uint32 sample, Proof memory p, bytes memory refusal) private {
-        bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);
+        bytes32 salt = _announce(whistle, verifier, sample, p);
         if (refusal.length > 0) vm.expectRevert(refusal);
         vm.prank(whistle);
         challenges.proveVote(claim, verifier, sample, p.place, p.committed, p.said, salt);
@@ -155,7 +163,7 @@ contract VoteProofsTest is Market {
         _vote(drawn[0], 1);
         (uint256 rich, uint256 staked) = (free(whistle), activeOf(drawn[0], Role.VERIFIER));
         Proof memory p = _proof(drawn[0], 1, 1, 1);
-        bytes32 salt = announceAs(whistle, idOf(claim), 1, drawn[0]);
+        bytes32 salt = _announce(whistle, drawn[0], 1, p);
         vm.prank(whistle);
         challenges.proveVote(claim, drawn[0], 1, p.place, p.committed, p.said, salt);
         assertLt(vm.snapshotGasLastCall("market", "prove_vote"), 400_000);
@@ -212,9 +220,14 @@ contract VoteProofsTest is Market {
         _prove(drawn[0], 2, p, abi.encodeWithSelector(IChallenges.WrongSample.selector, 2, 2));
     }
 
-    function test_aProofMustHaveBeenAnnounced() external {
+    /// @notice Whoever copies a proof from the mempool has announced at most which vote is false, not where.
+    function test_Attack36_aProofIsItsAnnouncersAlone() external {
         _vote(drawn[0], 0);
         Proof memory p = _proof(drawn[0], 0, 0, 0);
+        bytes32 guess = announceAs(stranger, idOf(claim), 0, drawn[0]);
+        vm.expectPartialRevert(IChallenges.NotAnnounced.selector);
+        vm.prank(stranger);
+        challenges.proveVote(claim, drawn[0], 0, p.place, p.committed, p.said, guess);
         vm.expectPartialRevert(IChallenges.NotAnnounced.selector);
         vm.prank(whistle);
         challenges.proveVote(claim, drawn[0], 0, p.place, p.committed, p.said, "salt");
