@@ -356,6 +356,11 @@ class ChainView:
         with self._pinned() as index:
             return dict(index.endpoints)
 
+    def unusable(self) -> dict[Address, str]:
+        """What accounts say of where they serve blocks, and is no base URL."""
+        with self._pinned() as index:
+            return dict(index.unusable)
+
     def gateways(self) -> list[Gateway]:
         """Where nodes say they serve blocks, with what each has at stake."""
         with self._pinned() as index:
