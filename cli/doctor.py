@@ -105,6 +105,9 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
     found = connection[0]
     number = found.clock.block()
     yield Line("chain", "ok", f"block {number} at {getattr(found.rpc, 'shown_url', app.settings.rpc_url)}")
+    for url, trouble in found.rpc.troubles().items():
+        fix = "its answers from behind are not used: name one whose nodes are in step, or two (--rpc-url)"
+        yield Line("chain", "note", f"{url}: {trouble}", fix)
     yield Line("contracts", "ok", f"those of {app.settings.deployment}, with the code that it names")
 
 
