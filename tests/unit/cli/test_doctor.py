@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from assay.app.output import Exit
+from assay.app.output import Exit, Output
+from assay.chain.eth.seen import EndpointBehind
 from assay.cli import doctor
 from assay.protocol.errors import AssayError
 from tests.fakes.any_error import ENDS, ERRORS, name_of
@@ -103,3 +105,24 @@ def test_what_ends_the_process_is_no_line(error: BaseException) -> None:
 
     with pytest.raises(type(error)):
         list(doctor._tried("clock", fails))
+
+
+def test_attack_T47_an_endpoint_that_is_behind_is_a_line() -> None:
+    class Behind:
+        def block(self) -> int:
+            return 70
+
+        def troubles(self) -> dict[str, str]:
+            return {"http://one": "it is behind by 8 blocks"}
+
+    parts: Any = Behind()
+    parts.clock = parts.rpc = parts
+    app: Any = SimpleNamespace(view=lambda: parts, settings=SimpleNamespace(rpc_url="", deployment=""))
+    lines = list(doctor._chain(app, []))
+    assert any(line.state == "note" and "one: it is behind by 8 blocks" in line.found for line in lines)
+
+
+def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
+    with pytest.raises(SystemExit) as ended:
+        Output(as_json=True).fail(EndpointBehind("http://one", 8, 70))
+    assert ended.value.code == Exit.UNREACHABLE == 7
