@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
 from assay.node.idle import no_stake
@@ -66,7 +66,7 @@ class VerifierService(Accuser):
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
+        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         now, block = self.clock.now(), self.clock.block()
         own, classes = self.market.subscription(me), self.market.classes()
         staked = Wei(self.market.stake(me, Role.VERIFIER).active)
@@ -100,7 +100,7 @@ class VerifierService(Accuser):
         self._seen = self.see()
         self._complain(no_stake("verifier"), not self._seen.staked)
         self.let_go(job.view.job_id for job in self._seen.jobs)
-        return policy.decide(self._seen)
+        return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)

@@ -14,7 +14,7 @@ from random import Random, SystemRandom
 from typing import Unpack
 
 from assay.disk import record
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, WrongVote, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
@@ -23,7 +23,7 @@ from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
-from assay.node.states import SourceMissing, StateProvider
+from assay.node.states import StateProvider
 from assay.protocol.params import CHUNKS
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
@@ -86,9 +86,14 @@ class WhistleblowerService(Accuser):
 
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
+<<<<<<< HEAD
         me, shares = self.market.me, self.limits.shares
         watched = [job for job in upkeep.watched(self.market) if shares is None or job.job_id in shares.of]
         jobs = tuple(self._job_observation(job) for job in watched)
+=======
+        me = self.market.me
+        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
+>>>>>>> 89f6455040e1899bf73163ad33f7054cbb3d29dc
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
@@ -106,24 +111,10 @@ class WhistleblowerService(Accuser):
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
         self.let_go(job.view.job_id for job in self._seen.jobs)
-        return policy.decide(self._seen)
+        return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)
-
-    def scan(self, job_id: JobId) -> list[Finding]:
-        """Audit every claim of a job now, whatever its phase; what was found."""
-        state_provider = self.state_provider(job_id)
-        found = []
-        for view in self.market.claims(job_id):
-            if view.status.phase in policy.CHALLENGEABLE and not view.stale:
-                try:
-                    finding = audit_claim(state_provider, view)
-                except SourceMissing:
-                    continue
-                if finding is not None:
-                    found.append(finding)
-        return found
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {
