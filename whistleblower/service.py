@@ -86,14 +86,9 @@ class WhistleblowerService(Accuser):
 
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
-<<<<<<< HEAD
         me, shares = self.market.me, self.limits.shares
         watched = [job for job in upkeep.watched(self.market) if shares is None or job.job_id in shares.of]
-        jobs = tuple(self._job_observation(job) for job in watched)
-=======
-        me = self.market.me
-        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
->>>>>>> 89f6455040e1899bf73163ad33f7054cbb3d29dc
+        jobs = apart.seen(watched, self._job_observation, self.set_aside)
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
