@@ -46,6 +46,8 @@ interface ITasks is IBatch {
     error NotStale();
     error WindowClosed(uint64 end);
     error NoReward(bytes32 claimId);
+    /// @dev A claim is settled at this place, or may be: it tells whose finding is right.
+    error MayBeSettled();
 
     event ShardAssigned(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
     event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
@@ -168,6 +170,9 @@ interface ITasks is IBatch {
     /// @notice Pay a reward that was kept to these, in equal parts; to who convicted the claim if there are none. Not while a
     /// game of a finding on the claim is open.
     function payReward(bytes32 claimId, address[] calldata finders) external;
+    /// @notice Anyone, of a claim whose job is closed without a settled claim at its place: a reward that was kept is who
+    /// convicted it's.
+    function payUnsettled(Claim calldata claim) external;
     /// @notice A reward that was kept, and who convicted the claim; zeros if there is none.
     function reward(bytes32 claimId) external view returns (uint256 amount, address winner);
 }

@@ -118,7 +118,7 @@ contract Challenges is Findings, Batch {
         VoteProof calldata said,
         bytes32 salt
     ) external {
-        bytes32 claimId = keccak256(abi.encode(claim));
+        bytes32 claimId = _idOf(claim);
         _spend(claimId, sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         if (sample >= t.samples) revert WrongSample(sample, t.samples);
@@ -157,7 +157,7 @@ contract Challenges is Findings, Batch {
         bytes32 root,
         bytes32 salt
     ) external {
-        bytes32 claimId = keccak256(abi.encode(claim));
+        bytes32 claimId = _idOf(claim);
         Found memory found = _shown(claimId, slot, keccak256(abi.encode(leaf, root)), salt);
         _requireInput(claim, slot, leaf, proof);
         bool certain = _requireSource(claim, slot, source, sourceLeaf, sourceProof);
@@ -296,7 +296,7 @@ contract Challenges is Findings, Batch {
         uint256 slots,
         Claim calldata claim
     ) private pure returns (Source memory) {
-        bytes32 given = keccak256(abi.encode(source));
+        bytes32 given = _idOf(source);
         if (claimId == 0 || given != claimId) revert WrongSource(given);
         return Source(source.outputRoot, slot, slots, source.rewinds <= claim.rewinds);
     }
@@ -421,7 +421,7 @@ contract Challenges is Findings, Batch {
         bytes32 salt,
         Terms memory t
     ) private {
-        bytes32 claimId = keccak256(abi.encode(claim));
+        bytes32 claimId = _idOf(claim);
         Found memory found = _shown(claimId, segment, root, salt);
         TASKS.gameOpened(claim, true);
         emit FindingShown(claimId, found);

@@ -117,13 +117,24 @@ abstract contract Convictions is Shards {
     }
 
     function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
+        _payReward(claimId, finders);
+    }
+
+    function payUnsettled(Claim calldata claim) external {
+        bytes32 there = _current(claim.jobId, claim.kind, claim.round, claim.shard);
+        bool settled = there != 0 && statuses[there].phase == Phase.SETTLED;
+        if (settled || !JOBS.progress(claim.jobId).closed) revert ITasks.MayBeSettled();
+        _payReward(keccak256(abi.encode(claim)), new address[](0));
+    }
+
+    function _payReward(bytes32 claimId, address[] memory finders) private {
         (uint256 amount, address winner) = reward(claimId);
         if (winner == address(0)) revert ITasks.NoReward(claimId);
         uint16 findings = statuses[claimId].findings;
         if (findings > 0) revert ITasks.GamesOpen(findings);
         delete rewards[claimId];
         address[] memory payees = finders;
-        if (payees.length == 0) {
+        if (finders.length == 0) {
             payees = new address[](1);
             payees[0] = winner;
         }

@@ -94,6 +94,10 @@ abstract contract Findings is IChallenges {
         emit FindingKept(claimId, found);
     }
 
+    function _idOf(Claim calldata claim) internal pure returns (bytes32) {
+        return keccak256(abi.encode(claim));
+    }
+
     function _hash(Found memory found) internal pure returns (bytes32) {
         return keccak256(abi.encode(found));
     }
@@ -151,6 +155,6 @@ abstract contract Findings is IChallenges {
         returns (bytes32 claimId)
     {
         if (Merkle.root(roots) != claim.segmentsRoot) revert BadProof();
-        return keccak256(abi.encode(claim));
+        return _idOf(claim);
     }
 }

@@ -46,9 +46,10 @@ contract Tasks is Attestations, Batch {
             || selector == ITasks.gameClosed.selector || selector == ITasks.convict.selector
             || selector == ITasks.voteGameOpened.selector || selector == ITasks.voteGameClosed.selector
             || selector == ITasks.convictVote.selector || selector == ITasks.payReward.selector
-            || selector == ITasks.reward.selector || selector == ITasks.status.selector
-            || selector == ITasks.votes.selector || selector == ITasks.current.selector
-            || selector == ITasks.holder.selector || selector == ITasks.price.selector;
+            || selector == ITasks.payUnsettled.selector || selector == ITasks.reward.selector
+            || selector == ITasks.status.selector || selector == ITasks.votes.selector
+            || selector == ITasks.current.selector || selector == ITasks.holder.selector
+            || selector == ITasks.price.selector;
     }
 
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {

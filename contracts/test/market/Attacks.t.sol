@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Found, INPUT, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {FindingsMarket} from "./FindingsMarket.sol";
 
@@ -59,7 +60,14 @@ contract AttacksTest is FindingsMarket {
         court.decide(noise, true);
         assertEq(before - owned(ring), 100 ether, "instead of half of it");
         (uint256 kept,) = tasks.reward(idOf(fallen));
-        assertEq(kept, REWARD, "which nobody gets");
+        assertEq(kept, REWARD, "which nobody gets while the place may be settled");
+        vm.expectRevert(ITasks.MayBeSettled.selector);
+        tasks.payUnsettled(fallen);
+        skip(4000);
+        jobs.close(jobId);
+        uint256 rich = free(whistle);
+        tasks.payUnsettled(fallen);
+        assertEq(free(whistle) - rich, REWARD, "then it is its winner's");
     }
 
     /// @notice The convict's second account claims the place again with the states that a puppet has announced as the truth,

@@ -155,6 +155,41 @@ contract BindingsTest is Market {
         assertPhase(first[2], Phase.CONVICTED);
     }
 
+    /// @notice The claim's source is undone while its input is being opened: nothing can be proven any more, so who asked loses
+    /// nothing.
+    function test_A3_whoseSourceIsUndoneUnderTheGameHasItsBondBack() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        accept(claim);
+        uint256 rich = free(whistle);
+        uint256 id = openInputAs(whistle, claim);
+        court.decide(challengeAs(stranger_(), first[2], 0), true);
+        court.decide(id, false);
+        assertEq(free(whistle), rich);
+        tasks.void(claim);
+        assertSolvent();
+    }
+
+    /// @notice What undoes the claim leaves its source: the input is proven wrong all the same while the game is open.
+    function test_A3_anOvertakenClaimFallsByTheInputThatItWasCommittedWith() external {
+        settleAll(playRound(0));
+        Claim[] memory second = playRound(1);
+        Claim memory claim = commitTask(2, 0);
+        uint256 id = openInputAs(whistle, claim);
+        court.decide(challengeAs(stranger_(), second[1], 0), true);
+        assertEq(tasks.current(jobId, Kind.TASK, 2, 0), 0, "overtaken");
+        bind(claim, 2, inputOf(claim), second[0], outputOf(second[0]));
+        assertPhase(claim, Phase.CONVICTED);
+        assertEq(jobs.progress(jobId).rewinds, 1);
+        court.decide(id, false);
+        assertSolvent();
+    }
+
+    function stranger_() private returns (address) {
+        fund(stranger, 30 ether);
+        return stranger;
+    }
+
     function test_Attack35_askingWithoutCauseCostsTheBond() external {
         Claim memory claim = commitTask(0, 0);
         uint256 before = free(claim.claimant);

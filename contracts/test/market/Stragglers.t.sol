@@ -132,6 +132,39 @@ contract StragglersTest is Market {
         assertSolvent();
     }
 
+    /// @notice A task that is pending when its round is closable is ended by anyone (A4): nobody waits for an outer claim, and the
+    /// job can be closed. Nobody is fined or called for it.
+    function test_A4_aTaskThatIsTooLateIsEndedByAnyone() external {
+        Claim memory first = acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        address[] memory drawn = seedFor(late);
+        uint256 burnt = vault.burnt();
+        vm.expectRevert(ITasks.NotStale.selector);
+        tasks.void(late);
+        vm.warp(jobs.progress(jobId).roundStart + 1301);
+        vm.expectPartialRevert(ITasks.TooLate.selector);
+        tasks.tally(late);
+        vm.prank(stranger);
+        tasks.void(late);
+        assertPhase(late, Phase.VOID);
+        assertEq(vault.burnt(), burnt, "nobody is fined");
+        for (uint256 i; i < drawn.length; ++i) {
+            assertLe(lockedOf(drawn[i], Role.VERIFIER), 30 ether, "at most its vote on the other task");
+        }
+        Claim memory again = draft(Kind.TASK, 0, 1);
+        vm.expectPartialRevert(ITasks.TooLate.selector);
+        vm.prank(solvers[1]);
+        tasks.commit(again, segmentEnds(again));
+        vm.prank(client);
+        jobs.halt(jobId);
+        skip(1001);
+        tasks.settle(first);
+        jobs.close(jobId);
+        releaseShards();
+        assertEq(lockedOf(solvers[0], Role.SOLVER) + lockedOf(solvers[1], Role.SOLVER), 0);
+        assertSolvent();
+    }
+
     function test_whoeverHoldsAShardOfAClosingRoundOwesItNothing() external {
         acceptedTask(0, 0);
         vm.warp(jobs.progress(jobId).roundStart + 1001);
