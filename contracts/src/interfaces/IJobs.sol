@@ -45,7 +45,7 @@ interface IJobs {
     function worstCase(Terms calldata terms) external pure returns (uint256);
     function jobIdOf(Terms calldata terms) external view returns (bytes32);
     /// @notice Whether a rewind has overtaken the claims of this place that were committed in `rewinds`; with `pending`, also
-    /// whether the round was closed without those that were not accepted.
+    /// whether the round goes on without those that were not accepted: it was closed, or can be.
     function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
         external
         view
@@ -70,9 +70,9 @@ interface IJobs {
     /// @notice A slice of the round's outer step; the last one closes the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external;
-    /// @notice A task that is neither accepted nor overtaken ends without the round, if that can be closed: then nothing accepts
-    /// it any more. False, and nothing happens, if it cannot.
-    function leaveOut(bytes32 jobId, uint32 round, uint256 worth) external returns (bool late);
+    /// @notice A task that is neither accepted nor overtaken ends, if its round goes on without it. False, and nothing happens, if
+    /// the round may accept it still.
+    function leaveOut(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external returns (bool);
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external;
     /// @notice Go back to the convicted claim's round, unless that round was fixed without the claim. `worth`: its price and

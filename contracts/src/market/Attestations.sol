@@ -28,6 +28,7 @@ abstract contract Attestations is Claims {
     function recordSeed(Claim calldata claim, bytes calldata header) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.COMMITTED);
         if (block.number <= st.seedBlock) revert ITasks.SeedUnavailable(st.seedBlock);
+        _requireStanding(claim, st);
         bytes32 blockHash = BlockHashes.hashOf(st.seedBlock);
         if (blockHash == 0) {
             st.seedBlock = _newSeedBlock(t);
@@ -80,6 +81,7 @@ abstract contract Attestations is Claims {
         Status memory st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
+        if (block.timestamp > st.voteEnd) revert ITasks.TooLate(st.voteEnd);
         uint256 i = _emptySeat(claimId, st);
         if (traces.length != (valid ? st.samples : 0)) revert ITasks.WrongTraces(st.samples);
         st.shown |= _bit(i);
@@ -93,15 +95,24 @@ abstract contract Attestations is Claims {
 
     function abstain(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
+        // A seat of a claim that can come to nothing waits for nobody.
+        if (block.timestamp > st.voteEnd && _standing(claim, st)) revert ITasks.TooLate(st.voteEnd);
         st.gone |= _bit(_emptySeat(claimId, st));
         _setStatus(claimId, st);
         emit ITasks.VoteAbstained(claimId, msg.sender);
         STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake, t.client);
     }
 
-    /// @dev The caller's, with which it has done nothing yet, while it may.
+    function _standing(Claim calldata claim, Status memory st) private view returns (bool) {
+        return _stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds);
+    }
+
+    function _requireStanding(Claim calldata claim, Status memory st) private view {
+        if (!_standing(claim, st)) revert ITasks.NotStanding();
+    }
+
+    /// @dev The caller's, with which it has done nothing yet.
     function _emptySeat(bytes32 claimId, Status memory st) private view returns (uint256 i) {
-        if (block.timestamp > st.voteEnd) revert ITasks.TooLate(st.voteEnd);
         i = _ordinal(claimId, st, msg.sender);
         if (!_has(_silent(st), i)) revert ITasks.AlreadyVoted(msg.sender);
     }
@@ -110,10 +121,7 @@ abstract contract Attestations is Claims {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 silent = _silent(st);
         if (silent != 0 && block.timestamp <= st.voteEnd) revert ITasks.NotDue(uint64(st.voteEnd) + 1);
-        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
-            revert ITasks.NotStanding();
-        }
-        if (_ones(_voted(st)) < t.verifiers) _requireOpen(claim.jobId, st.voteEnd);
+        _requireStanding(claim, st);
         if (silent != 0) {
             _end(st, silent);
             _fine(claimId, _accounts(claimId, st, silent), t);
@@ -124,12 +132,6 @@ abstract contract Attestations is Claims {
         JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, _worth(claim.kind, claim.price, t));
         uint256 end = _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t);
         emit ITasks.Accepted(claimId, end.toUint64());
-    }
-
-    /// @dev Its round accepts tasks still, so that those who are called can be paid.
-    function _requireOpen(bytes32 jobId, uint64 voteEnd) private view {
-        (bool running,,,) = JOBS.running(jobId);
-        if (!running) revert ITasks.TooLate(voteEnd);
     }
 
     function _startVoting(Status memory st, Terms memory t) private view {

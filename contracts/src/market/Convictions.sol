@@ -37,8 +37,7 @@ abstract contract Convictions is Shards {
         Status memory st;
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        bool pending = st.phase < Phase.ACCEPTED;
-        if (JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+        if (JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
             revert ITasks.NotStanding();
         }
         _requireWindow(claim, st);
@@ -71,8 +70,7 @@ abstract contract Convictions is Shards {
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
         // What the proof takes may have come out in a game alone: while one is open, it is in time.
         bool inGame = st.openGames > 0;
-        bool pending = st.phase < Phase.ACCEPTED && !inGame;
-        if (!(inGame && certain) && _overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+        if (!(inGame && certain) && _overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
             revert ITasks.NotStanding();
         }
         if (!inGame) _requireWindow(claim, st);
@@ -154,15 +152,17 @@ abstract contract Convictions is Shards {
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
-        bool pending = st.phase < Phase.ACCEPTED;
         uint256 paid;
-        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
             bool found;
             (found, paid) = _compensate(claimId, st, _accused(claim), t);
             if (!found) return;
         } else {
-            bool late = pending && JOBS.leaveOut(claim.jobId, claim.round, _worth(claim.kind, claim.price, t));
-            if (!late) revert ITasks.NotStale();
+            uint256 worth = _worth(claim.kind, claim.price, t);
+            bool left =
+                st.phase < Phase.ACCEPTED && JOBS.leaveOut(claim.jobId, claim.round, claim.rewinds, worth);
+            if (!left) revert ITasks.NotStale();
+            _requirePast(uint256(st.since) + t.challengeWindow);
         }
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake, t.client);
         STAKES.unlockEach(_accounts(claimId, st, _held(st)), Role.VERIFIER, t.verifierStake, t.client);
@@ -174,8 +174,7 @@ abstract contract Convictions is Shards {
     function freeSeats(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.CONVICTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
-        uint256 end = uint256(st.since) + t.challengeWindow;
-        if (block.timestamp <= end) revert ITasks.NotDue((end + 1).toUint64());
+        _requirePast(uint256(st.since) + t.challengeWindow);
         uint256 seats = _voted(st);
         if (seats == 0 && st.overtaken == Overtaken.NOT) revert ITasks.NoSeats(claimId);
         if (st.overtaken != Overtaken.NOT) {
@@ -194,12 +193,21 @@ abstract contract Convictions is Shards {
         VAULT.payEach(IVault.Bucket.FREE, accountKey(address(this)), each, t.verifierFee, t.verifierFee);
     }
 
+    function _requirePast(uint256 end) private view {
+        if (block.timestamp <= end) revert ITasks.NotDue((end + 1).toUint64());
+    }
+
+    /// @dev A claim that waits for votes may be challenged as long as it does; one that its round goes on without, and the votes on
+    /// a fallen one, for challengeWindow.
     function _requireWindow(Claim calldata claim, Status memory st) private view {
-        if (st.phase < Phase.ACCEPTED) return;
+        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds) && st.phase < Phase.ACCEPTED)
+        {
+            return;
+        }
         Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
-        uint256 end = st.phase == Phase.CONVICTED
-            ? uint256(st.since) + t.challengeWindow
-            : _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t);
+        uint256 end = st.phase == Phase.ACCEPTED
+            ? _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t)
+            : uint256(st.since) + t.challengeWindow;
         if (block.timestamp > end) revert ITasks.WindowClosed(end.toUint64());
     }
 
@@ -212,7 +220,7 @@ abstract contract Convictions is Shards {
         (claimId, st) = _known(claim);
         if (st.phase != Phase.CONVICTED) {
             if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-            if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
+            if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
                 revert ITasks.NotStanding();
             }
         }

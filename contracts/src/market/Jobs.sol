@@ -126,21 +126,10 @@ contract Jobs is Rewinds {
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
         Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
-        Terms memory t = TermsStore.load(address(this), jobId);
-        if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         (counts[jobId].accepted, counts[jobId].acceptedAfter) = (c.accepted + 1, _afterStart(c));
         Worth storage w = worths[jobId];
         w.accepted += _small(worth);
         w.pending -= _small(worth);
-    }
-
-    function leaveOut(bytes32 jobId, uint32 round, uint256 worth) external onlyTasks returns (bool late) {
-        Counts memory c = _countsOf(jobId);
-        late = c.round == round && _closable(c, TermsStore.load(address(this), jobId));
-        if (!late) return false;
-        --c.standing;
-        _setCounts(jobId, c);
-        worths[jobId].pending -= _small(worth);
     }
 
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
@@ -256,18 +245,6 @@ contract Jobs is Rewinds {
         w.accepted += fee;
         _setWorths(jobId, w);
         return last;
-    }
-
-    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or the stragglers' time is over and
-    /// enough of them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows
-    /// of which tasks.
-    function _closable(Counts memory c, Terms memory t) private view returns (bool) {
-        if (c.accepted == t.shards || c.flags & FIXED != 0) return true;
-        return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
-    }
-
-    function _stragglersEnd(Counts memory c, Terms memory t) private pure returns (uint64) {
-        return c.roundStart + t.taskTime + t.stragglerTime;
     }
 
     /// @dev Reserved for outerTime from when the round became closable, or from its first slice on: copying the claim from the mempool pays only after

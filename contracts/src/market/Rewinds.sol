@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Kind} from "../interfaces/Types.sol";
+import {Accused, Kind, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
@@ -101,7 +101,7 @@ abstract contract Rewinds is IJobs {
         if (inGame) --c.disputes;
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
-        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.rewinds)) {
+        if (isTask && !wasAccepted && _leave(c, accused.jobId, round, accused.rewinds, worth)) {
             if (inGame) _closeDispute(accused.jobId);
             return 0;
         }
@@ -198,9 +198,51 @@ abstract contract Rewinds is IJobs {
         return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
+    function leaveOut(bytes32 jobId, uint32 round, uint32 rewindsThen, uint256 worth)
+        external
+        onlyTasks
+        returns (bool)
+    {
+        return _leave(_countsOf(jobId), jobId, round, rewindsThen, worth);
+    }
+
+    /// @dev Whether the round goes on without a task of that time that is not accepted. It is no longer counted then.
+    function _leave(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen, uint256 worth)
+        private
+        returns (bool)
+    {
+        if (_fixedWithout(c, jobId, round, rewindsThen)) return true;
+        if (c.round != round || !_closable(c, TermsStore.load(address(this), jobId))) return false;
+        --counts[jobId].standing;
+        worths[jobId].pending -= _small(worth);
+        return true;
+    }
+
+    /// @dev Whether the round accepts no task that was committed at that time: it can be closed, or was fixed since.
+    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen)
+        internal
+        view
+        returns (bool)
+    {
+        return _fixedWithout(c, jobId, round, rewindsThen)
+            || (c.round == round && _closable(c, TermsStore.load(address(this), jobId)));
+    }
+
+    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or the stragglers' time is over and
+    /// enough of them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows
+    /// of which tasks.
+    function _closable(Counts memory c, Terms memory t) internal view returns (bool) {
+        if (c.accepted == t.shards || c.flags & FIXED != 0) return true;
+        return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
+    }
+
+    function _stragglersEnd(Counts memory c, Terms memory t) internal pure returns (uint64) {
+        return c.roundStart + t.taskTime + t.stragglerTime;
+    }
+
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted
     /// by then.
-    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen)
+    function _fixedWithout(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen)
         internal
         view
         returns (bool)

@@ -143,10 +143,10 @@ contract CheckedMarket is AuditsHandler {
         while (demanded.length > 0) {
             _answer(demanded.length - 1, demanded.length % 2 == 0);
         }
-        for (uint256 i; i < claims.length; ++i) {
-            if (_live(claims[i]) && (!_stands(claims[i]) || _late(claims[i]))) tasks.void(claims[i]);
-        }
         skip(UNBOND_DELAY);
+        for (uint256 i; i < claims.length; ++i) {
+            if (_live(claims[i]) && !_stands(claims[i])) tasks.void(claims[i]);
+        }
         for (uint256 i; i < claims.length; ++i) {
             if (_seatsDue(claims[i])) tasks.freeSeats(claims[i]);
         }

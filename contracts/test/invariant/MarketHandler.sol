@@ -99,7 +99,7 @@ abstract contract MarketHandler is KnownStates {
         }
         (bool running, uint32 round,,) = jobs.running(jobId);
         if (!running) {
-            if (seed % 4 == 1 && _voidLate()) return;
+            if (seed % 4 == 1) return voidStale(seed);
             return _outer(round, seed);
         }
         if (seed % 16 == 0 && block.timestamp <= p.roundStart + 1300) {
@@ -270,36 +270,27 @@ abstract contract MarketHandler is KnownStates {
         }
     }
 
-    function voidStale(uint256 seed) external {
+    function voidStale(uint256 seed) public {
         for (uint256 i; i < claims.length; ++i) {
             Claim memory claim = claims[(seed % claims.length + i) % claims.length];
-            if (!_live(claim) || statusOf(claim).openGames > 0 || (_stands(claim) && !_late(claim))) {
-                continue;
+            if (!_live(claim) || _stands(claim) || statusOf(claim).openGames > 0) continue;
+            bool late = !_overtaken(claim);
+            if (late && block.timestamp <= statusOf(claim).since + 500) {
+                vm.expectPartialRevert(ITasks.NotDue.selector);
+                tasks.void(claim);
+                skip(501);
             }
-            ++calls[_stands(claim) ? "late void" : "void"];
+            bool open_ = late && jobs.progress(claim.jobId).round == claim.round;
+            ++calls[open_ ? "late void" : "void"];
             tasks.void(claim);
             assertPhase(claim, Phase.VOID);
             return;
         }
     }
 
-    function _voidLate() private returns (bool) {
-        for (uint256 i; i < claims.length; ++i) {
-            if (!_late(claims[i]) || !_stands(claims[i]) || statusOf(claims[i]).openGames > 0) continue;
-            tasks.void(claims[i]);
-            ++calls["late void"];
-            return true;
-        }
-        return false;
-    }
-
-    /// @dev Neither accepted nor to be accepted any more.
-    function _late(Claim memory claim) internal view returns (bool) {
-        IJobs.Progress memory p = jobs.progress(claim.jobId);
-        (bool running,,,) = jobs.running(claim.jobId);
-        bool full = p.round - p.settledRounds >= 2;
-        return claim.kind == Kind.TASK && claim.round == p.round && statusOf(claim).phase < Phase.ACCEPTED
-            && !running && !p.closed && !full && p.round < p.finalRound;
+    /// @dev By a rewind.
+    function _overtaken(Claim memory claim) internal view returns (bool) {
+        return jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.rewinds, false);
     }
 
     function freeSeats(uint256 seed) external {

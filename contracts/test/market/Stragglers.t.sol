@@ -109,9 +109,8 @@ contract StragglersTest is Market {
         for (uint256 i; i < drawn.length; ++i) {
             voteAs(drawn[i], late, true);
         }
-        uint64 end = jobs.progress(jobId).roundStart + 1300;
-        vm.warp(end + 1);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
+        vm.warp(jobs.progress(jobId).roundStart + 1301);
+        vm.expectRevert(ITasks.NotStanding.selector);
         tasks.tally(late);
         submit(solvers[0], draft(Kind.OUTER, 0, 0));
         assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0);
@@ -142,7 +141,7 @@ contract StragglersTest is Market {
         vm.expectRevert(ITasks.NotStale.selector);
         tasks.void(late);
         vm.warp(jobs.progress(jobId).roundStart + 1301);
-        vm.expectPartialRevert(ITasks.TooLate.selector);
+        vm.expectRevert(ITasks.NotStanding.selector);
         tasks.tally(late);
         vm.prank(stranger);
         tasks.void(late);
@@ -162,6 +161,44 @@ contract StragglersTest is Market {
         jobs.close(jobId);
         releaseShards();
         assertEq(lockedOf(solvers[0], Role.SOLVER) + lockedOf(solvers[1], Role.SOLVER), 0);
+        assertSolvent();
+    }
+
+    /// @notice A false task that its round goes on without does not escape: it may be challenged for a window, and is not voided
+    /// before that; after it no junk game keeps it, or the job, open.
+    function test_A4_aLateTaskIsLiableForAWindowAndNoLonger() external {
+        acceptedTask(0, 0);
+        vm.warp(jobs.progress(jobId).roundStart + 999);
+        Claim memory late = commitTask(0, 1);
+        address[] memory drawn = seedFor(late);
+        voteAs(drawn[0], late, true);
+        vm.warp(jobs.progress(jobId).roundStart + 1301);
+        uint64 end = statusOf(late).since + 500;
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
+        tasks.void(late);
+        if (block.timestamp > statusOf(late).since + 74) {
+            vm.prank(drawn[1]);
+            tasks.abstain(late); // nobody waits for it
+        }
+        uint256 before = vm.snapshotState();
+        uint256 rich = free(whistle);
+        court.decide(challengeAs(whistle, late, 0), true);
+        assertPhase(late, Phase.CONVICTED);
+        assertEq(free(whistle) - rich, 49 ether, "half of its stake less a vote's fee");
+        assertEq(jobs.progress(jobId).rewinds, 0, "nothing is rewound");
+        submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        assertSolvent();
+        vm.revertToState(before);
+        vm.warp(end + 1);
+        bytes32[] memory ends = segmentEnds(late);
+        bytes32[] memory from = memberProof(ends, 0);
+        bytes32[] memory to = memberProof(ends, 1);
+        bytes32 salt = announceAs(whistle, idOf(late), 0, address(0));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WindowClosed.selector, end));
+        vm.prank(whistle);
+        challenges.open(late, 0, ends[0], from, ends[1], to, TRUTH, salt);
+        tasks.void(late);
+        assertLe(lockedOf(drawn[0], Role.VERIFIER), 30 ether, "at most its vote on the other task");
         assertSolvent();
     }
 
@@ -411,15 +448,17 @@ contract StragglersTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 2));
         tasks.void(late);
         bytes32 salt = announceAs(whistle, idOf(late), type(uint32).max, address(0));
-        vm.expectRevert(ITasks.NotStanding.selector);
+        vm.expectPartialRevert(ITasks.WindowClosed.selector);
         vm.prank(whistle);
         challenges.openInput(late, TRUTH, salt);
         uint256 before = free(whistle);
         court.decide(game, true);
         assertPhase(late, Phase.CONVICTED);
-        assertEq(free(whistle) - before, 30 ether, "another game is open, so the reward waits");
-        (uint256 reward,) = tasks.reward(idOf(late));
-        assertEq(reward, 50 ether, "all of the pool: nothing was wasted");
+        assertEq(
+            free(whistle) - before,
+            30 ether + 50 ether,
+            "at once: no claim is settled there; nothing was wasted"
+        );
         assertEq(jobs.progress(jobId).round, 1, "nothing builds on it");
         assertEq(jobs.progress(jobId).rewinds, 0);
         (address holder,,) = tasks.holder(jobId, 1);
@@ -507,8 +546,10 @@ contract StragglersTest is Market {
         assertEq(compensationSum(), 0);
         assertEq(lockedOf(solvers[1], Role.SOLVER), 114 ether, "its task of round 0, and two shards");
         vm.revertToState(snapshot);
+        vm.expectPartialRevert(ITasks.NotDue.selector); // it is liable for a window
         tasks.void(late);
         convictByGame(first[SHARDS]);
+        tasks.void(late);
         assertEq(compensationSum(), 11 ether, "voided before or after");
         assertSolvent();
     }
@@ -522,9 +563,9 @@ contract StragglersTest is Market {
         assertEq(jobs.progress(jobId).round, 0);
         assertEq(tasks.current(jobId, Kind.TASK, 0, 0), idOf(task));
         assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0, "left out for good");
-        seedFor(late);
-        vm.expectRevert();
-        tasks.tally(late);
+        vm.roll(statusOf(late).seedBlock + 1);
+        vm.expectRevert(ITasks.NotStanding.selector);
+        tasks.recordSeed(late, "");
         Claim memory again = acceptedTask(0, 1);
         assertEq(again.attempt, 1);
         tasks.void(late);
