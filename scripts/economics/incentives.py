@@ -205,8 +205,8 @@ def least_verifier_stake(rules: Rules, escape: bool = False) -> float:
 
 
 def vote_dispute(rules: Rules, in_game: bool = False) -> float:
-    """What who disputes a false vote has of it: half of the stake, less the proof's gas; `in_game`: less the
-    longest game's and a replay of its sample."""
+    """What who disputes a false vote has of it: half of the stake, less a proof's gas, which is above that of
+    a game that nobody answers; `in_game`: less the longest game's and a replay of its sample."""
     spent = rules.gas(CHALLENGE_GAS) + rules.replay if in_game else rules.gas(PROVE_GAS)
     return (rules.verifier_stake // 2 - spent) / TOK
 

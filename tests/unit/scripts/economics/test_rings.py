@@ -123,7 +123,7 @@ def play(job: Job, rng: np.random.Generator, moves: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_a_ring_plays_it_loses_half_of_every_stake_that_falls_and_nobody_else_loses_any(
+def test_whatever_a_ring_plays_it_pays_half_of_what_falls_and_nobody_else_pays(
     seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)

@@ -151,7 +151,7 @@ def test_who_loses_a_true_claim_on_purpose_loses_half_and_its_votes_are_paid(
     segments: int, verifiers: int, stake: int
 ) -> None:
     rules = replace(RULES, segments=segments, verifiers=verifiers, solver_stake=stake * TOK)
-    gain, vote, stakes = attacks.losing(SIZE, rules)
+    gain, vote, stakes = attacks.losing(replace_size(1_000), rules)
     assert gain == pytest.approx(formulas.loser_gain(rules))
     assert gain < -stake / 2 and stakes == 0
     assert vote == pytest.approx(classes.honest_vote(rules)), "as on a claim that settles"
@@ -184,7 +184,7 @@ def test_invented_tasks_and_lazy_votes_gain_what_the_formulas_of_the_mixture_say
 
 
 @pytest.mark.parametrize("sighted", [False, True])
-def test_without_audits_nearly_all_votes_are_lazy_and_one_task_in_a_hundred_is_invented(
+def test_without_audits_nearly_all_votes_are_lazy_and_a_hundredth_is_invented(
     sighted: bool,
 ) -> None:
     rules = replace(ask.template_rules(), claim_audits=0.0, vote_audits=0.0)
