@@ -20,7 +20,7 @@ import numpy as np
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.types import Wei
-from scripts.economics.split import alike, convicted_vote, conviction, lost_bond
+from scripts.economics.split import alike, convict, convicted_vote, lost_bond
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     CODE,
@@ -230,7 +230,7 @@ class Market:
         wasted = int(self.rng.integers(0, rules.wasted + 1))
         worth = rules.price + rules.fees
         shown = int((claims.valid[task] | claims.invalid[task]).sum())
-        verdict = conviction(Wei(rules.solver_stake), shown, Wei(rules.verifier_fee), Wei(wasted * worth))
+        verdict = convict(Wei(rules.solver_stake), [], shown, Wei(rules.verifier_fee), Wei(wasted * worth))
         out.balance[solver] -= rules.solver_stake
         out.burnt += verdict.burnt
         self._reward(finders, verdict.reward, by_clock=self._follows(solver, S.LOSER))

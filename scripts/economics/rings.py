@@ -16,7 +16,7 @@ from enum import Enum, auto
 from assay.protocol.types import Wei
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import ROWS
-from scripts.economics.split import convicted_vote, conviction
+from scripts.economics.split import convict, convicted_vote
 from scripts.economics.strategies import CHALLENGE_GAS, OPEN_GAS, PROVE_GAS, TASK_GAS, TOK, VOTE_GAS, Rules
 
 RING, SOLVER, VERIFIER, FINDER = "ring", "solver", "verifier", "finder"
@@ -114,9 +114,8 @@ class Job:
         rules, overtaken = self.rules, claim.phase == Phase.OVERTAKEN
         later = [c for c in self.claims if c.place > claim.place and c.phase == Phase.LIVE and not overtaken]
         worth = rules.price + rules.fees
-        verdict = conviction(
-            Wei(rules.solver_stake), len(claim.votes), Wei(rules.verifier_fee), Wei(worth * len(later))
-        )
+        stake, fee, wasted = Wei(rules.solver_stake), Wei(rules.verifier_fee), Wei(worth * len(later))
+        verdict = convict(stake, [], len(claim.votes), fee, wasted)
         self.pay(claim.by, -rules.solver_stake)
         self.pay(BURNT, verdict.burnt)
         self.pay(finder, verdict.reward)
@@ -230,8 +229,9 @@ def found(rules: Rules) -> Job:
 def farming(rules: Rules, lazy: int) -> int:
     """What a ring gains that plants a wrong binding, and proves it itself, where so many votes are lazy:
     rule R2 takes these with the claim."""
-    taken = lazy * (rules.verifier_stake // 2)
-    return taken - rules.solver_stake + rules.solver_stake // 2 - rules.gas(TASK_GAS + PROVE_GAS)
+    votes, others = [Wei(rules.verifier_stake)] * lazy, rules.verifiers - lazy
+    verdict = convict(Wei(rules.solver_stake), votes, others, Wei(rules.verifier_fee), Wei(0))
+    return verdict.reward - rules.solver_stake - rules.gas(TASK_GAS + PROVE_GAS)
 
 
 def left_out(rules: Rules) -> Job:

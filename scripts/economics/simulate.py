@@ -41,7 +41,7 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     series = []
     for audits in (0.05, 0.1, 0.2):
         name = f"{audits:.0%} of claims audited"
-        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(0, 601, 120)]
+        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(80, 601, 120)]
         exact = [(r.solver_stake / TOK, formulas.capture_gain(r)) for r in at]
         dots = [(r.solver_stake / TOK, attacks.capture_gain(size, r)) for r in at]
         series += [Series(name, exact), Series(name, dots, False)]

@@ -22,7 +22,7 @@ from assay.protocol.types import Address, Role, Wei
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import HONEST, ROWS, Size, crowd
 from scripts.economics.market import simulate
-from scripts.economics.split import convicted_vote, conviction
+from scripts.economics.split import convict, convicted_vote
 from scripts.economics.strategies import (
     ABSTAIN_GAS,
     CHALLENGE_GAS,
@@ -144,7 +144,7 @@ def theft(role: Role, each: int, beside: int, staked: int, others: int | None) -
     while funds.room(OPERATOR, role, CLIENT) >= each + beside:
         funds = funds.lock(OPERATOR, role, Wei(each), CLIENT).unlock(OPERATOR, role, Wei(each), CLIENT)
         funds, taken = funds.slash(OPERATOR, role, Wei(each), CLIENT)
-        fallen = conviction(taken, 0, Wei(0), Wei(0)) if role == Role.SOLVER else convicted_vote(taken)
+        fallen = convict(taken, [], 0, Wei(0), Wei(0)) if role == Role.SOLVER else convicted_vote(taken)
         gone = fallen.burnt
         funds = funds.burnt(SEIZED, gone)
         lost, burnt, times = lost + taken, burnt + gone, times + 1
