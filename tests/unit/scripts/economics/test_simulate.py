@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -421,6 +422,13 @@ def test_the_plot_is_well_formed_and_shows_every_point() -> None:
     root = ElementTree.fromstring(text)
     space = "{http://www.w3.org/2000/svg}"
     assert len(root.findall(f".//{space}polyline")) == 1 == len(root.findall(f".//{space}circle"))
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "economics.md").read_text()))
+    here = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert len(named) > 10
+    assert named == {name for name in named if f"def {name}(" in here}
 
 
 @pytest.mark.slow
