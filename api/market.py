@@ -1,10 +1,11 @@
 """A market as seen from Python: `assay.connect` gives one.
 
 Contract: settings are those of the command line (arguments, then ASSAY_*, ETH_*, assay.toml, the devnet of
-the home folder); a budget given to `post` is the consent to spend it, nothing else is ever spent but gas. A
-job's files are served from this process, which must therefore stay until solvers have them, best until the
-job is done. Errors are ``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything
-about other processes that use the same account at the same time.
+the home folder); a budget given to `post` is the consent to spend it, nothing else is ever spent but gas and
+the bonds of disputes that its audit opens. A job's files are served, and the job is audited, from this
+process, which must therefore stay until solvers have them, best until the job is done. Errors are
+``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything about other processes
+that use the same account at the same time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from assay.protocol.types import Address, Wei
 if TYPE_CHECKING:
     from torch import nn
 
+    from assay.app.auditing import Auditing
     from assay.jobfile.read import JobFile
     from assay.training.datasets import Dataset
     from assay.training.job import JobArtifacts
@@ -100,6 +102,7 @@ class Market:
         self._stack.callback(app.close)
         self._storage: NodeStorage | None = None
         self._serving = ""
+        self._auditing: Auditing | None = None
 
     def __repr__(self) -> str:
         return f"<Market chain={self._connection.chain.chain_id} account={self._account or 'none'}>"
@@ -159,23 +162,31 @@ class Market:
         *,
         budget: str | int,
         plan: Plan | None = None,
+        audit: float = 0.1,
     ) -> Job:
-        """Have `model` trained: trace its step, publish the files, post the job, and serve its files.
+        """Have `model` trained: trace its step, publish the files, post the job, serve its files, and audit.
 
         `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``
         or ``assay.training.muon``; `budget` is such as "400tok" or an int in the smallest unit, and must
         cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
-        together. `model` itself is not changed; `Job.fetch` gives a trained copy.
+        together. `model` itself is not changed; `Job.fetch` gives a trained copy. `audit`: the share of the
+        job's claims and votes, drawn in secret, that a thread replays until the market is closed; what is
+        false it disputes, while the account has a challenge bond free in the vault. With 0 a solver gains by
+        inventing about one task in a hundred.
         Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
         BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
         """
+        from assay.app.auditing import checked, shares_of
         from assay.jobfile.post import publish_and_post
 
         self._connection.require_account()
+        share = checked(audit)
         body, files = self._traced(model, loss, optimiser, data, plan)
         value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
         self._serve()
         job_id = publish_and_post(self._app, self._connection, self._own_storage(), body, files, value)
+        shares_of(self._app, self._account).say(job_id, share)
+        self._audit()
         return self._job(job_id, copy.deepcopy(model))
 
     def close(self) -> None:
@@ -223,3 +234,12 @@ class Market:
             reach = reach_of(self._app.settings, self._port)
             served = serve_blocks(self._account, connection, storage, reach)
             self._serving = self._stack.enter_context(served)
+
+    def _audit(self) -> None:
+        """Audit the account's open jobs until the market is closed."""
+        from assay.app.auditing import Auditing
+
+        if self._auditing is None:
+            parts = (self._app, self._connection, self._own_storage(), self._account)
+            self._auditing = self._stack.enter_context(Auditing(*parts))
+        self._auditing.look()

@@ -14,11 +14,12 @@ from assay.app.invocation import App
 from assay.app.output import plain, table
 from assay.app.times import show_moment
 from assay.app.units import show_amount
-from assay.chain.contracts.ledger import FREE, Entry, Ledger, ledger
+from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger
+from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
 from assay.node.pending import Pending, pending
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, JobId
+from assay.protocol.types import Address, JobId, Wei
 
 EARNED = {
     "solver": (("pay", "compensation"), "solver stake"),
@@ -26,6 +27,24 @@ EARNED = {
     "whistleblower": (("reward", "bond", "bond back", "bond won"), ""),
 }
 """By role: what it earns in the vault, and the stake that it can lose."""
+
+
+class Fees:
+    """What each job has paid an account for its votes, also on claims that a rewind wasted; each call reads
+    on."""
+
+    def __init__(self, view: ChainView, account: Address) -> None:
+        self._view, self._account = view, account
+        self._book: Book | None = None
+
+    def __call__(self) -> dict[JobId, Wei]:
+        """By job, the first paid first. Raises RpcUnreachable."""
+        self._book = self._book or Book(self._view, self._account)
+        fees: dict[JobId, Wei] = {}
+        for entry in self._book.read().entries:
+            if entry.pot == FREE and entry.kind in ("fee", "compensation") and entry.job_id is not None:
+                fees[entry.job_id] = Wei(fees.get(entry.job_id, 0) + entry.amount)
+        return fees
 
 
 def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:

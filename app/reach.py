@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from assay.app.settings import Settings
 from assay.protocol.errors import Ask
+from assay.protocol.peer_url import BadPeerUrl, peer_url
 
 AUTO, NONE = "auto", "none"
-LONGEST_URL = 256
-"""Characters: every node reads it from the chain."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Reach:
         """The base URL for others; empty: none."""
         if self.announce == NONE:
             return ""
-        return listening_url if self.announce == AUTO else self.announce.rstrip("/")
+        return peer_url(listening_url if self.announce == AUTO else self.announce)
 
 
 def reach_of(settings: Settings, port: int = 0) -> Reach:
@@ -63,15 +61,10 @@ def _is_wildcard(host: str) -> bool:
 
 def _check(url: str) -> None:
     try:
-        parts = urlsplit(url)
-        port_is_one = parts.port is None or parts.port > 0
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_one
-        plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    except ValueError:
-        good = plain = False
-    if not (good and plain and len(url) <= LONGEST_URL and not _is_wildcard(parts.hostname or "")):
+        peer_url(url)
+    except BadPeerUrl as error:
         raise Ask(
-            f"{url!r} is no base URL that others could fetch blocks from",
+            f"{url!a} is no base URL that others could fetch blocks from: nothing was announced",
             hint="such as https://node.example.org or http://[2001:db8::7]:4001; or auto, or none",
             code="bad-config",
-        )
+        ) from error

@@ -58,9 +58,10 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
 
     @app.get("/readyz")
     def readyz(response: Response) -> dict[str, Any]:
-        ready = is_ready(plain(status()))
+        told = plain(status())
+        ready = is_ready(told)
         response.status_code = 200 if ready else 503
-        return {"ready": ready}
+        return {"ready": True} if ready else {"ready": False, "reason": told.get("error") or "it is starting"}
 
     @app.get("/status")
     def show_status() -> Response:

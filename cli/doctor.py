@@ -65,6 +65,9 @@ def _tried(check: str, look: Callable[[], Iterator[Line]]) -> Iterator[Line]:
         yield Line(check, "bad", error.message, error.hint)
     except OSError as error:
         yield Line(check, "bad", f"{error.filename}: {error.strerror}", "mend its path or permissions")
+    except Exception as error:  # noqa: BLE001 - each check is the top of its own
+        fix = "this check has a bug: please report it with what it found"
+        yield Line(check, "bad", f"{type(error).__name__}: {error}", fix)
 
 
 def _home(app: App) -> Iterator[Line]:
@@ -102,6 +105,9 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
     found = connection[0]
     number = found.clock.block()
     yield Line("chain", "ok", f"block {number} at {getattr(found.rpc, 'shown_url', app.settings.rpc_url)}")
+    for url, trouble in found.rpc.troubles().items():
+        fix = "its answers from behind are not used: name one whose nodes are in step, or two (--rpc-url)"
+        yield Line("chain", "note", f"{url}: {trouble}", fix)
     yield Line("contracts", "ok", f"those of {app.settings.deployment}, with the code that it names")
 
 
@@ -172,18 +178,24 @@ def _stake(app: App, connection: Connection, address: Address, role: Role) -> Li
 
 
 def _peers(connection: Connection) -> Iterator[Line]:
-    import httpx
-
     urls = list(connection.market.endpoints().values())[-8:]
-    answered = 0
-    for url in urls:
-        try:
-            answered += httpx.get(f"{url}/healthz", timeout=2).status_code == 200
-        except httpx.HTTPError:
-            continue
+    answered = sum(map(_answers, urls))
     fix = "" if answered else "job files come from other nodes: check that theirs and this network are up"
     state = "ok" if answered or not urls else "note"
     yield Line("storage", state, f"{answered} of the last {len(urls)} nodes that serve blocks answer", fix)
+    for account, said in list(connection.market.unusable().items())[-8:]:
+        found = f"{account} announces {said[:80]!a}, which is no base URL"
+        yield Line("storage", "note", found, "nobody is asked there; its owner has to announce another")
+
+
+def _answers(url: str) -> bool:
+    """Whether a stranger's node answers."""
+    import httpx
+
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+    except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
+        return False
 
 
 def _compiler(app: App) -> Iterator[Line]:

@@ -7,7 +7,7 @@ An exception means: could not decide (yet).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assay.node.replays import Order, Replayed, Replays, order_of
@@ -18,6 +18,12 @@ from assay.protocol.errors import Retry
 from assay.protocol.loops import Byte
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
 from assay.protocol.words import show_place
+
+
+class Interrupted(Retry):
+    """An audit that was cut short, and found nothing until then."""
+
+    code = "interrupted"
 
 
 class _Said:
@@ -167,10 +173,14 @@ def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) 
 
 
 def audit_claim(
-    state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None
+    state_provider: StateProvider,
+    view: ClaimView,
+    segments: Sequence[int] | None = None,
+    going: Callable[[], bool] = lambda: True,
 ) -> Finding | None:
     """Input and the given segments (all, if None) of a claim; the first thing that is wrong. What this node
-    has replayed before is not replayed again."""
+    has replayed before is not replayed again. Raises SourceMissing, and Interrupted before a segment from
+    which on it is not `going` any more."""
     if finding := audit_input(state_provider, view):
         return finding
     every = range(state_provider.work.segments(view.claim.kind))
@@ -180,6 +190,8 @@ def audit_claim(
         found = _together(replays, state_provider, view, wanted, None)
         return next((finding for finding in found if not isinstance(finding, bytes)), None)
     for segment in wanted:
+        if not going():
+            raise Interrupted("the node was told to stop", hint="start it again: it goes on where it was")
         if finding := audit_segment(state_provider, view, segment):
             return finding
     return None

@@ -31,7 +31,7 @@ from assay.node.retention import NOTHING, Unclaimed
 from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
-from assay.protocol.errors import AssayError, PutOff
+from assay.protocol.errors import AssayError, PutOff, RpcUnreachable
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.ports import Blocks, Clock, Hurried, Market, Write
 from assay.protocol.types import ClaimId, JobId, Seconds
@@ -97,6 +97,9 @@ class Node(Service):
         """Of what fetches, while some of it is put off: what was tried, the longest ago first."""
         self._absent = Absent()
         self._beside: Beside | None = None
+        self._aside: dict[str, str] = {}
+        self._aside_now: dict[str, str] = {}
+        """What the last look, and this one, have set aside, and why."""
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """As ``protocol.ports.Hurried`` has it, where the node's blocks can be bounded."""
@@ -112,6 +115,17 @@ class Node(Service):
                 work()
 
         return super().attempt(what, job_id, once)
+
+    def set_aside(self, job_id: JobId, error: Exception, claim_id: ClaimId | None = None) -> None:
+        """Say that a job, or a claim, is left out of this look for what it has broken; once, while that is
+        so."""
+        what = f"job {job_id.hex()[:16]}" if claim_id is None else f"claim {claim_id.hex()[:16]}"
+        self.count("set_aside")
+        why = f"{type(error).__name__}: {error}"
+        if self._aside.get(what) != why:
+            place = {} if claim_id is None else {"claim": claim_id.hex()}
+            self._broken(what, error, job=job_id.hex(), **place)
+        self._aside_now[what] = why
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -167,10 +181,12 @@ class Node(Service):
         if self._beside is not None:
             self._beside.take(again=not rested)
         with self.as_seen():
+            self._aside_now = {}
             with hold:
                 decided = self.decide()
             actions = self._fairly(self._in_turn(decided))
-            reason = "" if actions else self.why_idle()
+            self._aside = self._aside_now
+            reason = "" if actions else self._why()
             if self.retention is not None:
                 self.attempt("retention", None, self.retention)
         self._say_idle(reason)
@@ -203,10 +219,23 @@ class Node(Service):
     def _in_turn(self, actions: Sequence[Action]) -> Sequence[Action]:
         """Without the calls that anyone may make and that are others' turn to make."""
         others = [a for a in actions if isinstance(a, upkeep.Poke) and a.turn_s]
-        pokes = {upkeep.write(self.market, poke).intent: poke for poke in others}
+        pokes: dict[str, upkeep.Poke] = {}
+        for poke in others:
+            try:
+                pokes[upkeep.write(self.market, poke).intent] = poke
+            except RpcUnreachable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's
+                self.set_aside(poke.job_id, error, poke.claim_id)
         over = self._turns.over(pokes, self.clock.now() if pokes else Seconds(0))
-        early = [poke for key, poke in pokes.items() if key not in over]
-        return [action for action in actions if action not in early]
+        due = [poke for key, poke in pokes.items() if key in over]
+        return [action for action in actions if action not in others or action in due]
+
+    def _why(self) -> str:
+        """Why nothing is done; empty where even that cannot be said."""
+        told: list[str] = []
+        self.attempt("why nothing is done", None, lambda: told.append(self.why_idle()))
+        return told[0] if told else ""
 
     def _fairly(self, actions: Sequence[Action]) -> Sequence[Action]:
         """What fetches, in the places of what fetches: while some of it is put off, first what was not tried

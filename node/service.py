@@ -3,9 +3,9 @@
 Contract: a `Service` reads, decides and acts in `tick`; `run` repeats it until the clock says stop. An error
 of one job never stops the others: `Retry` backs off, `Stop` abandons that job with its reason, `Ask` is shown
 until a person acts. What stops the look itself, such as a chain that does not answer, is shown once and tried
-again; so is what the machine lacks for the moment (`node.shortage`). Only `run` and `attempt` catch
-everything, about the tick, each action in it, the housekeeping and the wait, so a bug is logged with its
-traceback and counted, and the loop goes on.
+again; so is what the machine lacks for the moment (`node.shortage`). Everything is caught about the tick,
+each action and each call in it, the housekeeping and the wait: a bug is logged with its traceback and
+counted, costs what it was met in, and the loop goes on.
 Not guaranteed: that a tick is short; roles keep theirs to one segment of work.
 """
 
@@ -21,6 +21,7 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from assay.node.backoff import Backoff
+from assay.node.lost_races import LOST_RACES
 from assay.node.shortage import shortage
 from assay.node.time_spent import REST, WAITING, TimeSpent
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
@@ -32,42 +33,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
+Outcome = TxResult | Exception
+"""What became of a call."""
 
 CALLS_EVERY_S = 0.05
 """How often it is seen, where there is nothing else to do, whether a call that was sent is over."""
-
-LOST_RACES = frozenset(
-    {
-        "ShardTaken",
-        "PriceBelow",
-        "WrongPhase",
-        "WrongRound",
-        "RewoundSince",
-        "WrongGame",
-        "NotDue",
-        "NotStale",
-        "NotHolder",
-        "DeadlinePassed",
-        "DeadlineNotPassed",
-        "EarlierUnsettled",
-        "GamesOpen",
-        "SeedUnavailable",
-        "HeaderAwaited",
-        "WrongHeader",
-        "TooSoon",
-        "NotYourMove",
-        "PipelineFull",
-        "RoundIncomplete",
-        "NotFinished",
-        "PlaceTaken",
-        "Overtaken",
-        "AlreadyVoted",
-        "JobEnded",
-        "WindowClosed",
-        "NotDrawn",
-    }
-)
-"""Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +101,7 @@ class Service:
         self.spent = TimeSpent()
         self.sender: Executor | None = None
         """Where calls are sent that no later action waits for, beside long work; None: each is waited for."""
-        self._under_way: tuple[Sequence[PendingWrite], Future[Sequence[TxResult | AssayError]]] | None = None
+        self._under_way: tuple[Sequence[PendingWrite], Future[Sequence[Outcome]]] | None = None
         self._alone: dict[object, _Call] = {}
         self.unsaid = 0
         """Errors of which nothing could be said."""
@@ -171,16 +141,8 @@ class Service:
             return False
         try:
             work()
-        except AssayError as error:
-            self._failed(what, job_id, error)
-            return False
         except Exception as error:  # noqa: BLE001 - a bug met in one job must not keep the others waiting
-            if (lack := shortage(error)) is not None:
-                self.count("shortages")
-                self._failed(what, job_id, lack)
-            else:
-                self.backoff.failed(what, self.clock.now())
-                self._broken(str(what), error)
+            self._broke(what, job_id, error)
             return False
         if not self.is_sent(what):  # else it is not known yet
             self._succeeded(what)
@@ -201,12 +163,12 @@ class Service:
                 try:
                     writes.append(pending_write.write())
                     ready.append(pending_write)
-                except AssayError as error:
-                    self._failed(pending_write.what, pending_write.job_id, error)
+                except Exception as error:  # noqa: BLE001 - as in `attempt`
+                    self._broke(pending_write.what, pending_write.job_id, error)
         if beside and self.sender is not None and ready:
-            self._under_way = ready, self._submitted(self.sender, partial(market.send_all, writes))
+            self._under_way = ready, self._submitted(self.sender, partial(_sent, market, writes))
             return
-        self._were_sent(ready, market.send_all(writes))
+        self._were_sent(ready, _sent(market, writes))
 
     def send_beside(
         self, what: object, job_id: JobId, work: Callable[[], Any], done: Callable[[Any], None]
@@ -256,13 +218,27 @@ class Service:
             self._under_way = None
             self._were_sent(ready, sent.result())
 
-    def _were_sent(self, ready: Sequence[PendingWrite], outcomes: Sequence[TxResult | AssayError]) -> None:
+    def _were_sent(self, ready: Sequence[PendingWrite], outcomes: Sequence[Outcome]) -> None:
         for pending_write, outcome in zip(ready, outcomes, strict=True):
-            if isinstance(outcome, AssayError):
-                self._failed(pending_write.what, pending_write.job_id, outcome)
-            else:
-                self._succeeded(pending_write.what)
+            if isinstance(outcome, Exception):
+                self._broke(pending_write.what, pending_write.job_id, outcome)
+                continue
+            self._succeeded(pending_write.what)
+            try:
                 pending_write.done()
+            except Exception as error:  # noqa: BLE001 - as in `attempt`
+                self._broke(pending_write.what, pending_write.job_id, error)
+
+    def _broke(self, what: object, job_id: JobId | None, error: Exception) -> None:
+        """An action or a call failed, be it by a bug: it backs off, and that is said."""
+        if (lack := shortage(error)) is not None:
+            self.count("shortages")
+            error = lack
+        if isinstance(error, AssayError):
+            self._failed(what, job_id, error)
+        else:
+            self.backoff.failed(what, self.clock.now())
+            self._broken(str(what), error)
 
     def _succeeded(self, what: object) -> None:
         self.backoff.succeeded(what)
@@ -352,8 +328,8 @@ class Service:
         except Exception:  # noqa: BLE001 - not even that goes, as without memory: at least go on
             self.unsaid += 1
 
-    def _broken(self, what: str, error: Exception) -> None:
-        """Say what has stopped a part of the loop, or an action."""
+    def _broken(self, what: str, error: Exception, **place: str) -> None:
+        """Say what has stopped a part of the loop, an action, or a look at one job or claim."""
         if (lack := shortage(error)) is not None:
             self.count("shortages")
             error = lack
@@ -363,7 +339,20 @@ class Service:
         log.error("%s failed\n%s", what, "".join(traceback.format_exception(error)))
         self.count("bugs")
         self.note(error=f"bug: {type(error).__name__}: {error}")
-        self.emit("bug", error=f"{type(error).__name__}: {error}")
+        self.emit("bug", error=f"{type(error).__name__}: {error}", what=what, **place)
+
+
+def _sent(market: Market, writes: Sequence[Write]) -> list[Outcome]:
+    """What became of each; where sending them together meets a bug, of each by itself: what was sent is not
+    sent twice. Raises what stops all of them, such as a chain that does not answer."""
+    try:
+        return list(market.send_all(writes))
+    except AssayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug met in one call must not keep the others waiting
+        if len(writes) == 1:
+            return [error]
+        return [outcome for write in writes for outcome in _sent(market, [write])]
 
 
 def _finished(call: _Call) -> None:

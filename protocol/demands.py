@@ -46,6 +46,23 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class VoteProof:
+    """What a vote's own trace says of a leaf of the state at the end of a sampled segment
+    (``IChallenges.VoteProof``): `ref` is the node whose output is the slot's next value, `state_root` the
+    claim's, `trace_root` the vote's, of the sample."""
+
+    state_root: bytes
+    state_proof: tuple[bytes, ...]
+    ref: int
+    ref_proof: tuple[bytes, ...]
+    trace_root: bytes
+    trace_proof: tuple[bytes, ...]
+    data: bytes
+    leaf_proof: tuple[bytes, ...]
+    node_proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
 class DemandView:
     """A demand to show pieces of a claim's state, as the event log tells it."""
 

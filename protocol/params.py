@@ -32,8 +32,8 @@ MAX_SEATS = 8
 """Verifiers that one claim can ever draw."""
 MAX_CALLS = 3
 """How often others are called to a claim's empty seats."""
-ABSTAIN = (1).to_bytes(32, "big")
-"""The commitment of a drawn verifier that gives its seat up."""
+STAKE_PER_FEES = 16
+"""Least solverStake in fees of a task's votes (rule 3.1): a conviction pays them and its finder."""
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
 MAX_LOOPS = 8
@@ -52,14 +52,12 @@ _TIMES = (
     ("taskTime", "task_time"),
     ("stragglerTime", "straggler_time"),
     ("outerTime", "outer_time"),
-    ("pricePeriod", "price_period"),
 )
 _EXACT = (
     ("verifiers", "verifiers"),
     ("samples", "samples"),
     ("seedDelay", "seed_delay"),
     ("voteTime", "vote_time"),
-    ("revealTime", "reveal_time"),
     ("challengeWindow", "challenge_window"),
     ("moveTime", "move_time"),
     ("verifierStake", "verifier_stake"),
@@ -117,12 +115,14 @@ def check_conditions(conditions: Conditions, bounds: Bounds) -> None:
     within("nodes", c.nodes, 1, MAX_NODES)
     within("seedDelay", c.seed_delay, b.least_delay, b.most_delay)
     within("voteTime", c.vote_time, b.least_vote, b.most_vote)
-    within("revealTime", c.reveal_time, b.least_vote, b.most_vote)
     within("challengeWindow", c.challenge_window, b.least_window, b.most_window)
     within("moveTime", c.move_time, b.least_move, b.most_move)
     within("verifierStake", c.verifier_stake, b.least_stake, b.most_stake)
     within("missPenalty", c.miss_penalty, 0, c.verifier_stake // 2)
     within("challengeBond", c.challenge_bond, b.least_bond, c.verifier_stake)
+    seats = c.verifiers * c.verifier_stake
+    if c.solver_stake < seats:
+        raise BadConditions("solverStake", f"is {c.solver_stake}, less than its seats' {seats}")
 
 
 def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
@@ -135,6 +135,8 @@ def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
     least = least_stake(most_wasted(terms))
     enough = terms.solver_stake >= least
     _require(enough, "solverStake", f"is less than {least}, 8/3 of what a conviction may waste")
+    fees = STAKE_PER_FEES * terms.verifiers * terms.verifier_fee
+    _require(terms.solver_stake >= fees, "solverStake", f"is less than {fees}, 16 times a task's fees")
     _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
 
 
@@ -157,9 +159,13 @@ def check_shape(terms: Terms, bounds: Bounds) -> None:
         _require(covered == slots, field, f"cover {covered} input slots of {slots}")
     _require(1 <= terms.max_unsettled <= MAX_UNSETTLED, "maxUnsettled", f"must be 1 to {MAX_UNSETTLED}")
     _require(terms.price_floor <= terms.price_cap, "priceFloor", "exceeds priceCap")
+    least, most = bounds.least_time, bounds.most_time
     for field, name in _TIMES:
-        most = bounds.most_time
-        _require(1 <= getattr(terms, name) <= most, field, f"must be 1 to {most} seconds")
+        _require(least <= getattr(terms, name) <= most, field, f"must be {least} to {most} seconds")
+    _require(1 <= terms.price_period <= most, "pricePeriod", f"must be 1 to {most} seconds")
+    votes = (1 + MAX_CALLS) * terms.vote_time + least
+    late = terms.min_shards == terms.shards or terms.straggler_time >= votes
+    _require(late, "stragglerTime", f"must be at least {votes} seconds, four times voteTime and leastTime")
 
 
 def check_class(terms: Terms, conditions: Conditions) -> None:
@@ -170,6 +176,8 @@ def check_class(terms: Terms, conditions: Conditions) -> None:
         _require(given == agreed, field, f"is {given}, its class has {agreed}")
     least = c.verifier_fee
     _require(terms.verifier_fee >= least, "verifierFee", f"is less than its class's {least}")
+    least = c.solver_stake
+    _require(terms.solver_stake >= least, "solverStake", f"is less than its class's {least}")
     for loop in (*terms.loops, *terms.outer_loops):
         _require(loop.nodes <= c.nodes, "nodes", f"are {loop.nodes}, its class allows {c.nodes}")
         fits = loop.segment_steps <= c.segment_steps
@@ -282,6 +290,7 @@ DEVNET_BOUNDS = Bounds(
     most_window=Seconds(3 * _HOUR),
     least_delay=1,
     most_delay=32,
+    least_time=Seconds(5),
     most_time=MOST_TIME,
     least_stake=Wei(_TOKEN),
     most_stake=Wei(1_000 * _TOKEN),
@@ -297,8 +306,9 @@ L2_BOUNDS = Bounds(
     most_window=Seconds(4 * _DAY),
     least_delay=32,
     most_delay=1_024,
+    least_time=Seconds(600),
     most_time=MOST_TIME,
-    least_stake=Wei(10 * _TOKEN),
+    least_stake=Wei(20 * _TOKEN),
     most_stake=Wei(10_000 * _TOKEN),
     least_bond=Wei(_TOKEN),
 )
@@ -311,6 +321,7 @@ L1_BOUNDS = Bounds(
     most_window=Seconds(7 * _DAY),
     least_delay=16,
     most_delay=256,
+    least_time=Seconds(1_200),
     most_time=MOST_TIME,
     least_stake=Wei(100 * _TOKEN),
     most_stake=Wei(100_000 * _TOKEN),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
-from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
+from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
@@ -107,7 +107,7 @@ class Clock(Protocol):
         ...
 
 
-Together = Literal["record_seed", "tally", "settle", "void", "commit_vote", "reveal_vote"]
+Together = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote"]
 """Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
 
 
@@ -252,17 +252,13 @@ class Market(MarketView, Protocol):
     def tally(self, intent: str, claim: Claim) -> TxResult: ...
     def settle(self, intent: str, claim: Claim) -> TxResult: ...
     def void(self, intent: str, claim: Claim) -> TxResult: ...
-    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult: ...
-    def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
-    ) -> TxResult: ...
-    def class_id(self, conditions: Conditions) -> bytes:
-        """Id of a class of conditions (rule 3.4); a pure function, as `vote_commitment`."""
+    def free_seats(self, intent: str, claim: Claim) -> TxResult: ...
+    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
+        """Of a drawn verifier (rule 4.7); `traces`: a keyed trace root for each sample, none if not valid."""
         ...
 
-    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over
-        ABI encoding."""
+    def class_id(self, conditions: Conditions) -> bytes:
+        """Id of a class of conditions (rule 3.4); a pure function."""
         ...
 
     def announce(
@@ -307,6 +303,20 @@ class Market(MarketView, Protocol):
         trace_proof: Sequence[bytes],
         salt: bytes,
     ) -> int: ...
+    def prove_vote(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        place: StateLeaf,
+        committed: Chunk,
+        said: VoteProof,
+        salt: bytes,
+    ) -> TxResult:
+        """Show that a valid vote's own trace gives another state than the claim has (rule 5.5)."""
+        ...
+
     def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
         """Make the claimant open its input state's tree; the new game's id."""
         ...

@@ -163,7 +163,6 @@ class Terms:
     straggler_time: Seconds
     outer_time: Seconds
     vote_time: Seconds
-    reveal_time: Seconds
     challenge_window: Seconds
     move_time: Seconds
     price_period: Seconds
@@ -236,19 +235,20 @@ class Terms:
 @dataclass(frozen=True)
 class Conditions:
     """What a drawn verifier does and risks: a job of this class has its counts, times and amounts exactly,
-    pays at least its fee, and is no larger than the sizes from `nodes` on (rule 3.4)."""
+    pays at least its fee, asks at least its solver stake, and is no larger than the sizes from `nodes` on
+    (rule 3.4)."""
 
     verifiers: int
     samples: int
     seed_delay: int
     vote_time: Seconds
-    reveal_time: Seconds
     challenge_window: Seconds
     move_time: Seconds
     verifier_stake: Wei
     miss_penalty: Wei
     challenge_bond: Wei
     verifier_fee: Wei
+    solver_stake: Wei
     nodes: int
     segments: int
     segment_steps: int
@@ -270,6 +270,7 @@ class Bounds:
     most_window: Seconds
     least_delay: int
     most_delay: int
+    least_time: Seconds
     most_time: Seconds
     least_stake: Wei
     most_stake: Wei
@@ -298,11 +299,10 @@ class ClaimStatus:
     phase: Phase
     seed_block: int
     since: Seconds
-    draws: int
     calls: int
     """How often verifiers were called to empty seats."""
     open_games: int
-    revealed: int
+    shown: int
     valid: int
     seed: bytes
 
@@ -310,11 +310,10 @@ class ClaimStatus:
 @dataclass(frozen=True)
 class Vote:
     verifier: Address
-    commitment: bytes
-    revealed: bool
+    shown: bool
     valid: bool
     gone: bool
-    """The seat is over and holds no stake: abstained, fined, or fallen to a game."""
+    """The seat is over and holds no stake: abstained, fined, fallen, or paid and freed."""
     traces_root: bytes
 
 

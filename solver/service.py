@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import LoadedJob, load_job
 from assay.node.availability import answer
 from assay.node.idle import no_stake
@@ -60,7 +60,7 @@ class SolverService(SeeingSolver):
             self.note(questions={**self.status.questions, "convictions": question})
         self._complain(no_stake("solver"), not observation.staked)
         self._let_go(observation)
-        return policy.decide(observation)
+        return apart.decided(observation, policy.decide, self.set_aside)
 
     def _let_go(self, observation: Observation) -> None:
         """Keep nothing in memory of jobs that are over and hold nothing of ours."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.role import Node, Options
 from assay.node.rounds import Claims
@@ -22,7 +22,7 @@ from assay.node.states import SourceMissing
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Holder, JobId, JobView, Kind, Role, Seconds, Wei
+from assay.protocol.types import ClaimId, Holder, JobId, JobView, Kind, Role, Seconds, Wei
 from assay.solver import reasons
 from assay.solver.acceptance import unacceptable
 from assay.solver.convictions import Convictions
@@ -44,6 +44,10 @@ class _Read(TypedDict):
     games: tuple[GameView, ...]
     demands: tuple[DemandView, ...]
     room: Wei
+
+
+def _unsaid(job_id: JobId, error: Exception, claim_id: ClaimId | None = None) -> None:
+    """What a job breaks beside long work is said where it is decided by."""
 
 
 class SeeingSolver(Node):
@@ -76,8 +80,7 @@ class SeeingSolver(Node):
     def read(self) -> None:
         with self.market.snapshot(time.monotonic()):
             self.market.stake(self.market.me, Role.SOLVER)
-            for job in upkeep.watched(self.market):
-                self._read(job)
+            apart.seen(upkeep.watched(self.market), self._read, _unsaid)
             self._read_at = self.clock.now(), self.clock.block()
 
     def _read(self, job: JobView) -> _Read:
@@ -107,7 +110,7 @@ class SeeingSolver(Node):
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         stake = self.market.stake(me, Role.SOLVER)
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
+        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         unlocked = Wei(max(stake.active - stake.locked, 0))
         limits = replace(
             self.limits,

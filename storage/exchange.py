@@ -14,6 +14,7 @@ Contract:
   least rate for longer than one grace period is not had (`BlockNotFound`); what came of it stays stored.
 - A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked for
   end the transfer and the peer's good name.
+- Whatever asking a peer raises, of any type, is that peer's failure and nobody else's.
 - `BlockNotFound` names peers asked and what became of it.
 
 Does not guarantee: that a peer list is safe to contact; peers are URLs from strangers, so run nodes
@@ -25,6 +26,7 @@ Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -63,7 +65,17 @@ _TAKERS = 4
 _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
 
+_LOG = logging.getLogger(__name__)
+
 httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = READ_BYTES
+
+
+class _Ours(Exception):
+    """What came could not be kept: no peer is to blame."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Exchange:
@@ -274,13 +286,15 @@ class Exchange:
                     self._open(peer, cid, "raw") as response,
                 ):
                     data = await read_capped(peer.url, cid, response, received, deadline, pace)
-            except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
-                spent.wasted_bytes += received.wasted_bytes
-                raise self._unreachable(peer, cid, error) from error
+            except BlockNotFound:
+                raise
             except BlockTooLarge:
                 spent.wasted_bytes += received.wasted_bytes
                 self._peers.lied(peer)
                 raise
+            except Exception as error:  # whatever asking a peer brings about is its failure
+                spent.wasted_bytes += received.wasted_bytes
+                raise self._unreachable(peer, cid, error) from error
         if not cid.matches(data):
             spent.wasted_bytes += len(data)
             self._peers.lied(peer)
@@ -312,12 +326,14 @@ class Exchange:
                 return
             try:
                 await self._take_car(peer, root, missing, allowed, max_bytes, take)
-            except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
-                self._unreachable(peer, root, error)
             except BadCar:
                 self._peers.lied(peer)
             except BlockNotFound:
                 continue
+            except _Ours as ours:
+                raise ours.error from ours
+            except Exception as error:  # noqa: BLE001 - as of a single block
+                self._unreachable(peer, root, error)
 
     async def _take_car(
         self,
@@ -337,7 +353,7 @@ class Exchange:
                         continue
                     waits_until, paused_at = deadline.when() or began, self._loop.time()
                     deadline.reschedule(None)  # while we hash and write, the peer's clock stands still
-                    some = await self._loop.run_in_executor(self._takers, arrival.absorb)
+                    some = await self._absorbed(arrival)
                     paused = self._loop.time() - paused_at
                     began += paused
                     if some:
@@ -347,15 +363,27 @@ class Exchange:
                         waits_until += paused
                     deadline.reschedule(waits_until)
                 deadline.reschedule(None)
-                await self._loop.run_in_executor(self._takers, arrival.absorb)
-        except (PeerUnreachable, TimeoutError, httpx.HTTPError):
-            await self._loop.run_in_executor(self._takers, arrival.absorb)  # what came stays stored
+                await self._absorbed(arrival)
+        except (BadCar, BlockNotFound, _Ours):
+            raise
+        except Exception:
+            await self._absorbed(arrival)  # what came stays stored
             raise
         except asyncio.CancelledError:  # the same, which nobody waits for
             with suppress(RuntimeError):
                 self._takers.submit(arrival.absorb)
             raise
         arrival.finish()
+
+    async def _absorbed(self, arrival: Arrival) -> bool:
+        """Keep what has come; whether there was a whole block. Raises BadCar, and _Ours where it could not be
+        kept."""
+        try:
+            return await self._loop.run_in_executor(self._takers, arrival.absorb)
+        except BadCar:
+            raise
+        except (OSError, MemoryError, AssayError) as error:
+            raise _Ours(error) from error
 
     @asynccontextmanager
     async def _open(self, peer: Peer, cid: Cid, wanted: str) -> AsyncIterator[httpx.Response]:
@@ -377,8 +405,11 @@ class Exchange:
                 )
             yield response
 
-    def _unreachable(self, peer: Peer, cid: Cid, error: BaseException) -> PeerUnreachable:
+    def _unreachable(self, peer: Peer, cid: Cid, error: Exception) -> PeerUnreachable:
+        """Blame a peer for what asking it has brought about; what nobody expects of one is logged whole."""
         self._peers.failed(peer)
+        if not isinstance(error, (PeerUnreachable, TimeoutError, httpx.HTTPError)):
+            _LOG.warning("asking peer %s failed as no peer should fail", peer.url, exc_info=error)
         return PeerUnreachable(
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),
             hint="check that the peer's gateway runs and can be reached, or add other peers",

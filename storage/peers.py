@@ -17,12 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import log2
 
-import httpx
-
-from assay.protocol.errors import Stop
+from assay.protocol.peer_url import BadPeerUrl, origin, peer_url
 
 MAX_PEERS = 4096
 MAX_RECORDS = 4 * MAX_PEERS
@@ -32,13 +29,6 @@ VOUCHED_FIRST = 3
 _FIRST_PACE_S = 0.1
 _USEFUL = 0.5
 """Share of recent answers that were deliveries, from which on a peer counts as one that delivers."""
-_URL_HINT = "give the gateway's base URL, for example http://203.0.113.7:8080"
-
-
-class BadPeerUrl(Stop):
-    """A peer's address is not a plain http(s) base URL."""
-
-    code = "bad-peer-url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,7 @@ class Peers:
         for given in peers:
             info = given if isinstance(given, PeerInfo) else PeerInfo(given)
             try:
-                url = clean_url(info.url)
+                url = peer_url(info.url)
             except BadPeerUrl:
                 refused.append(info.url)
                 continue
@@ -141,7 +131,7 @@ class Peers:
 
     def peer(self, url: str) -> Peer:
         """The peer at a URL, which need not be on the list. Raises BadPeerUrl."""
-        url = clean_url(url)
+        url = peer_url(url)
         return self._peers.get(url) or Peer(PeerInfo(url), self._record(url))
 
     def banned(self) -> list[str]:
@@ -165,7 +155,7 @@ class Peers:
         usable = _mixed(usable)
         if first is not None:
             with suppress(BadPeerUrl):
-                head = clean_url(first)
+                head = peer_url(first)
                 usable.sort(key=lambda peer: peer.url != head)
         resting.sort(key=lambda peer: (not peer.vouched, peer.record.rest_until))
         return usable + resting[:RESTING_ASKED]
@@ -200,14 +190,14 @@ class Peers:
         record.bans += 1
 
     def _record(self, url: str) -> Record:
-        return self._records.setdefault(_origin(url), Record())
+        return self._records.setdefault(origin(url), Record())
 
     def _forget(self) -> None:
         """Drop the oldest records of those that are not on the list, beyond MAX_RECORDS."""
-        here = {_origin(url) for url in self._peers}
-        gone = [origin for origin in self._records if origin not in here]
-        for origin in gone[: max(0, len(self._records) - MAX_RECORDS)]:
-            del self._records[origin]
+        here = {origin(url) for url in self._peers}
+        gone = [known for known in self._records if known not in here]
+        for known in gone[: max(0, len(self._records) - MAX_RECORDS)]:
+            del self._records[known]
 
 
 def _rank(peer: Peer) -> tuple[bool, int, int, bool, int]:
@@ -231,23 +221,3 @@ def _mixed(peers: list[Peer]) -> list[Peer]:
         mixed += [*vouched[taken : taken + VOUCHED_FIRST], stranger]
         taken += VOUCHED_FIRST
     return proven + mixed + vouched[taken:]
-
-
-@lru_cache(MAX_RECORDS)
-def _origin(url: str) -> str:
-    parsed = httpx.URL(url)
-    return f"{parsed.scheme}://{parsed.netloc.decode()}"
-
-
-@lru_cache(MAX_RECORDS)
-def clean_url(url: str) -> str:
-    """A gateway's base URL in its one spelling. Raises BadPeerUrl."""
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise BadPeerUrl(f"peer {url[:200]!r} is not a URL: {error}", hint=_URL_HINT) from error
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise BadPeerUrl(f"peer {url[:200]!r} is not a plain http or https address", hint=_URL_HINT)
-    if parsed.query or parsed.fragment:
-        raise BadPeerUrl(f"peer {url[:200]!r} has a query or a fragment", hint=_URL_HINT)
-    return str(parsed).rstrip("/")

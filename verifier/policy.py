@@ -30,8 +30,11 @@ from assay.protocol.types import (
     Wei,
 )
 from assay.protocol.words import show_amount
+from assay.verifier import joining
+from assay.verifier.joining import ClassLimits, Past
 
 NO_STAKE = Wei(0)
+NO_PAST = Past()
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,6 @@ class Limits:
     has replaced its seed."""
     classes: ClassLimits | None = None
     """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
-
-
-@dataclass(frozen=True)
-class ClassLimits:
-    """What conditions an operator accepts; of sizes the most that it fetches and runs."""
-
-    most_stake: Wei
-    """Of one seat: what a false attestation costs."""
-    least_fee: Wei
-    least_vote: Seconds
-    data_bytes: int
-    state_bytes: int
-    step_bytes: int
-    step_operations: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +98,8 @@ class Observation:
     """All there are, oldest first."""
     staked: Wei = NO_STAKE
     """All verifier stake, locked or not."""
+    past: Past = NO_PAST
+    """In which classes this account has been, and what they paid."""
 
 
 @dataclass(frozen=True)
@@ -194,35 +185,17 @@ def decide(observation: Observation) -> list[Action]:
     return actions
 
 
-def outside(conditions: Conditions, limits: ClassLimits) -> str:
-    """Why these conditions are none to agree to; empty if they are."""
-    c = conditions
-    if c.verifier_stake > limits.most_stake:
-        return f"a seat locks {c.verifier_stake}, the operator allows {limits.most_stake}"
-    if c.verifier_fee < limits.least_fee:
-        return f"a vote may pay only {c.verifier_fee}, the operator asks {limits.least_fee}"
-    if min(c.vote_time, c.reveal_time) < limits.least_vote:
-        return f"a vote has {min(c.vote_time, c.reveal_time)} s, the operator asks {limits.least_vote}"
-    for name in ("data_bytes", "state_bytes", "step_bytes", "step_operations"):
-        if getattr(c, name) > getattr(limits, name):
-            return f"its {name} may be {getattr(c, name)}, this node takes {getattr(limits, name)}"
-    return ""
-
-
 def _subscriptions(observation: Observation) -> Iterator[Action]:
-    """To the first acceptable class that has an open job, or else to any, unless our own has one."""
-    limits = observation.limits.classes
+    """To the class that `verifier.joining` prefers to one's own."""
+    limits, past = observation.limits.classes, observation.past
     if limits is None:
         return
-    busy = [job.view.terms.class_id for job in observation.jobs if not job.view.progress.closed]
-    if observation.subscribed in busy or (not busy and observation.subscribed != ZERO_DIGEST):
-        return
-    for class_id in (*busy, *reversed(tuple(observation.classes))):
-        conditions = observation.classes.get(class_id)
-        if conditions is None or class_id == observation.subscribed or outside(conditions, limits):
-            continue
-        yield Subscribe(JobId(class_id), "its conditions are within the operator's limits")
-        return
+    jobs = [(job.view, job.claims) for job in observation.jobs]
+    me, now = observation.me, observation.now
+    found = joining.prospects(me, now, jobs, observation.classes, past, limits)
+    chosen = joining.choose(now, observation.subscribed, found, past.stays, limits.trial)
+    if chosen is not None:
+        yield Subscribe(JobId(chosen.class_id), "its conditions are within the operator's limits")
 
 
 def idle(observation: Observation) -> str:

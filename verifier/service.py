@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
 from assay.node.idle import no_stake
@@ -23,10 +23,12 @@ from assay.node.service import intent
 from assay.protocol.errors import Ask
 from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
+from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Role, Seconds, Wei
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
+from assay.verifier.joining import Past
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
+from assay.verifier.stays import Stays
 
 
 class VerifierService(Accuser):
@@ -46,10 +48,15 @@ class VerifierService(Accuser):
         secret: bytes,
         limits: Limits,
         resource_limits: ResourceLimits,
+        *,
+        fees: Callable[[], Mapping[JobId, Wei]] = dict,
         **options: Unpack[Options],
     ) -> None:
+        """`fees`: what each job has paid this account for votes, by the chain's events; asked by one that
+        joins classes by itself."""
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
-        self.limits = limits
+        self.limits, self._fees = limits, fees
+        self._stays = Stays(folder / "stays")
         self._ballots = Ballots(folder / "ballots", secret)
         self._findings: dict[ClaimId, Finding] = {}
         self._seen: Observation | None = None
@@ -59,11 +66,22 @@ class VerifierService(Accuser):
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
+        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         now, block = self.clock.now(), self.clock.block()
-        agreed = (self.market.subscription(me), self.market.classes())
+        own, classes = self.market.subscription(me), self.market.classes()
         staked = Wei(self.market.stake(me, Role.VERIFIER).active)
-        return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed, staked)
+        free, past = self.market.free(me), self._past(own, now)
+        return Observation(me, now, block, free, jobs, self.limits, own, classes, staked, past)
+
+    def _past(self, own: bytes, now: Seconds) -> Past:
+        """What classes have paid so far; nothing where the operator chooses the class."""
+        if self.limits.classes is None:
+            return Past()
+        fees, by_class = self._fees(), dict[bytes, Wei]()
+        for job_id, fee in fees.items():
+            class_id = self.market.job(job_id).terms.class_id
+            by_class[class_id] = Wei(by_class.get(class_id, 0) + fee)
+        return Past(self._stays.look(own, now, by_class), fees, by_class)
 
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
@@ -82,7 +100,7 @@ class VerifierService(Accuser):
         self._seen = self.see()
         self._complain(no_stake("verifier"), not self._seen.staked)
         self.let_go(job.view.job_id for job in self._seen.jobs)
-        return policy.decide(self._seen)
+        return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)

@@ -31,6 +31,7 @@ from assay.protocol.types import (
     Wei,
 )
 from assay.protocol.words import show_amount
+from assay.whistleblower.shares import Shares
 
 Target = tuple[ClaimId, Address]
 """A claim (zero address), or a verifier's vote on it."""
@@ -57,6 +58,8 @@ class Limits:
     await_votes: bool = False
     """Whether a claim that was found wrong is left alone until its vote is closed: false votes lose their
     stakes too, but somebody else may come first, and a vote may reject the claim."""
+    shares: Shares | None = None
+    """Which jobs are watched, and which of their claims and votes are audited; None: all."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,8 @@ def idle(observation: Observation) -> str:
         return NO_JOB
     if refused := [job for job in running if job.refusal]:
         return f"leaves job {refused[0].view.job_id.hex()[:16]} alone: {refused[0].refusal}"
-    return "has rechecked every claim that can still be challenged"
+    part = "every claim" if observation.limits.shares is None else "its share of the claims"
+    return f"has rechecked {part} that can still be challenged"
 
 
 def _collections(observation: Observation, job: JobObservation) -> Iterator[Action]:
@@ -279,23 +283,26 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
         place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
         if target in observation.suspicions or (_awaits(observation, job, view) and left > window // 2):
             continue
-        if target not in observation.audited:
+        if _wanted(observation, job, target):
             yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")
             continue
         for vote in view.votes:
-            target = (view.claim_id, vote.verifier)
-            seen = (
-                target in observation.audited
-                or target in observation.suspicions
-                or vote.verifier == observation.me
-            )
             if (
                 observation.limits.audit_votes
                 and vote.revealed
                 and vote.valid
                 and not vote.gone
-                and not seen
+                and vote.verifier != observation.me
                 and claim.kind == Kind.TASK
+                and _wanted(observation, job, (view.claim_id, vote.verifier))
             ):
                 reason = f"vote of {vote.verifier} on {place}"
                 yield (left, order), AuditVote(job.view.job_id, view.claim_id, vote.verifier, reason)
+
+
+def _wanted(observation: Observation, job: JobObservation, target: Target) -> bool:
+    """Whether a claim or a vote is to be audited, and was not yet."""
+    shares = observation.limits.shares
+    if target in observation.audited or target in observation.suspicions:
+        return False
+    return shares is None or shares.takes(job.view.job_id, *target)

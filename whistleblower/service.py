@@ -14,16 +14,16 @@ from random import Random, SystemRandom
 from typing import Unpack
 
 from assay.disk import record
-from assay.node import upkeep
+from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Finding, audit_claim, audit_vote
+from assay.node.audit import Finding, WrongVote, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
 from assay.node.kept_replays import KeptReplays
 from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
-from assay.node.states import SourceMissing, StateProvider
+from assay.node.states import StateProvider
 from assay.protocol.params import CHUNKS
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
@@ -86,8 +86,9 @@ class WhistleblowerService(Accuser):
 
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
-        me = self.market.me
-        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
+        me, shares = self.market.me, self.limits.shares
+        watched = [job for job in upkeep.watched(self.market) if shares is None or job.job_id in shares.of]
+        jobs = apart.seen(watched, self._job_observation, self.set_aside)
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
@@ -105,24 +106,10 @@ class WhistleblowerService(Accuser):
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
         self.let_go(job.view.job_id for job in self._seen.jobs)
-        return policy.decide(self._seen)
+        return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)
-
-    def scan(self, job_id: JobId) -> list[Finding]:
-        """Audit every claim of a job now, whatever its phase; what was found."""
-        state_provider = self.state_provider(job_id)
-        found = []
-        for view in self.market.claims(job_id):
-            if view.status.phase in policy.CHALLENGEABLE and not view.stale:
-                try:
-                    finding = audit_claim(state_provider, view)
-                except SourceMissing:
-                    continue
-                if finding is not None:
-                    found.append(finding)
-        return found
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {
@@ -160,14 +147,19 @@ class WhistleblowerService(Accuser):
             self._unpublished.add(view.claim_id)
             self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
             return
-        finding = audit_claim(state_provider, view)
+        finding = audit_claim(state_provider, view, going=self._going)
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
     def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
         finding = audit_vote(self.state_provider(action.job_id), view, vote)
-        self._found(action.job_id, (action.claim_id, action.verifier), finding)
+        about = action.verifier if finding is None or isinstance(finding, WrongVote) else ZERO_ADDRESS
+        self._found(action.job_id, (action.claim_id, about), finding)
+
+    def _going(self) -> bool:
+        """Whether the node was not told to stop."""
+        return self.clock.wait(0.0)
 
     def _pursue(self, action: policy.Pursue) -> None:
         self.accuse(action.job_id, action.claim_id, self.findings[action.claim_id, action.verifier])

@@ -19,6 +19,7 @@ from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.encoding import encode
 from assay.protocol.game_state import Context, Cursor, Found, GamePhase, GameView, Opened, WaitingReward
+from assay.protocol.peer_url import BadPeerUrl, peer_url
 from assay.protocol.types import Address, Claim, ClaimId, Conditions, JobId, Seconds, Terms, Wei
 
 _ESCROW = 3  # IVault.Bucket: from here on (ESCROW, BOND, COMPENSATION) an entry is nobody's own
@@ -51,6 +52,9 @@ class MarketIndex:
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
+    """Where accounts serve blocks: base URLs in their one spelling (``protocol.peer_url``)."""
+    unusable: dict[Address, str] = field(default_factory=dict)
+    """What accounts have announced that is none: nobody is asked there."""
     classes: dict[bytes, Conditions] = field(default_factory=dict)
     subscriptions: dict[Address, bytes] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
@@ -254,9 +258,15 @@ class MarketIndex:
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
         """An empty URL takes back what was announced."""
-        self.endpoints.pop(Address(a["account"]), None)
-        if a["url"]:
-            self.endpoints[Address(a["account"])] = a["url"]
+        account, url = Address(a["account"]), a["url"]
+        self.endpoints.pop(account, None)
+        self.unusable.pop(account, None)
+        if not url:
+            return
+        try:
+            self.endpoints[account] = peer_url(url)
+        except BadPeerUrl:
+            self.unusable[account] = url
 
     def _on_Availability_Demanded(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])

@@ -30,6 +30,7 @@ from assay.protocol.dispute import Move
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import Found, Game
+from assay.protocol.peer_url import peer_url
 from assay.protocol.ports import Write
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -121,8 +122,8 @@ class ChainMarket(ChainView):
         return self.do(intent, "Stakes", "subscribe", class_id)
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
-        """Announce where the caller serves its blocks."""
-        return self.do(intent, "Stakes", "setEndpoint", url)
+        """Announce where the caller serves its blocks; an empty URL takes that back. Raises BadPeerUrl."""
+        return self.do(intent, "Stakes", "setEndpoint", peer_url(url) if url else "")
 
     # Jobs
 

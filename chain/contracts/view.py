@@ -27,6 +27,7 @@ from assay.chain.contracts.records import unpack
 from assay.chain.contracts.seen_claims import SeenClaims
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
+from assay.chain.eth.endpoints import Endpoints
 from assay.chain.eth.event_reader import EventReader
 from assay.chain.eth.events import AT_ONCE, Event, EventFollower, RolledBack
 from assay.chain.eth.freshness import Freshness
@@ -84,6 +85,8 @@ class ChainView:
             confirmations=confirmations,
             at_once=AT_ONCE,
         )
+        if isinstance(rpc, Endpoints):
+            rpc.has_seen(self._follower.cursor)
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._claims = SeenClaims(rpc, self._answers, self._follower)
@@ -355,6 +358,11 @@ class ChainView:
         """Where nodes say they serve blocks."""
         with self._pinned() as index:
             return dict(index.endpoints)
+
+    def unusable(self) -> dict[Address, str]:
+        """What accounts say of where they serve blocks, and is no base URL."""
+        with self._pinned() as index:
+            return dict(index.unusable)
 
     def gateways(self) -> list[Gateway]:
         """Where nodes say they serve blocks, with what each has at stake."""

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from eth_abi.abi import decode, encode
+from eth_abi.codec import ABICodec
+from eth_abi.decoding import StringDecoder
 from eth_abi.exceptions import DecodingError, EncodingError
+from eth_abi.registry import BaseEquals, registry
 from eth_utils.abi import (
     collapse_if_tuple,
     event_abi_to_log_topic,
@@ -25,6 +27,24 @@ from assay.protocol.errors import Stop
 
 Abi = Sequence[Mapping[str, Any]]
 Entry = Mapping[str, Any]
+
+
+class _Text(StringDecoder):
+    """A string as text, whatever its bytes: contracts take and tell any, and no stranger's may be refused as
+    a lie of the node's. Bytes that are no UTF-8 become \\xNN."""
+
+    def __init__(self) -> None:
+        super().__init__("backslashreplace")
+
+
+def _codec() -> ABICodec:
+    known = registry.copy()
+    known.unregister_decoder("string")
+    known.register_decoder(BaseEquals("string"), _Text, label="string")
+    return ABICodec(known)
+
+
+_CODEC = _codec()
 
 
 class MalformedData(Stop):
@@ -114,7 +134,7 @@ def encode_arguments(params: Sequence[Mapping[str, Any]], arguments: Sequence[An
         raise MalformedData(f"{len(params)} arguments are needed, not {len(arguments)}")
     values = [_to_abi(p, a) for p, a in zip(params, arguments, strict=True)]
     try:
-        return encode(_types(params), values)
+        return _CODEC.encode(_types(params), values)
     except (EncodingError, TypeError, ValueError, OverflowError) as error:
         raise MalformedData(f"the arguments do not fit {_types(params)}: {error}") from error
 
@@ -127,7 +147,7 @@ def encode_call(function: Entry, arguments: Sequence[Any]) -> bytes:
 def decode_arguments(params: Sequence[Mapping[str, Any]], data: bytes) -> list[Any]:
     """The values of an ABI-encoded list. Raises MalformedData."""
     try:
-        values = decode(_types(params), data)
+        values = _CODEC.decode(_types(params), data)
     except (DecodingError, OverflowError, ValueError) as error:
         raise MalformedData(f"{len(data)} bytes are not {_types(params)}: {error}") from error
     return [_from_abi(p, v) for p, v in zip(params, values, strict=True)]

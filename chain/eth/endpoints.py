@@ -3,8 +3,10 @@
 Contract: a request is repeated, at another endpoint where there is one, until it is answered or its tries are
 used up, with growing random pauses and growing time limits; so a node that fails now and then costs a pause
 and not a whole look at the market. An answer that lags behind what was seen (an older head, a block that is
-suddenly unknown) is asked for again before it is believed. With several endpoints, logs, blocks, receipts and
-calls at a named block must be the same at two of them that know the block: if they are not, and stay so,
+suddenly unknown) is asked for again, and never believed (``chain.eth.seen``): `EndpointBehind` is raised
+where no other comes. What is asked of the latest state is asked at the number of the newest block, so that a
+node which does not have it fails instead of telling the past. With several endpoints, logs, blocks, receipts
+and calls at a named block must be the same at two of them that know the block: if they are not, and stay so,
 `EndpointsDisagree` is raised, since nobody can tell who lies. The head is the lowest of those endpoints that
 move on. A signed transaction is handed to all of them, so that none can swallow it.
 Not guaranteed: truth where all but one endpoint are down, lag behind, or do not know the block; `counters`
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
+from assay.chain.eth.seen import HEAD, EndpointBehind, Seen
 from assay.chain.eth.watched import Endpoint, Watched
 from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
@@ -41,8 +44,12 @@ FRESH_S = 0.2
 _REFUSED = "refused"
 _LATEST: list[Any] = ["latest", False]
 _SEND = "eth_sendRawTransaction"
-_MOVING = (_SEND, RECEIPT, "eth_blockNumber")
+_MOVING = (_SEND, RECEIPT, HEAD)
 """After these a process may know more of the chain than what it has heard of its latest block."""
+_OF_A_STATE = ("eth_call", "eth_estimateGas", "eth_getBalance", "eth_getCode")
+"""Whose last parameter names a block."""
+PROBES = 4
+"""How often a new process asks for the head: of two nodes behind one address it knows the newer one's."""
 
 
 class EndpointsDisagree(RpcUnreachable):
@@ -66,7 +73,13 @@ class Patience:
     """A first try may take so many times as long as answers took of late."""
     last_limit_s: float = TIMEOUT_S
     doubts: int = 3
-    """How often an answer that contradicts what was seen is asked for again."""
+    """How often an answer that contradicts another one is asked for again."""
+    behind_tries: int = 8
+    """How often is asked in all where answers are behind what was seen, or lack the block that was named."""
+    probes: int = 1
+    """How often the head is asked for at first."""
+    went_back_s: float = 60.0
+    """A chain whose heads all stay behind what was seen for so long was set back."""
     fresh_s: float = 0.0
     """How long an answer about the latest block is not asked for again, unless something was sent or mined
     for this process meanwhile."""
@@ -95,28 +108,44 @@ class Endpoints:
         self._clock, self._sleep = clock, sleep
         self._random = random.Random(seed)
         self._lock = threading.Lock()
-        self._seen = _Seen()
+        self._seen = Seen(clock, self.patience.went_back_s)
+        self._probes_left = self.patience.probes - 1
         self._latest: tuple[float, Any] | None = None
         self._denying: dict[str, tuple[float, str]] = {}
         """By endpoint since when it has denied a receipt, and which one has it."""
 
+    def has_seen(self, block: int) -> None:
+        """An earlier process has read up to this block: an answer from before it is behind."""
+        self._seen.head = max(self._seen.head, block)
+
     def troubles(self) -> dict[str, str]:
-        """Endpoints that do not answer at present, with their last error, and those that deny what is so."""
+        """Endpoints that do not answer at present, with their last error, those that deny what is so, and
+        those of which some answer of late was behind what was seen."""
         late, denying = self._clock() - self.patience.still_s, list(self._denying.items())
         denied = {
             url: f"it has no receipt of what {other} has in a block of both"
             for url, (since, other) in denying
             if since <= late
         }
-        return denied | {one.url: one.error for one in self._all if one.error}
+        behind = {
+            one.url: f"it is behind by {one.behind} block{'' if one.behind == 1 else 's'}"
+            for one in self._all
+            if one.is_behind()
+        }
+        return denied | behind | {one.url: one.error for one in self._all if one.error}
 
     def request(self, method: str, params: list[Any]) -> Any:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
         if method.startswith(_OWN_METHODS):
             return self._all[0].ask(method, params, self.patience.last_limit_s)
+        if self._probes_left > 0:
+            times, self._probes_left = self._probes_left, 0
+            self._probe(times)
         if method in _MOVING:
             self._latest = None
-        if len(self._all) > 1 and method == "eth_blockNumber":
+        if method in _OF_A_STATE and params[-1] == "latest":
+            params = [*params[:-1], self._latest_block()["number"]]
+        if len(self._all) > 1 and method == HEAD:
             return self._head()
         if len(self._all) > 1 and method == _SEND:
             return self._sent(params)
@@ -124,12 +153,26 @@ class Endpoints:
             return self._latest_block()
         return self._undoubted(method, params)
 
+    def _probe(self, times: int) -> None:
+        """Ask for the head so often more than would do: several nodes may be behind the one address."""
+        for one in self._all if len(self._all) == 1 else ():
+            with suppress(RpcFailed, RpcUnreachable):  # whoever asks next is told
+                for _ in range(times):
+                    known = self._seen.head
+                    head = one.ask(HEAD, [], self._limit_s(0, one, HEAD))
+                    if lag := self._seen.lag(HEAD, [], head, known):
+                        one.fell_behind(lag)
+                    else:
+                        self._seen.note(HEAD, [], head)
+
     def _latest_block(self) -> Any:
         """The head, which many ask for: an answer that is still fresh serves them all. Of several endpoints'
         heads it is the one that they share."""
         now, known = self._clock(), self._latest
         if known is not None and now - known[0] < self.patience.fresh_s:
             return known[1]
+        if self._all[0].is_behind():  # so as not to follow the one that is
+            self._probe(1)
         asked = [self._head(), False] if len(self._all) > 1 else _LATEST
         found = self._undoubted("eth_getBlockByNumber", asked)
         self._latest = None if found is None else (now, found)
@@ -148,33 +191,43 @@ class Endpoints:
     # Repeating
 
     def _undoubted(self, method: str, params: list[Any]) -> Any:
-        """The answer, asked again while it falls behind what was seen before."""
-        for doubt in range(self.patience.doubts + 1):
+        """The answer, asked again while it falls behind what was seen before. Raises EndpointBehind where it
+        always does."""
+        for doubt in range(self.patience.behind_tries):
+            known = self._seen.head
             answer, by = self._repeated(method, params)
-            if doubt == self.patience.doubts or self._seen.agrees(method, params, answer):
+            lag = self._seen.lag(method, params, answer, known)
+            fell = doubt < self.patience.doubts and self._seen.fell(method, params, answer)
+            if not lag and not fell:
                 break
             self.counters["doubted"] += 1
             by.doubted()
-            self._pause(doubt)
-        self._seen.note(method, params, answer)
+            if lag:
+                by.fell_behind(lag)
+            if doubt + 1 < self.patience.behind_tries:
+                self._pause(doubt)
+        if lag:
+            raise EndpointBehind(by.url, lag, self._seen.head)
         if method == RECEIPT and len(self._all) > 1:
             self._heed_denial(params, answer, by)
         if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
-            return self._compared(method, params, answer, by)
+            answer = self._compared(method, params, answer, by)
+        self._seen.note(method, params, answer)
         return answer
 
     def _repeated(self, method: str, params: list[Any]) -> tuple[Any, Watched]:
         """An answer, and who gave it."""
-        for attempt in range(self.patience.tries):
+        tries, most = self.patience.tries, max(self.patience.tries, self.patience.behind_tries)
+        for attempt in range(most):
             endpoint = self._next()
             try:
                 answer = endpoint.ask(method, params, self._limit_s(attempt, endpoint, method))
             except RpcFailed as failure:
-                if attempt + 1 == self.patience.tries or not _passes(failure):
+                if attempt + 1 >= (most if failure.lacks_block else tries) or not _passes(failure):
                     raise
                 endpoint.doubted()
             except RpcUnreachable:
-                if attempt + 1 == self.patience.tries:
+                if attempt + 1 >= tries:
                     raise
             else:
                 if endpoint.place:
@@ -205,26 +258,34 @@ class Endpoints:
     # Comparing
 
     def _head(self) -> str:
-        """The lowest head of the endpoints that move on. Raises RpcUnreachable when none answers."""
+        """The lowest head of the endpoints that move on, but none that is behind what was seen while any of
+        them has that. Raises RpcUnreachable when none answers, or has it."""
         heads: dict[Watched, int] = {}
+        known = self._seen.head
         for endpoint in self._all:
             if endpoint.error and endpoint.rests_until > self._clock():
                 continue
             try:
-                limit_s = self._limit_s(0, endpoint, "eth_blockNumber")
-                head = quantity(endpoint.ask("eth_blockNumber", [], limit_s), "the head")
+                limit_s = self._limit_s(0, endpoint, HEAD)
+                head = quantity(endpoint.ask(HEAD, [], limit_s), "the head")
             except (RpcFailed, RpcUnreachable):
                 self.counters["repeated"] += 1
                 continue
             endpoint.stands_at(head)
             heads[endpoint] = head
         if not heads:
-            return str(self._undoubted("eth_blockNumber", []))
+            return str(self._undoubted(HEAD, []))
         highest = max(heads.values())
+        if lag := self._seen.lag(HEAD, [], hex(highest), known):
+            for endpoint, head in heads.items():
+                endpoint.fell_behind(known - head)
+            raise EndpointBehind(" and ".join(one.url for one in heads), lag, self._seen.head)
         moving = [
             head for one, head in heads.items() if head == highest or one.still_s() < self.patience.still_s
         ]
-        return hex(min(moving))
+        believed = min(moving) if highest < known else max(min(moving), known)
+        self._seen.note(HEAD, [], hex(believed))
+        return hex(believed)
 
     def _heed_denial(self, params: list[Any], receipt: Any, by: Watched) -> None:
         """Note since when an endpoint denies a receipt that another has, of a block that it has: for a moment
@@ -307,33 +368,6 @@ class Endpoints:
         return others[0] if others else None
 
 
-class _Seen:
-    """The furthest that answers have gone: heads, blocks and nonces that fall behind it are doubtful."""
-
-    def __init__(self) -> None:
-        self._head = -1
-        self._nonces: dict[str, int] = {}
-
-    def agrees(self, method: str, params: list[Any], answer: Any) -> bool:
-        if method == "eth_blockNumber":
-            return int(answer, 16) >= self._head
-        if method == "eth_getBlockByNumber":
-            if answer is None:
-                return int(params[0], 16) > self._head
-            return params[0] != "latest" or int(answer["number"], 16) >= self._head
-        if method == "eth_getTransactionCount" and params[1] == "latest":
-            return int(answer, 16) >= self._nonces.get(params[0], 0)
-        return True
-
-    def note(self, method: str, params: list[Any], answer: Any) -> None:
-        if method == "eth_blockNumber":
-            self._head = int(answer, 16)
-        elif method == "eth_getBlockByNumber" and answer is not None and params[0] == "latest":
-            self._head = int(answer["number"], 16)
-        elif method == "eth_getTransactionCount" and params[1] == "latest":
-            self._nonces[params[0]] = int(answer, 16)
-
-
 def _passes(failure: RpcFailed) -> bool:
     """Whether a node's error may be gone in a moment, or at another node."""
     text = failure.text.lower()
@@ -351,4 +385,4 @@ def _same(method: str, params: list[Any], answer: Any, second: Any) -> bool:
 
 def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:
     """The endpoints at these URLs, asked again and compared."""
-    return Endpoints([HttpRpc(url) for url in urls], patience or Patience(fresh_s=FRESH_S))
+    return Endpoints([HttpRpc(url) for url in urls], patience or Patience(fresh_s=FRESH_S, probes=PROBES))

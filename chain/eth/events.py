@@ -7,9 +7,9 @@ stalls or loses its head changes nothing; only a different block at a height tha
 holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew. One follower
 has the file; another one beside it (a command beside a running node) goes on from a copy in memory, so that
 neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
-apart. So the newest blocks are read one by one, by their hashes, and a range's logs have to lie between the
-block that was read last and the one that the range ends with; both are compared again after the logs were
-read. What need not be asked in turn is asked at once (decision 0063).
+apart. So the newest blocks are read one by one, by their hashes (decision 0070), and a range's logs have to
+lie between the block that was read last and the one that the range ends with; both are compared again after
+the logs were read. What need not be asked in turn is asked at once (decision 0063).
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 
@@ -40,10 +40,11 @@ _LOG = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 10_000
 """Events after which a poll reads no further range: some 40 MB, decoded."""
-NEWEST = 4
-"""How many of the last blocks are read one by one."""
-AT_ONCE = NEWEST + 2
-"""Questions that a poll has at once at most: the newest blocks, the known one, and the end of a range."""
+NEWEST = 128
+"""How many of the last blocks are read one by one: as far as one node behind an address may be behind another
+one and hide nothing, whatever it answers."""
+AT_ONCE = 6
+"""Questions that a poll has at once at most."""
 _TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
 
 
@@ -155,7 +156,7 @@ class EventFollower:
         if self._confirmations or known is None or not follows:
             return False
         try:
-            read = self._read_named(number + 1, latest["hash"])
+            read = self._read_named(number + 1, latest)
         except RpcFailed:  # gone again, or a node that does not take hashes
             return False
         self._untold.extend(read or [])
@@ -179,7 +180,7 @@ class EventFollower:
             if not newest and one_by_one:
                 self._source.begin_blocks([end, *one_by_one])
                 newest = {each: self._source.block(each) for each in one_by_one}
-                self._source.begin_logs(block["hash"] for block in newest.values() if block is not None)
+                self._source.begin_logs(block for block in newest.values() if block is not None)
             try:
                 read = self._read_new(start, newest[start]) if start in newest else self._read(start, end)
             except RpcFailed as failure:
@@ -291,11 +292,13 @@ class EventFollower:
         block, (before, known) = self._source.block(end), self._last_block()
         if block is None:
             return None
-        logs = self._source.logs(start, end)
+        parts = self._source.logs(start, end)
         stand = {end: block["hash"]} | ({} if known is None else {before: known})
-        number, block_hash = max(map(_block_of, logs), default=(end, block["hash"]))
-        if stand.setdefault(number, block_hash) != block_hash:  # the logs are of another fork
-            return None
+        for part in parts:
+            number, block_hash = max(map(_block_of, part), default=(end, block["hash"]))
+            if stand.setdefault(number, block_hash) != block_hash:  # the logs are of another fork
+                return None
+        logs = [log for part in parts for log in part]
         return self._keep(logs, start, end, block["hash"]) if self._source.stand(stand) else None
 
     def _read_new(self, number: int, block: Mapping[str, Any] | None) -> list[Event] | None:
@@ -305,7 +308,7 @@ class EventFollower:
         if block is None or known not in (None, block.get("parentHash")):
             return None
         try:
-            return self._read_named(number, block["hash"])
+            return self._read_named(number, block)
         except RpcFailed as failure:
             if not failure.lacks_block:
                 return self._read(number, number)
@@ -313,9 +316,9 @@ class EventFollower:
                 raise
             return None
 
-    def _read_named(self, number: int, block_hash: str) -> list[Event] | None:
+    def _read_named(self, number: int, block: Mapping[str, Any]) -> list[Event] | None:
         """The same of one block. Raises RpcFailed where the node does not have it, or takes no hashes."""
-        return self._keep(self._source.logs_of(block_hash), number, number, block_hash)
+        return self._keep(self._source.logs_of(block), number, number, block["hash"])
 
     def _keep(self, logs: list[dict[str, Any]], start: int, end: int, end_hash: str) -> list[Event] | None:
         """Keep and return the events of a range that ends with this block; None when they contradict it."""

@@ -17,6 +17,9 @@ _FIRST_REST_S, _LONGEST_REST_S, _MOST_DOUBLINGS = 0.25, 30.0, 7
 """An endpoint that fails rests twice as long each time, up to the longest; its failures are many more in a
 night than a power of two can have."""
 
+_REMEMBERED_S = 60.0
+"""For how long it counts how far an endpoint was behind."""
+
 
 class Endpoint(Protocol):
     """What is asked: `chain.eth.rpc.HttpRpc`; tests bring their own."""
@@ -37,6 +40,8 @@ class Watched:
         self.rests_until = float("-inf")
         self.error = ""
         """Why it was last not answered; empty once it has answered."""
+        self.behind, self.behind_at = 0, float("-inf")
+        """By how many blocks answers of it were behind what was seen of late, and when one last was."""
         self._endpoint, self._clock = endpoint, clock
         self._failures, self._counted_at = 0, float("-inf")
         self._lock = threading.Lock()
@@ -76,6 +81,17 @@ class Watched:
     def doubted(self) -> None:
         """Ask another one next."""
         self.rests_until = self._clock() + 0.5
+
+    def fell_behind(self, blocks: int) -> None:
+        """An answer of it was behind."""
+        if blocks > 0:
+            now = self._clock()
+            before = self.behind if now - self.behind_at < _REMEMBERED_S else 0
+            self.behind, self.behind_at = max(blocks, before), now
+
+    def is_behind(self) -> bool:
+        """Whether an answer of it was behind of late."""
+        return self._clock() - self.behind_at < _REMEMBERED_S
 
     def stands_at(self, head: int) -> None:
         if head != self.head:

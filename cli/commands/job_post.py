@@ -128,12 +128,20 @@ def post(
     context: typer.Context,
     file: FileArgument,
     budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
-    serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
+    serve: Annotated[
+        bool, typer.Option(help="Go on serving and auditing the job until stopped; else `job serve` does.")
+    ] = True,
+    audit: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Replay this share of its claims and votes, and dispute what is false."
+        ),
+    ] = 0.1,
     host: Host = None,
     port: Port = 0,
     announce_url: AnnounceUrl = None,
 ) -> None:
-    """Publish the job's files and post it with a budget; then serve the files until stopped.
+    """Publish the job's files and post it with a budget; then serve the files, and audit, until stopped.
 
     Whatever can be refused without the program (the account, its password, its balance) is refused first.
     """
@@ -147,6 +155,7 @@ def post(
     connection = app.connect()
     _check_funds(connection.market, value)
     app.output.say(TRACING)
+    from assay.app.auditing import UNAUDITED, Auditing, shares_of
     from assay.app.web import serve_blocks
     from assay.jobfile.build import build
     from assay.jobfile.cautions import cautions
@@ -161,7 +170,13 @@ def post(
     with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
-        if serve:
+        shares_of(app, name).say(job_id, audit)
+        if not serve:
+            later = f"`{app.command('job serve')}` serves its files and audits it; nothing does now"
+            app.output.say(later if audit else UNAUDITED)
+            return
+        with Auditing(app, connection, storage, name) as auditing:
+            auditing.look()
             app.output.say(f"serving its files at {url}; stop with Ctrl-C")
             wait_for_signal(app, connection, job_id)
 
@@ -225,14 +240,20 @@ def serve_files(
     port: Port = 0,
     announce_url: AnnounceUrl = None,
 ) -> None:
-    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
+    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files, and audit its open
+    jobs as each was posted."""
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     name, reach = app.settings.account, reach_of(app.settings, port)
     app.output.say(f"opening account {name}")
-    connection = app.connect()
+    connection, storage = app.connect(), app.storage(name)
+    from assay.app.auditing import Auditing
     from assay.app.web import serve_blocks
 
-    with serve_blocks(name, connection, app.storage(name), reach) as url:
+    with (
+        serve_blocks(name, connection, storage, reach) as url,
+        Auditing(app, connection, storage, name) as auditing,
+    ):
+        auditing.look()
         app.output.say(f"serving at {url}; stop with Ctrl-C")
         wait_for_signal(app, connection)

@@ -42,6 +42,12 @@ def run(
     most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "200tok",
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
+    least_rate: Annotated[
+        str, typer.Option(help="With --join: the least that a vote must pay for 10^12 operations of replay.")
+    ] = "0tok",
+    trial: Annotated[
+        str, typer.Option(help="With --join: for how long a class may pay nothing before it is left.")
+    ] = "24h",
     poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
@@ -62,6 +68,7 @@ def run(
     app.choose(host=host, announce_url=announce_url)
     say_start(app, "verifier")
     from assay.app.accounts import resolve
+    from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
@@ -72,7 +79,8 @@ def run(
         LazyVerifier,
         SilentVerifier,
     )
-    from assay.verifier.policy import ClassLimits, Limits
+    from assay.verifier.joining import ClassLimits
+    from assay.verifier.policy import Limits
     from assay.verifier.service import VerifierService
 
     tell = ways(webhook, notify)
@@ -88,6 +96,8 @@ def run(
         most.state_bytes,
         most.step_bytes,
         most.step_operations,
+        parse_amount(least_rate),
+        parse_duration(trial),
     )
     limits = Limits(
         parse_duration(patience),
@@ -114,7 +124,8 @@ def run(
             limits,
             limits_of(memory),
         )
-        return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
+        fees = Fees(parts.connection.market, parts.connection.market.me)
+        return kind(*common, fees=fees, emit=parts.emit, engine=engine, poll_s=poll)
 
     try:
         run_node(app, port, make, tell=tell)

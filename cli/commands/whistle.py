@@ -15,7 +15,7 @@ from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.node import drills
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
-from assay.protocol.errors import Stop
+from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
@@ -127,28 +127,39 @@ def earnings(
 
 @commands.command()
 def scan(context: typer.Context, job: str) -> None:
-    """Recompute every standing claim of a job; exit status 9 if any is false."""
+    """Recompute every standing claim of a job; exit status 9 if any is false. What keeps one from being
+    recomputed is shown, and ends the command once all others are."""
     app = app_of(context)
     inspection = open_inspection(app, job)
     rows = table("claims", "claim", "place", "claimant", "phase", "finding")
     data, false = [], 0
+    failed: list[Exception] = []
     try:
         for view in inspection.connection.market.claims(inspection.job.job_id):
             if view.stale or view.status.phase in (Phase.CONVICTED, Phase.VOID):
                 continue
-            finding = audit_view(inspection, view)
-            false += finding is not None
+            finding, said = None, "right"
+            try:
+                if (finding := audit_view(inspection, view)) is not None:
+                    false, said = false + 1, str(finding)
+            except RpcUnreachable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's
+                failed.append(error)
+                said = f"not recomputed: {type(error).__name__}: {error}"
             place = f"{view.claim.kind.name.lower()} {view.claim.round}/{view.claim.shard}"
-            data.append({"claim": view.claim_id, "place": place, "finding": finding})
+            data.append({"claim": view.claim_id, "place": place, "finding": finding, "said": said})
             rows.add_row(
                 view.claim_id.hex()[:16],
                 place,
                 view.claim.claimant,
                 view.status.phase.name.lower(),
-                "right" if finding is None else str(finding),
+                said,
             )
     finally:
         inspection.close()
     app.output.result("scan", {"claims": data, "false": false}, rows)
     if false:
         raise typer.Exit(int(Exit.FRAUD))
+    if failed:
+        raise failed[0]

@@ -37,6 +37,7 @@ from assay.protocol.errors import AssayError, Retry
 from assay.storage.blockstore import BlockStore
 from assay.storage.traffic import PROOF, TRAINING, Traffic
 
+_LOG = logging.getLogger(__name__)
 PEERS_EVERY_S = 2.0
 SWITCH_S = 0.0002
 """How long a thread that serves or stores may keep one that computes from its next instruction of Python: a
@@ -191,17 +192,21 @@ class Housekeeping:
         self._announced = False
 
     def __call__(self) -> None:
-        """Each part even where another failed. Raises the first part's error."""
+        """Each part even where another failed, whatever of. Raises the first part's error; others are
+        logged."""
         if time.monotonic() - self._last < PEERS_EVERY_S:
             return
         self._last = time.monotonic()
-        errors: list[AssayError] = []
-        self._storage.traffic.save()
-        for part in (self._connection.writer.sender.resume, self._announce, self._follow, self._watch):
+        errors: list[Exception] = []
+        resume, save = self._connection.writer.sender.resume, self._storage.traffic.save
+        for part in (save, resume, self._announce, self._follow, self._watch):
             try:
                 part()
-            except AssayError as error:
+            except Exception as error:  # noqa: BLE001 - a bug in one part must not keep the others waiting
                 errors.append(error)
+        for other in errors[1:]:
+            if not isinstance(other, AssayError):
+                _LOG.error("a part of the housekeeping failed", exc_info=other)
         if errors:
             raise errors[0]
 

@@ -1,8 +1,9 @@
 """The market's money played out by drawn chance: who solves, who checks, who is caught, who is paid.
 
 Contract: every amount that a conviction, a lost bond or a compensation divides is divided by
-``scripts.economics.split``; the sum of all balances and of what was burnt stays zero (``Outcome.imbalance``).
-What a strategy spends on computing and gas is kept beside the ledger. The same seed gives the same outcome.
+``protocol.twin.settlement``; the sum of all balances and of what was burnt stays zero
+(``Outcome.imbalance``). What a strategy spends on computing and gas is kept beside the ledger. The same seed
+gives the same outcome.
 Not modelled: latency, moves of a game (who is right and answers wins it), finite balances, reputation, prices
 that rise.
 
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.protocol.params import MAX_CALLS
+from assay.protocol.twin.settlement import alike, convict, convicted_vote, lost_bond
 from assay.protocol.types import Wei
-from scripts.economics.split import alike, convict, convicted_vote, lost_bond
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     CODE,

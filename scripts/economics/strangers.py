@@ -16,13 +16,13 @@ from eth_utils.crypto import keccak
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin.attestations import TRIES
 from assay.protocol.twin.ledger import Ledger, free
+from assay.protocol.twin.settlement import convict, convicted_vote
 from assay.protocol.twin.stakes import SEIZED, Funds
 from assay.protocol.twin.weights import line
 from assay.protocol.types import Address, Role, Wei
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import HONEST, ROWS, Size, crowd
 from scripts.economics.market import simulate
-from scripts.economics.split import convict, convicted_vote
 from scripts.economics.strategies import (
     ABSTAIN_GAS,
     CHALLENGE_GAS,

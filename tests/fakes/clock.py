@@ -22,5 +22,6 @@ class FakeClock:
 
     def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
-        self.market_state.advance(max(1, int(seconds)))
+        if seconds:
+            self.market_state.advance(max(1, int(seconds)))
         return not self.stopped

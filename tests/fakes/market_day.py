@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ FUNDS = 10_000
 
 def secret(name: str) -> bytes:
     return name.encode().ljust(32, b"-")
+
+
+def fees_of(market: FakeMarket) -> dict[JobId, Wei]:
+    """What each job has paid this account for its votes."""
+    fees: dict[JobId, Wei] = {}
+    for job in market.jobs():
+        views = [view for view in market.claims(job.job_id) if view.status.phase == Phase.SETTLED]
+        votes = [vote for view in views for vote in view.votes if vote.verifier == market.me]
+        paid = sum(vote.valid and not vote.gone for vote in votes)
+        fees |= {job.job_id: Wei(paid * job.terms.verifier_fee)} if paid else {}
+    return fees
 
 
 @dataclass
@@ -111,9 +123,9 @@ class MarketDay:
         self, name: str, kind: Callable[..., VerifierService] = VerifierService, **options: Any
     ) -> VerifierService:
         market = self.markets.get(name) or self.join(name, verifier=1_000)
-        limits = VerifierLimits(
-            Seconds(20), options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
-        )
+        bonds, age = options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
+        limits = VerifierLimits(Seconds(20), bonds, age, options.pop("join", None))
+        options.setdefault("fees", partial(fees_of, market))
         parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service

@@ -7,19 +7,21 @@ States and traces are random bytes, hence almost always wrong: games about them 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.dispute.evidence import node_proof, output_proof
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
+from assay.protocol.demands import Chunk, VoteProof
 from assay.protocol.loops import own_link, parted, round_shape
-from assay.protocol.params import most_wasted
+from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted
 from assay.protocol.types import (
     NO_SLOT,
     Address,
     Claim,
-    ClaimId,
     Conditions,
     JobId,
     Kind,
@@ -113,13 +115,13 @@ PAIR = Conditions(
     samples=1,
     seed_delay=1,
     vote_time=Seconds(30),
-    reveal_time=Seconds(20),
     challenge_window=Seconds(120),
     move_time=Seconds(60),
     verifier_stake=Wei(203),
     miss_penalty=Wei(31),
     challenge_bond=Wei(57),
     verifier_fee=Wei(0),
+    solver_stake=Wei(406),
     nodes=64,
     segments=4,
     segment_steps=4,
@@ -137,6 +139,7 @@ LONE = replace(
     challenge_window=Seconds(25),
     move_time=Seconds(15),
     verifier_stake=Wei(505),
+    solver_stake=Wei(505),
     miss_penalty=Wei(252),
     challenge_bond=Wei(505),
 )
@@ -206,11 +209,13 @@ class Scene:
         roots = self.geneses[root]
         return roots[unit], trees.build(roots).proof(unit)
 
-    def trace(self, program: Program, key: bytes = b"") -> Trace:
-        """A new trace of random outputs."""
-        outputs = tuple(self.bytes(node.bytes) for node in program.nodes)
+    def trace(self, program: Program, key: bytes = b"", state: bytes | None = None) -> Trace:
+        """A new trace of random outputs; if it is given, the state of that root comes out."""
+        outputs = [self.bytes(node.bytes) for node in program.nodes]
+        for ref, slot in zip(program.outputs, self.states[state] if state else (), strict=False):
+            outputs[ref] = slot
         tree = trees.build([trees.tensor_root(output, key) for output in outputs])
-        self.traces[tree.root] = trace = Trace(key, outputs, tree)
+        self.traces[tree.root] = trace = Trace(key, tuple(outputs), tree)
         return trace
 
     def segment_tree(self, program: Program, segments: int, first: bytes, last: bytes) -> trees.Tree:
@@ -227,7 +232,8 @@ class Scene:
         slices = rng.choice([1, 1, 2])
         conditions = rng.choice(CLASSES)
         segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
-        floor = rng.choice([0, 7, 333])
+        floor, least_shards = rng.choice([0, 7, 333]), rng.choice([1, shards])
+        whole = least_shards == shards
         inner = replace(reference(INNER), params=slices)
         shape = one_loop_each(
             inner, reference(OUTERS[shards]), shards, 4, segment_steps, conditions.samples, slices
@@ -246,11 +252,11 @@ class Scene:
             class_id=class_id(conditions),
             records=5,
             shards=shards,
-            min_shards=rng.choice([1, shards]),
+            min_shards=least_shards,
             rounds=rounds,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
-            straggler_time=Seconds(rng.choice([30, 300])),
+            straggler_time=Seconds(rng.choice([30 if whole else 120, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,
@@ -261,7 +267,8 @@ class Scene:
             outer_fee=Wei(rng.choice([0, 29])),
             solver_stake=Wei(rng.choice([0, 301, 1_001])),
         )
-        least = -(-8 * most_wasted(terms) // 3)  # often as little as `post` takes
+        fees = STAKE_PER_FEES * terms.verifiers * terms.verifier_fee
+        least = max(least_stake(most_wasted(terms)), fees, conditions.solver_stake)  # often as little as that
         return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))
 
     def claim(
@@ -290,16 +297,32 @@ class Scene:
 
     def sampled(self, program: Program, key: bytes, samples: int) -> tuple[bytes, ...]:
         """Leaves of a verifier's tree over one keyed trace for each sample."""
-        tree = trees.build([self.trace(program, key).tree.root for _ in range(samples)])
+        return self.attested([self.trace(program, key) for _ in range(samples)])
+
+    def attested(self, traces: Sequence[Trace]) -> tuple[bytes, ...]:
+        """Leaves of a verifier's tree over these traces."""
+        tree = trees.build([trace.tree.root for trace in traces])
         self.samples[tree.root] = tree
         return tree.levels[0]
 
-
-@dataclass(frozen=True)
-class Secret:
-    """What a verifier committed to."""
-
-    claim_id: ClaimId
-    valid: bool
-    traces: tuple[bytes, ...]
-    salt: bytes
+    def against(
+        self, claim: Claim, segment: int, traces_root: bytes, sample: int, slot: int
+    ) -> tuple[Chunk, VoteProof]:
+        """The claim's leaf of a slot at the segment's end, and what the vote's trace says of it. Every tensor
+        here has one leaf."""
+        ends, traces = self.segments[claim.segments_root], self.samples[traces_root]
+        root, trace = ends.levels[0][segment + 1], self.traces[traces.levels[0][sample]]
+        ref, state = INNER.outputs[slot], self.state_tree(root)
+        node, way = INNER.nodes[slot].encode(), node_proof(INNER, slot)
+        said = VoteProof(
+            state_root=root,
+            state_proof=tuple(ends.proof(segment + 1)),
+            ref=ref,
+            ref_proof=output_proof(INNER, slot),
+            trace_root=trace.tree.root,
+            trace_proof=tuple(traces.proof(sample)),
+            data=trace.outputs[ref],
+            leaf_proof=(),
+            node_proof=tuple(trace.tree.proof(ref)),
+        )
+        return Chunk(node, way, self.states[root][slot], (), tuple(state.proof(slot))), said

@@ -78,7 +78,8 @@ contract Court is ICourt {
         Cursor memory next = cursor;
         next.phase = GamePhase.PICK_STEP;
         next.revealed = Games.digestOf(roots);
-        _narrow(gameId, contextHash, next, roots);
+        _turn(gameId, contextHash, next);
+        emit Narrowed(gameId, next, roots);
     }
 
     function pickStep(
@@ -102,7 +103,8 @@ contract Court is ICourt {
             within.outRoot = roots[j];
             within.key = 0; // an inner state root is nobody's keyed trace
         }
-        _leave(gameId, paramsHash, within, next, GamePhase.PICK_STEP, new bytes32[](0));
+        _turn(gameId, Games.contextHash(paramsHash, within), next);
+        emit Moved(gameId, GamePhase.PICK_STEP, within, next, new bytes32[](0));
     }
 
     function revealTrace(
@@ -121,7 +123,8 @@ contract Court is ICourt {
         next.digest = traceRoot;
         next.level = uint32(Merkle.depth(cursor.leaves));
         next.revealed = Bisection.opened(next.level, children);
-        _leave(gameId, paramsHash, within, next, GamePhase.TRACE, children);
+        _turn(gameId, Games.contextHash(paramsHash, within), next);
+        emit Moved(gameId, GamePhase.TRACE, within, next, children);
     }
 
     function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children)
@@ -132,7 +135,8 @@ contract Court is ICourt {
         Cursor memory next = cursor;
         next.revealed = Bisection.opened(cursor.level, children);
         next.phase = Bisection.pickAfter(phase);
-        _narrow(gameId, contextHash, next, children);
+        _turn(gameId, contextHash, next);
+        emit Narrowed(gameId, next, children);
     }
 
     function pickWithin(
@@ -153,7 +157,8 @@ contract Court is ICourt {
         } else {
             next.phase = Bisection.splitAfter(phase);
         }
-        _narrow(gameId, contextHash, next, new bytes32[](0));
+        _turn(gameId, contextHash, next);
+        emit Narrowed(gameId, next, new bytes32[](0));
     }
 
     function pick(
@@ -185,7 +190,8 @@ contract Court is ICourt {
         if (game.context.key != 0) revert WrongPhase(game.cursor.phase);
         (Context memory context, Cursor memory next) = (game.context, game.cursor);
         Bisection.openState(next, game.context.outRoot, game.params.program.slots);
-        _leave(gameId, game.paramsHash(), context, next, GamePhase.PICK_NODE, new bytes32[](0));
+        _turn(gameId, Games.contextHash(game.paramsHash(), context), next);
+        emit Moved(gameId, GamePhase.PICK_NODE, context, next, new bytes32[](0));
     }
 
     function proveOutput(
@@ -234,8 +240,7 @@ contract Court is ICourt {
         Cursor memory next = cursor;
         next.phase = GamePhase.PROVE;
         next.revealed = Leaves.root(data);
-        next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = Games.hash(contextHash, next);
+        _turn(gameId, contextHash, next);
         emit LeafRevealed(gameId, next, data);
     }
 
@@ -308,26 +313,9 @@ contract Court is ICourt {
     }
 
     /// @dev Hands the move over and starts the other side's clock.
-    function _leave(
-        uint256 gameId,
-        bytes32 paramsHash,
-        Context memory context,
-        Cursor memory next,
-        GamePhase move,
-        bytes32[] memory digests
-    ) private {
-        next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = Games.hash(Games.contextHash(paramsHash, context), next);
-        emit Moved(gameId, move, context, next, digests);
-    }
-
-    /// @dev The same for a move within a tree.
-    function _narrow(uint256 gameId, bytes32 contextHash, Cursor memory next, bytes32[] memory children)
-        private
-    {
+    function _turn(uint256 gameId, bytes32 contextHash, Cursor memory next) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
         _hashes[gameId] = Games.hash(contextHash, next);
-        emit Narrowed(gameId, next, children);
     }
 
     // ---- verdicts and phases
@@ -364,7 +352,8 @@ contract Court is ICourt {
             else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
             else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
         }
-        _leave(gameId, game.paramsHash(), context, next, phase, new bytes32[](0));
+        _turn(gameId, Games.contextHash(game.paramsHash(), context), next);
+        emit Moved(gameId, phase, context, next, new bytes32[](0));
     }
 
     /// @dev What the element's bits must be.

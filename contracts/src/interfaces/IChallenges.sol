@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IAvailability} from "./IAvailability.sol";
 import {IBatch} from "./IBatch.sol";
 import {Game} from "./ICourt.sol";
 import {Claim, Found} from "./Types.sol";
 
 /// @title Challenges: bonds, linked to one claim or one vote
 interface IChallenges is IBatch {
+    /// @notice What a vote's own trace says of a leaf of the state at the end of a sampled segment, and where the claim's state
+    /// is. `ref`: the node whose output is the slot's next value. `stateRoot`: the claim's; `traceRoot`: the vote's, of the sample.
+    struct VoteProof {
+        bytes32 stateRoot;
+        bytes32[] stateProof;
+        uint32 ref;
+        bytes32[] refProof;
+        bytes32 traceRoot;
+        bytes32[] traceProof;
+        bytes data;
+        bytes32[] leafProof;
+        bytes32[] nodeProof;
+    }
+
     error NotCourt(address caller);
     error NotAnnounced(bytes32 commitment);
     error TooSoon(uint64 block_);
@@ -37,13 +52,17 @@ interface IChallenges is IBatch {
     event FindingShown(bytes32 indexed claimId, Found found);
     /// @dev A finding whose game is over, on a claim whose reward waits; in this order `share` takes them.
     event FindingKept(bytes32 indexed claimId, bytes32 found);
+    event VoteDisproved(
+        bytes32 indexed claimId, address indexed verifier, uint32 sample, address indexed challenger
+    );
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
 
     /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, root, salt)), at least one block before `open`,
-    /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and the slot for
-    /// `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for `openVote`. `root` is what the challenger
+    /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and `proveVote`,
+    /// the slot for `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for a vote. `root` is what the challenger
     /// has found there itself: the state root at the segment's end, or of the input (`openInput`), for `proveBinding`
-    /// keccak256(abi.encode(leaf, root of the input)), for `openVote` zero. Announcing again changes nothing; use spends it.
+    /// keccak256(abi.encode(leaf, root of the input)), for `openVote` zero, for
+    /// `proveVote` keccak256(abi.encode(place, keccak256(said.data))). Announcing again changes nothing; use spends it.
     function announce(bytes32 commitment) external;
     /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not, but
     /// `root` is.
@@ -57,7 +76,7 @@ interface IChallenges is IBatch {
         bytes32 root,
         bytes32 salt
     ) external returns (uint256 gameId);
-    /// @notice Dispute a revealed vote: sample `sample` of the verifier's keyed traces. `traceRoot` is its leaf in tracesRoot.
+    /// @notice Dispute a valid vote, on a claim that stands or that fell at most challengeWindow ago: sample `sample` of the verifier's keyed traces. `traceRoot` is its leaf in tracesRoot.
     function openVote(
         Claim calldata claim,
         address verifier,
@@ -68,6 +87,17 @@ interface IChallenges is IBatch {
         bytes32[] calldata traceProof,
         bytes32 salt
     ) external returns (uint256 gameId);
+    /// @notice One-move conviction of a valid vote, on a claim as in `openVote`: by its own trace of sample `sample` the state at
+    /// the segment's end has other bytes, at this place, than the claim that it vouched for. `committed`: the claim's.
+    function proveVote(
+        Claim calldata claim,
+        address verifier,
+        uint32 sample,
+        IAvailability.StateLeaf calldata place,
+        IAvailability.Chunk calldata committed,
+        VoteProof calldata said,
+        bytes32 salt
+    ) external;
     /// @notice Make the claimant open the tree of its claim's input state, whose leaves nobody else need know, until there is
     /// a slot for `proveBinding`.
     /// `root` is what its input must be.

@@ -70,6 +70,9 @@ interface IJobs {
     /// @notice A slice of the round's outer step; the last one closes the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external;
+    /// @notice A task that is neither accepted nor overtaken ends without the round, if that can be closed: then nothing accepts
+    /// it any more. False, and nothing happens, if it cannot.
+    function leaveOut(bytes32 jobId, uint32 round, uint256 worth) external returns (bool late);
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external;
     /// @notice Go back to the convicted claim's round, unless that round was fixed without the claim. `worth`: its price and
@@ -79,7 +82,7 @@ interface IJobs {
         external
         returns (uint256 wasted);
     /// @notice Pay an overtaken claim its price, and its valid votes their fee; nothing if its round was closed without it.
-    /// `payees`: the claimant, then the valid voters. Not `found` when the search for its rewind needs another call.
+    /// `payees`: the claimant, then the valid voters; if there are none, what was set aside for them is burnt. Not `found` when the search for its rewind needs another call.
     function compensate(
         bytes32 claimId,
         Accused calldata claim,

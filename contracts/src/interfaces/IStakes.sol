@@ -15,6 +15,7 @@ interface IStakes is IBatch {
     error NotOwner(address owner);
     error BeyondCap(address account, Role role, address client, uint256 asked, uint256 room);
     error NoClient();
+    error EndpointTooLong(uint256 most);
 
     event Staked(address indexed account, Role indexed role, uint256 amount);
     event UnbondStarted(

@@ -2,12 +2,13 @@
 pragma solidity ^0.8.30;
 
 import {IBatch} from "./IBatch.sol";
-import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Vote} from "./Types.sol";
+import {Accused, Claim, ClaimStatus, Kind, Phase, Vote} from "./Types.sol";
 
 /// @title Tasks: shards, claims, acceptance, settlement
 /// @notice One address: what is called seldom stands in TasksExtension, to which Tasks hands it on.
 interface ITasks is IBatch {
     error NotModule(address caller);
+    error NoSuchFunction(bytes4 selector);
     error NoSuchJob(bytes32 jobId);
     error ShardTaken(address holder);
     error PriceBelow(uint128 price);
@@ -36,7 +37,10 @@ interface ITasks is IBatch {
     error NoSuchVote(address verifier);
     error NotDrawn(address account);
     error AlreadyVoted(address account);
-    error WrongReveal();
+    /// @dev A valid vote brings one trace root for each sample, an invalid one none.
+    error WrongTraces(uint256 samples);
+    /// @dev No vote of this claim holds stake.
+    error NoSeats(bytes32 claimId);
     error BadSegments();
     error WrongInput(bytes32 expected, bytes32 given);
     error NotStale();
@@ -59,7 +63,7 @@ interface ITasks is IBatch {
     /// @dev More verifiers for the seats that are empty, from the same seed.
     event Called(bytes32 indexed claimId, address[] drawn);
     event VoteAbstained(bytes32 indexed claimId, address indexed verifier);
-    event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
+    event VoteShown(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
     event VoteFined(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
     event VoteConvicted(
         bytes32 indexed claimId,
@@ -68,6 +72,8 @@ interface ITasks is IBatch {
         uint256 slashed,
         uint256 burnt
     );
+    /// @dev The votes on a fallen claim that stood: each is paid the fee, and its stake is free.
+    event SeatsFreed(bytes32 indexed claimId, address[] verifiers, uint256 fee);
     event Settled(bytes32 indexed claimId, address indexed claimant, uint256 paid);
     event Voided(bytes32 indexed claimId, address indexed claimant, uint256 compensation);
     event Convicted(
@@ -103,20 +109,22 @@ interface ITasks is IBatch {
     /// @notice Anyone, once every seat has voted or time is up: fine the silent and call others to the empty seats, three
     /// times at most; then accept the task, whatever its votes are (docs/protocol.md 4.7).
     function tally(Claim calldata claim) external;
-    /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.
+    /// @notice Anyone, after the challenge window: pay claimant and valid votes, fine invalid ones, unlock stakes.
     function settle(Claim calldata claim) external;
-    /// @notice Anyone: unlock and compensate a claim that a rewind has overtaken.
-    /// Changes nothing but a cursor, and has to be called again, for each 64 rewinds that left the claim standing.
+    /// @notice Anyone, once no game on it is open: unlock a claim that a rewind has overtaken, and compensate it; or one that
+    /// its round goes on without, unpaid. Changes nothing but a cursor, and has to be called again, for each 64 rewinds that
+    /// left the claim standing.
     function void(Claim calldata claim) external;
+    /// @notice Anyone, once challengeWindow has passed since the claim's conviction and no game on it is open: pay the votes
+    /// that stand their fee and unlock their stakes. As `void`, it may have to be called again for a claim that had been
+    /// overtaken.
+    function freeSeats(Claim calldata claim) external;
     // drawn verifiers
-    /// @notice Commit a vote. The claim's id is enough, here and in `revealVote`: what a vote asks of the job's terms is kept
-    /// with the claim from the draw on. The commitments 0 and 1 are none.
-    function commitVote(bytes32 claimId, bytes32 commitment) external;
+    /// @notice Vote. The claim's id is enough: what a vote asks of the job's terms is kept with the claim from the draw on.
+    /// `traces`: of a valid vote, the keyed trace root of the last step of each sample; of an invalid one none.
+    function vote(bytes32 claimId, bool valid, bytes32[] calldata traces) external;
     /// @notice Give the seat up without a vote: it costs nothing, and frees the stake at once.
     function abstain(Claim calldata claim) external;
-    /// @notice Open a vote. `traces`: the leaves below the tracesRoot that was committed to, one for each sample; none, for a
-    /// tracesRoot of zero, is enough for an invalid vote.
-    function revealVote(bytes32 claimId, bool valid, bytes32[] calldata traces, bytes32 salt) external;
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory);
     function votes(bytes32 claimId) external view returns (Vote[] memory);
@@ -132,15 +140,20 @@ interface ITasks is IBatch {
     /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not. `shown`: it has a root
     /// of the challenger's own, as `gameClosed` will say again.
     function gameOpened(Claim calldata claim, bool shown) external returns (bytes32 claimId);
-    /// @notice The same for a revealed valid vote. `ballot` names it in `voteGameClosed`.
+    /// @notice A game on a claim is over; convict the claim if the challenger won, even if a rewind has overtaken it since.
+    /// `stood` is false if the claim had ended before. `kept`: a reward of it waits for `payReward`.
+    function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool shown, bool won)
+        external
+        returns (bool stood, bool kept);
+    /// @notice Convict a claim whose input is proven wrong, and the valid votes on it. It stands and may still be challenged; or
+    /// a game on it is open, and it may be overtaken if the proof is `certain`: if nothing that it compares with can have
+    /// changed since the claim's commit. `kept`: as in `gameClosed`.
+    function convict(Claim calldata claim, address challenger, bool certain) external returns (bool kept);
+    /// @notice Count a game on a valid vote, on a claim that may be challenged or fell at most challengeWindow ago. `ballot`
+    /// names the vote in `voteGameClosed`.
     function voteGameOpened(Claim calldata claim, address verifier)
         external
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
-    /// @notice A game on a claim is over; convict the claim if the challenger won. `stood` is false if the claim no longer
-    /// did: then nothing happens to it. `kept`: a reward of it waits for `payReward`.
-    function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
-        external
-        returns (bool stood, bool kept);
     function voteGameClosed(
         bytes32 claimId,
         Accused calldata accused,
@@ -148,8 +161,10 @@ interface ITasks is IBatch {
         address challenger,
         bool won
     ) external returns (bool stood);
-    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `kept`: as in `gameClosed`.
-    function convict(Claim calldata claim, Finding calldata finding) external returns (bool kept);
+    /// @notice Convict a valid vote, on a claim as in `voteGameOpened`.
+    function convictVote(Claim calldata claim, address verifier, address challenger)
+        external
+        returns (bytes32 tracesRoot, bytes32 seed);
     /// @notice Pay a reward that was kept to these, in equal parts; to who convicted the claim if there are none. Not while a
     /// game of a finding on the claim is open.
     function payReward(bytes32 claimId, address[] calldata finders) external;

@@ -24,6 +24,8 @@ interface IVault {
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
     /// @dev `first` from one entry to the free balance of `to[0]`, `rest` to that of each other.
     event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256 first, uint256 rest);
+    /// @dev The deposit goes on: the allowance decides.
+    event PermitFailed(address indexed owner, bytes reason);
     event Burnt(Bucket from, bytes32 indexed fromKey, uint256 amount);
     event Allowed(address indexed operator, uint256 amount);
     event Destroyed(uint256 amount);

@@ -30,7 +30,7 @@ enum Phase {
     SEEDED, // verifiers drawn, votes coming in
     ACCEPTED, // the pipeline goes on; the challenge window runs
     SETTLED, // paid
-    CONVICTED, // fell to a challenge
+    CONVICTED, // fell to a challenge; its votes may still fall until `freeSeats`
     VOID // overtaken by a rewind; not at fault
 }
 
@@ -106,9 +106,8 @@ struct Terms {
     uint64 taskTime; // seconds from the start of a round to its commit deadline
     uint64 stragglerTime; // seconds after taskTime for a round's tasks to be accepted, if minShards of them are
     uint64 outerTime; // seconds for which a round's outer claim is reserved to one shard's holder
-    uint64 voteTime; // seconds to commit a vote after the seed
-    uint64 revealTime; // seconds to reveal after voting ends
-    uint64 challengeWindow; // seconds after acceptance; twice as many for a task that is not attested
+    uint64 voteTime; // seconds to vote after the seed
+    uint64 challengeWindow; // seconds after acceptance; twice as many for a task that is not attested; also after a conviction, for its votes
     uint64 moveTime; // seconds for each move of a game
     uint64 pricePeriod; // seconds over which an open shard's price rises from floor to cap
     uint64 nonce; // the client's, so that equal jobs differ
@@ -117,7 +116,7 @@ struct Terms {
     uint64 stepOperations; // most arithmetic operations of a step
     uint128 priceFloor; // per task
     uint128 priceCap;
-    uint128 verifierFee; // per revealed, uncontradicted attestation
+    uint128 verifierFee; // per vote that was right
     uint128 outerFee; // per outer claim
     uint128 solverStake; // locked per claim
     uint128 verifierStake; // locked per seat, from the draw on
@@ -136,13 +135,13 @@ struct Conditions {
     uint32 samples;
     uint32 seedDelay;
     uint64 voteTime;
-    uint64 revealTime;
     uint64 challengeWindow;
     uint64 moveTime;
     uint128 verifierStake;
     uint128 missPenalty;
     uint128 challengeBond;
     uint128 verifierFee; // at least
+    uint128 solverStake; // at least; and at least the stakes of a task's seats together
     // at most
     uint32 nodes; // of either program
     uint32 segments;
@@ -155,7 +154,7 @@ struct Conditions {
 
 /// @dev What every class and every job of a market keeps to, whoever writes it; fixed at deployment.
 struct Bounds {
-    uint64 leastVote; // seconds; of voteTime and of revealTime
+    uint64 leastVote; // seconds
     uint64 mostVote;
     uint64 leastMove;
     uint64 mostMove;
@@ -163,7 +162,8 @@ struct Bounds {
     uint64 mostWindow;
     uint32 leastDelay; // blocks
     uint32 mostDelay;
-    uint64 mostTime; // seconds; of all other times
+    uint64 leastTime; // seconds; of taskTime, stragglerTime and outerTime
+    uint64 mostTime; // of these and of pricePeriod
     uint128 leastStake; // of a verifier's seat
     uint128 mostStake;
     uint128 leastBond;
@@ -191,11 +191,10 @@ struct Claim {
 struct ClaimStatus {
     Phase phase;
     uint64 seedBlock;
-    uint64 since; // seconds: when the present phase began
-    uint32 draws; // seed blocks used so far
+    uint64 since; // seconds: when the present phase, or the present call for votes, began
     uint32 calls; // how often verifiers were called to empty seats
     uint32 openGames;
-    uint32 revealed; // votes shown, but for those that have fallen since
+    uint32 shown; // votes that were cast, but for those that have fallen since
     uint32 valid;
     bytes32 seed;
 }
@@ -203,11 +202,10 @@ struct ClaimStatus {
 /// @dev One drawn verifier's vote on a claim.
 struct Vote {
     address verifier;
-    bytes32 commitment; // 0 until committed
-    bool revealed;
+    bool shown;
     bool valid;
-    bool gone; // the seat is over and holds no stake: abstained, fined, or fallen to a game
-    bytes32 tracesRoot; // tree over the keyed trace roots of the last step of each sampled segment
+    bool gone; // the seat is over and holds no stake: abstained, fined, fallen to a game or a proof, or paid and freed
+    bytes32 tracesRoot; // of a valid vote: tree over the keyed trace roots of the last step of each sampled segment
 }
 
 /// @dev The part of a claim that its conviction needs; kept on chain once for each challenged claim.
@@ -221,13 +219,6 @@ struct Accused {
     uint32 rewinds;
 }
 
-/// @dev What a game or a proof on a claim has found.
-struct Finding {
-    address challenger;
-    uint32 segment; // the disputed one, or INPUT or WITHHELD
-    bool shown; // it has a root of the challenger's own, and is counted with the claim
-}
-
 /// @dev What a challenger has announced and then shown by opening a game: where it says that the claim first went wrong, and
 /// its own root there: of the state at the end of `segment`, or of the input state (INPUT).
 struct Found {
@@ -238,7 +229,5 @@ struct Found {
     bytes32 root;
 }
 
-/// @dev Stands for the segment where a claim's input is at fault, which every vote is about.
+/// @dev Stands for the segment where it is the claim's input that is disputed.
 uint32 constant INPUT = type(uint32).max;
-/// @dev Stands for the segment where the fault is the claimant's alone and no vote's.
-uint32 constant WITHHELD = INPUT - 1;

@@ -15,7 +15,7 @@ library Sampling {
     /// loops' samples.
     function segment(bytes32 seed, address verifier, uint256 ordinal, Loop[] memory loops)
         internal
-        view
+        pure
         returns (uint256)
     {
         uint256 before;
@@ -25,57 +25,21 @@ library Sampling {
             before += Loops.segmentsOf(loops[l]);
         }
         uint256 segments = Loops.segmentsOf(loops[l]);
-        return before + _draws(seed, verifier, l, ordinal + 1, segments, type(uint256).max)[ordinal];
-    }
-
-    /// @notice Whether one of the verifier's `samples` of loop `ordinal`, of `segments` segments, is the segment `sought`.
-    /// `samples` <= `segments`.
-    function holds(
-        bytes32 seed,
-        address verifier,
-        uint256 ordinal,
-        uint256 samples,
-        uint256 segments,
-        uint256 sought
-    ) internal view returns (bool) {
-        return _draws(seed, verifier, ordinal, samples, segments, sought).length < samples;
-    }
-
-    /// @dev The first `samples` distinct segments of the loop, in order of drawing; ends before the segment `sought`.
-    function _draws(
-        bytes32 seed,
-        address verifier,
-        uint256 ordinal,
-        uint256 samples,
-        uint256 segments,
-        uint256 sought
-    ) private view returns (uint256[] memory drawn) {
-        drawn = new uint256[](samples);
-        uint256 preimage;
-        assembly ("memory-safe") {
-            preimage := mload(0x40)
-            mstore(0x40, add(preimage, 0x80))
-            mstore(preimage, "assay/sample/2")
-            mstore(add(preimage, 14), seed)
-            mstore(add(preimage, 46), shl(96, verifier))
-            mstore(add(preimage, 66), shl(224, ordinal))
-        }
+        uint256[] memory drawn = new uint256[](ordinal + 1);
         uint256 n;
-        for (uint256 j; n < samples; ++j) {
-            uint256 one;
-            assembly ("memory-safe") {
-                mstore(add(preimage, 70), shl(224, j))
-                // The precompile fails only for want of gas; then this call must not go on.
-                if iszero(staticcall(gas(), 2, preimage, 74, 0, 32)) { revert(0, 0) }
-                one := mod(shr(192, mload(0)), segments)
-            }
-            if (one == sought) break;
+        for (uint256 j; n <= ordinal; ++j) {
+            uint256 one = _draw(seed, verifier, l, j) % segments;
             uint256 i;
             while (i < n && drawn[i] != one) ++i;
             if (i == n) drawn[n++] = one;
         }
-        assembly ("memory-safe") {
-            mstore(drawn, n)
-        }
+        return before + drawn[ordinal];
+    }
+
+    function _draw(bytes32 seed, address verifier, uint256 loop, uint256 j) private pure returns (uint64) {
+        // Both are counters below 2^32.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        bytes memory preimage = abi.encodePacked("assay/sample/2", seed, verifier, uint32(loop), uint32(j));
+        return uint64(bytes8(sha256(preimage)));
     }
 }

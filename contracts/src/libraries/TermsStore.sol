@@ -11,7 +11,7 @@ import {SSTORE2} from "solady/utils/SSTORE2.sol";
 /// lengths, and the arrays: a loop in two words, a link in one. SAFETY: nothing is validated again, since only `write`
 /// below, from terms that were encoded, creates code at such an address.
 library TermsStore {
-    uint256 private constant HEAD = 42;
+    uint256 private constant HEAD = 41;
     uint256 private constant COUNTS_AT = 1 + 32 * HEAD;
     uint256 private constant ARRAYS_AT = COUNTS_AT + 32;
 
@@ -40,44 +40,14 @@ library TermsStore {
         _writeLinks(p, terms.outerLinks);
     }
 
-    /// @notice Where in memory the terms are, without their arrays, which seem empty. Reverts with ITasks.NoSuchJob.
-    function read(address jobs, bytes32 jobId) internal view returns (uint256 terms) {
-        address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
-        uint256 client;
-        assembly ("memory-safe") {
-            terms := mload(0x40)
-            let arrays := add(terms, mul(32, HEAD))
-            mstore(0x40, add(arrays, 0x80))
-            extcodecopy(pointer, terms, 1, mul(32, HEAD))
-            client := mload(terms)
-            mstore(arrays, 0x60)
-            mstore(add(arrays, 0x20), 0x60)
-            mstore(add(arrays, 0x40), 0x60)
-            mstore(add(arrays, 0x60), 0x60)
-        }
-        // No code is copied as zeros, and whoever posts a job is its client (Jobs).
-        if (client == 0) revert ITasks.NoSuchJob(jobId);
-    }
-
     /// @notice A job's terms without their arrays (`loops`, `links`). Reverts with ITasks.NoSuchJob.
     function load(address jobs, bytes32 jobId) internal view returns (Terms memory terms) {
-        uint256 found = read(jobs, jobId);
+        address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
         assembly ("memory-safe") {
-            terms := found
+            extcodecopy(pointer, terms, 1, mul(32, HEAD))
         }
-    }
-
-    /// @notice `load`, called as `loader()(jobs, jobId)` where gas counts: `load` first makes a struct of zeros, which nobody
-    /// reads. SAFETY: it differs from `read` in what the one word that it returns is called, a pointer to memory in both.
-    function loader()
-        internal
-        pure
-        returns (function(address, bytes32) internal view returns (Terms memory) typed)
-    {
-        function(address, bytes32) internal view returns (uint256) plain = read;
-        assembly ("memory-safe") {
-            typed := plain
-        }
+        // No code is copied as zeros, and whoever posts a job is its client (Jobs).
+        if (terms.client == address(0)) revert ITasks.NoSuchJob(jobId);
     }
 
     /// @notice What a claim of this kind runs, of a job that exists.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Nodes} from "../arbiter/Nodes.sol";
-import {Openings} from "../dispute/Openings.sol";
+import {Chunks} from "../dispute/Chunks.sol";
 import {IAvailability} from "../interfaces/IAvailability.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Finding, Kind, Loop, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {Accused, Claim, Kind, Loop, ProgramRef, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
 import {Loops} from "../libraries/Loops.sol";
 import {Merkle} from "../libraries/Merkle.sol";
@@ -70,7 +69,8 @@ contract Availability is IAvailability {
         Loop memory first = TermsStore.loops(JOBS, claim.jobId, claim.kind)[0];
         ProgramRef memory program = Loops.programOf(first, claim.kind, t);
         for (uint256 i; i < chunks.length; ++i) {
-            if (!_shown(asked.stateRoot, program, asked.places[i], chunks[i])) revert BadProof(i);
+            (, uint256 leaves) = Chunks.locate(asked.stateRoot, program, asked.places[i], chunks[i]);
+            if (leaves == 0) revert BadProof(i);
         }
         bool stood = _close(asked, claim, false);
         bytes32 key = _bond(demandId);
@@ -106,36 +106,7 @@ contract Availability is IAvailability {
         Accused memory accused = Accused(
             claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         );
-        (stood,) =
-            TASKS.gameClosed(asked.claimId, accused, Finding(asked.demander, WITHHELD, false), withheld);
-    }
-
-    /// @dev Whether the chunk is the leaf of this place, below the state's root.
-    function _shown(
-        bytes32 stateRoot,
-        ProgramRef memory program,
-        StateLeaf calldata place,
-        Chunk calldata chunk
-    ) private view returns (bool) {
-        uint256 encodings = 1 + uint256(program.nodes) + program.slots;
-        bytes32 node = Openings.hash(0, chunk.node);
-        uint256 slot = place.slot;
-        if (!Merkle.verify(program.root, node, 1 + slot, encodings, chunk.nodeProof)) return false;
-        uint256 size = Nodes.sizeOf(Nodes.decode(chunk.node));
-        uint256 leaves = Openings.leaves(size);
-        uint256 leaf = place.leaf % leaves;
-        if (chunk.data.length != Openings.leafSize(size, leaf)) return false;
-        bytes32 root = _fold(Openings.hash(0, chunk.data), leaf, leaves, chunk.leafProof);
-        return root != 0 && Merkle.verify(stateRoot, root, slot, program.slots, chunk.slotProof);
-    }
-
-    /// @dev Root that the leaf and its siblings give; 0 if there are too many or too few.
-    function _fold(bytes32 digest, uint256 index, uint256 count, bytes32[] calldata proof)
-        private
-        view
-        returns (bytes32)
-    {
-        return proof.length == Merkle.depth(count) ? Merkle.fold(digest, index, proof) : bytes32(0);
+        (stood,) = TASKS.gameClosed(asked.claimId, accused, asked.demander, false, withheld);
     }
 
     /// @dev Apart from the keys of games' bonds, which are small numbers.

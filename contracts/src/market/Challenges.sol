@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Chunks} from "../dispute/Chunks.sol";
+import {IAvailability} from "../interfaces/IAvailability.sol";
 import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {
     Accused,
     Claim,
-    Finding,
     Found,
     INPUT,
     Kind,
@@ -16,6 +18,7 @@ import {
     Loop,
     NO_SLOT,
     Origin,
+    ProgramRef,
     Terms
 } from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
@@ -25,9 +28,12 @@ import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Batch} from "./Batch.sol";
 import {Findings} from "./Findings.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See IChallenges; docs/protocol.md, sections 4.4, 5 and 6.2.
 contract Challenges is Findings, Batch {
+    using SafeCast for uint256;
+
     /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
     struct VoteGame {
         Game game;
@@ -35,6 +41,14 @@ contract Challenges is Findings, Batch {
         uint32 samples;
         bytes32 segmentsRoot;
         uint256 leaves;
+    }
+
+    /// @dev Where an input slot must come from: slot `slot` of `slots` below `root`. `certain`: see `_requireSource`.
+    struct Source {
+        bytes32 root;
+        uint256 slot;
+        uint256 slots;
+        bool certain;
     }
 
     /// @dev Rounds that a shard's own state outlives without a task; so that no proof needs more look-ups than these, of 10,000
@@ -95,6 +109,33 @@ contract Challenges is Findings, Batch {
         return _start(v.game, verifier, t.challengeBond);
     }
 
+    function proveVote(
+        Claim calldata claim,
+        address verifier,
+        uint32 sample,
+        IAvailability.StateLeaf calldata place,
+        IAvailability.Chunk calldata committed,
+        VoteProof calldata said,
+        bytes32 salt
+    ) external {
+        bytes32 claimId = keccak256(abi.encode(claim));
+        _spend(claimId, sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
+        if (sample >= t.samples) revert WrongSample(sample, t.samples);
+        (bytes32 tracesRoot, bytes32 seed) = TASKS.convictVote(claim, verifier, msg.sender);
+        emit VoteDisproved(claimId, verifier, sample, msg.sender);
+        if (!Merkle.verify(tracesRoot, said.traceRoot, sample, t.samples, said.traceProof)) {
+            revert BadProof();
+        }
+        ProgramRef memory program = _requireState(claim, _segmentOf(claim, seed, verifier, sample), said, t);
+        (uint256 leaf, uint256 leaves) = Chunks.locate(said.stateRoot, program, place, committed);
+        if (leaves == 0) revert BadProof();
+        bytes32 root =
+            Chunks.tensorRoot(Sampling.key(verifier, seed), said.data, leaf, leaves, said.leafProof);
+        _requireOutput(program, place.slot, root, said);
+        if (keccak256(said.data) == keccak256(committed.data)) revert NoDifference();
+    }
+
     function openInput(Claim calldata claim, bytes32 root, bytes32 salt) external returns (uint256 gameId) {
         if (root == claim.inputRoot) revert NoDifference();
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
@@ -119,10 +160,10 @@ contract Challenges is Findings, Batch {
         bytes32 claimId = keccak256(abi.encode(claim));
         Found memory found = _shown(claimId, slot, keccak256(abi.encode(leaf, root)), salt);
         _requireInput(claim, slot, leaf, proof);
-        _requireSource(claim, slot, source, sourceLeaf, sourceProof);
+        bool certain = _requireSource(claim, slot, source, sourceLeaf, sourceProof);
         if (leaf == sourceLeaf) revert NoDifference();
         emit BindingConvicted(claimId, slot, msg.sender);
-        if (!TASKS.convict(claim, Finding(msg.sender, INPUT, false))) return;
+        if (!TASKS.convict(claim, msg.sender, certain)) return;
         (found.segment, found.root) = (INPUT, root);
         emit FindingShown(claimId, found);
         _keep(claimId, _hash(found));
@@ -134,10 +175,7 @@ contract Challenges is Findings, Batch {
         if (game.params.ballot == 0) {
             bool kept;
             (stood, kept) = TASKS.gameClosed(
-                game.params.claimId,
-                game.params.accused,
-                Finding(game.cursor.challenger, game.params.segment, true),
-                challengerWon
+                game.params.claimId, game.params.accused, game.cursor.challenger, true, challengerWon
             );
             if (kept) _keep(game.params.claimId, game.params.found);
         } else {
@@ -153,7 +191,7 @@ contract Challenges is Findings, Batch {
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt;
         address receiver = game.cursor.challenger;
-        if (stood && !challengerWon) {
+        if (stood && !challengerWon && !_sourceGone(game)) {
             burnt = paid - paid / 2;
             paid -= burnt;
             receiver = game.cursor.defender;
@@ -161,6 +199,13 @@ contract Challenges is Findings, Batch {
         emit Resolved(gameId, game.params.claimId, challengerWon, burnt, paid);
         if (burnt > 0) VAULT.burn(IVault.Bucket.BOND, key, burnt);
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(receiver), paid);
+    }
+
+    /// @dev The game is about an input whose source a rewind may have taken with it, so that nothing can be proven any more.
+    function _sourceGone(Game calldata game) private view returns (bool) {
+        Accused calldata accused = game.params.accused;
+        return game.params.ballot == 0 && game.params.segment == INPUT
+            && IJobs(JOBS).overtaken(accused.jobId, accused.kind, accused.round, accused.rewinds, false);
     }
 
     function _requireInput(Claim calldata claim, uint32 slot, bytes32 leaf, bytes32[] calldata proof)
@@ -171,40 +216,43 @@ contract Challenges is Findings, Batch {
         if (!Merkle.verify(claim.inputRoot, leaf, slot, _slots(claim.kind, t), proof)) revert BadProof();
     }
 
+    /// @dev `certain`: whether nothing that the claim is compared with can have changed since its commit.
     function _requireSource(
         Claim calldata claim,
         uint32 slot,
         Claim calldata source,
         bytes32 leaf,
         bytes32[] calldata proof
-    ) private view {
-        (bytes32 root, uint256 place, uint256 count) =
-            _sourceOf(claim, slot, source, TermsStore.load(JOBS, claim.jobId));
-        if (!Merkle.verify(root, leaf, place, count, proof)) revert BadProof();
+    ) private view returns (bool certain) {
+        Source memory s = _sourceOf(claim, slot, source, TermsStore.load(JOBS, claim.jobId));
+        if (!Merkle.verify(s.root, leaf, s.slot, s.slots, proof)) revert BadProof();
+        return s.certain;
     }
 
-    /// @dev Where slot `slot` of the claim's input must come from (4.4): a root, the slot in it, and its number of slots.
+    /// @dev Where slot `slot` of the claim's input must come from (4.4).
     function _sourceOf(Claim calldata claim, uint32 slot, Claim calldata source, Terms memory t)
         private
         view
-        returns (bytes32, uint256, uint256)
+        returns (Source memory)
     {
         (Link memory link, uint256 i) = Loops.linkOf(TermsStore.links(JOBS, claim.jobId, claim.kind), slot);
         if (link.origin == Origin.OWN) return _own(claim, slot, source, t);
-        if (link.origin == Origin.GENESIS || claim.round < link.lag) return _genesis(claim, slot, t);
+        if (link.origin == Origin.GENESIS || claim.round < link.lag) return _genesis(claim, slot, t, true);
         bytes32 standing =
             _linked(claim, link, i / link.count, link.source == Kind.TASK ? t.shards : t.slices);
         if (link.origin == Origin.PRESENT) {
-            return (Merkle.leaf(abi.encodePacked(standing != 0)), 0, 1);
+            return Source(Merkle.leaf(abi.encodePacked(standing != 0)), 0, 1, false);
         }
         i %= link.count;
         // An outer claim of an earlier round is there as long as the claim stands.
         if (standing == 0 && link.source == Kind.TASK) {
-            if (link.otherwise == NO_SLOT) return _genesis(claim, slot, t);
-            return _own(claim, link.otherwise + i, source, t);
+            if (link.otherwise == NO_SLOT) return _genesis(claim, slot, t, false);
+            Source memory own = _own(claim, link.otherwise + i, source, t);
+            own.certain = false;
+            return own;
         }
-        _requireIs(source, standing);
-        return (source.outputRoot, Loops.firstOf(link, claim.shard) + i, _slots(link.source, t));
+        uint256 place = Loops.firstOf(link, claim.shard) + i;
+        return _outputOf(source, standing, place, _slots(link.source, t), claim);
     }
 
     /// @dev The claim that the `k`-th run of a link's slots comes from; 0: a task that its round was closed without.
@@ -214,58 +262,96 @@ contract Challenges is Findings, Batch {
         returns (bytes32)
     {
         uint256 own = claim.kind == link.source ? claim.shard : 0;
-        uint256 unit = (own + link.shift + k) % units;
-        // A shard's or a slice's number.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return TASKS.current(claim.jobId, link.source, claim.round - link.lag, uint32(unit));
+        uint32 unit = ((own + link.shift + k) % units).toUint32();
+        return TASKS.current(claim.jobId, link.source, claim.round - link.lag, unit);
     }
 
     /// @dev Slot `slot` of the latest output at the claim's own place; of its genesis state where there is none.
     function _own(Claim calldata claim, uint256 slot, Claim calldata source, Terms memory t)
         private
         view
-        returns (bytes32, uint256, uint256)
+        returns (Source memory)
     {
-        bytes32 latest = claim.kind == Kind.TASK
-            ? _latestTask(claim)
-            : claim.round == 0
-                ? bytes32(0)
-                : TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, claim.shard);
-        if (latest == 0 && (claim.kind == Kind.TASK || claim.round == 0)) {
-            return _genesis(claim, slot, t);
+        if (claim.round == 0) return _genesis(claim, slot, t, true);
+        uint32 round = claim.round - 1;
+        bytes32 latest = TASKS.current(claim.jobId, claim.kind, round, claim.shard);
+        if (latest != 0 || claim.kind == Kind.OUTER) {
+            return _outputOf(source, latest, slot, _slots(claim.kind, t), claim);
         }
-        _requireIs(source, latest);
-        return (source.outputRoot, slot, _slots(claim.kind, t));
+        uint32 first = claim.round > MAX_ABSENCE ? claim.round - MAX_ABSENCE : 0;
+        while (round > first && latest == 0) {
+            latest = TASKS.current(claim.jobId, Kind.TASK, --round, claim.shard);
+        }
+        if (latest == 0) return _genesis(claim, slot, t, false);
+        Source memory s = _outputOf(source, latest, slot, t.slots, claim);
+        s.certain = false;
+        return s;
+    }
+
+    /// @dev A source that was there when the claim was committed is there since: places change hands by rewinds alone.
+    function _outputOf(
+        Claim calldata source,
+        bytes32 claimId,
+        uint256 slot,
+        uint256 slots,
+        Claim calldata claim
+    ) private pure returns (Source memory) {
+        bytes32 given = keccak256(abi.encode(source));
+        if (claimId == 0 || given != claimId) revert WrongSource(given);
+        return Source(source.outputRoot, slot, slots, source.rewinds <= claim.rewinds);
     }
 
     /// @dev The slices' outer genesis states are one tree: slice s has the leaves from s * 2^depth on.
-    function _genesis(Claim calldata claim, uint256 slot, Terms memory t)
+    function _genesis(Claim calldata claim, uint256 slot, Terms memory t, bool certain)
         private
         pure
-        returns (bytes32, uint256, uint256)
+        returns (Source memory)
     {
-        if (claim.kind == Kind.TASK) return (t.genesisRoot, slot, t.slots);
+        if (claim.kind == Kind.TASK) return Source(t.genesisRoot, slot, t.slots, certain);
         uint256 depth = Merkle.depth(t.outerSlots);
-        return (t.outerGenesisRoot, (uint256(claim.shard) << depth) + slot, uint256(t.slices) << depth);
+        uint256 leaf = (uint256(claim.shard) << depth) + slot;
+        return Source(t.outerGenesisRoot, leaf, uint256(t.slices) << depth, certain);
     }
 
     function _slots(Kind kind, Terms memory t) private pure returns (uint32) {
         return kind == Kind.TASK ? t.slots : t.outerSlots;
     }
 
-    /// @dev The shard's task of the latest earlier round that was not closed without it; 0 if it is MAX_ABSENCE rounds away
-    /// or there is none.
-    function _latestTask(Claim calldata claim) private view returns (bytes32 claimId) {
-        uint32 round = claim.round;
-        uint32 first = round > MAX_ABSENCE ? round - MAX_ABSENCE : 0;
-        while (round > first && claimId == 0) {
-            claimId = TASKS.current(claim.jobId, Kind.TASK, --round, claim.shard);
-        }
+    /// @dev The segment that the verifier's sample replays.
+    function _segmentOf(Claim calldata claim, bytes32 seed, address verifier, uint32 sample)
+        private
+        view
+        returns (uint32)
+    {
+        Loop[] memory loops = TermsStore.loops(JOBS, claim.jobId, Kind.TASK);
+        return Sampling.segment(seed, verifier, sample, loops).toUint32();
     }
 
-    function _requireIs(Claim calldata source, bytes32 claimId) private pure {
-        bytes32 given = keccak256(abi.encode(source));
-        if (claimId == 0 || given != claimId) revert WrongSource(given);
+    /// @dev The claim has that state at the segment's end. Returns the program of its steps.
+    function _requireState(Claim calldata claim, uint32 segment, VoteProof calldata said, Terms memory t)
+        private
+        view
+        returns (ProgramRef memory)
+    {
+        uint256 end = uint256(segment) + 1;
+        if (!Merkle.verify(claim.segmentsRoot, said.stateRoot, end, _leaves(claim, t), said.stateProof)) {
+            revert BadProof();
+        }
+        (Loop memory loop,,) = TermsStore.located(JOBS, claim.jobId, Kind.TASK, segment);
+        return Loops.programOf(loop, Kind.TASK, t);
+    }
+
+    /// @dev By the trace, the slot's next value is the tensor of that root.
+    function _requireOutput(ProgramRef memory program, uint256 slot, bytes32 root, VoteProof calldata said)
+        private
+        view
+    {
+        uint256 first = 1 + uint256(program.nodes);
+        bytes32 output = Merkle.leaf(abi.encodePacked(said.ref));
+        if (
+            !Merkle.verify(program.root, output, first + slot, first + program.slots, said.refProof)
+                || !Merkle.verify(said.traceRoot, root, said.ref, program.nodes, said.nodeProof)
+        ) revert BadProof();
     }
 
     /// @dev Makes `game` one on steps of the claim's own program, from the first step of the segment (INPUT: of none).
@@ -312,8 +398,7 @@ contract Challenges is Findings, Batch {
             TASKS.voteGameOpened(claim, verifier);
         v.segmentsRoot = claim.segmentsRoot;
         v.leaves = _leaves(claim, t);
-        Loop[] memory loops = TermsStore.loops(JOBS, claim.jobId, Kind.TASK);
-        v.segment = uint32(Sampling.segment(seed, verifier, sample, loops));
+        v.segment = _segmentOf(claim, seed, verifier, sample);
         _fill(v.game, claim, claimId, v.segment, t);
         v.game.params.ballot = ballot;
         v.game.cursor.defender = verifier;

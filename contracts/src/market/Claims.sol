@@ -7,32 +7,41 @@ import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {LibBit} from "solady/utils/LibBit.sol";
 
 /// @title What the parts of Tasks share: all their storage, claims by hash, and where these stand in the job
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
 /// @dev Tasks and TasksExtension work on the same storage, so every variable of either is declared here.
 abstract contract Claims {
-    /// @dev One slot. `drawn` counts the seats; of the i-th, bit i of `first` and `second` say: 0 0 nothing yet, 1 0
-    /// committed, 1 1 valid, 0 1 invalid; bit i of `gone`, that it is over and holds no stake: abstained, fined, or fallen
-    /// to a game. `voteTime`, `revealTime` and `samples` are the terms', from the draw on, so that a vote reads nothing else: 20
-    /// bits (Classes), 20 and 4; `calls` has 4. `findings`: of the open games on the claim, those whose challengers have shown a root of their own.
+    using SafeCast for uint256;
+
+    /// @dev One slot. `drawn` counts the seats. Bit i of `shown` says that the i-th has voted, of `valid` that it voted valid, of
+    /// `gone` that it is over and holds no stake. `voteEnd` and `samples` are kept here from the draw on, so that a vote reads
+    /// nothing else. `findings`: of the open games on the claim, those whose challengers have shown a root of their own.
+    /// `overtaken`: what it was when a rewind had overtaken it, if it was convicted after that.
     struct Status {
         Phase phase;
         uint40 seedBlock;
         uint40 since; // seconds
-        uint24 voteTime;
-        uint24 revealTime;
-        uint16 draws;
+        uint40 voteEnd; // seconds
         uint16 openGames; // on the claim or on a vote
         uint16 findings;
-        uint8 first;
-        uint8 second;
+        uint8 shown;
+        uint8 valid;
         uint8 gone;
         uint8 calls;
         uint8 samples;
         uint8 drawn;
         uint16 attempt;
         uint24 rewinds;
+        Overtaken overtaken;
+    }
+
+    enum Overtaken {
+        NOT,
+        PENDING,
+        ACCEPTED
     }
 
     struct Shard {
@@ -55,16 +64,15 @@ abstract contract Claims {
     IStakes internal immutable STAKES;
     IJobs internal immutable JOBS;
 
-    /// @dev Status, packed as in _setStatus.
-    mapping(bytes32 claimId => uint256) internal statuses;
+    mapping(bytes32 claimId => Status) internal statuses;
     /// @dev The seed, in the upper half, and in the lower the numbers of the first SEATS_BESIDE seats' accounts, 32 bits each.
     mapping(bytes32 claimId => uint256) internal draws;
     /// @dev The numbers of the other seats' accounts, which only calls fill.
     mapping(bytes32 claimId => uint256) internal calledSeats;
     /// @dev The last claim of each place of each job; whether it stands, its status says.
     mapping(bytes32 place => bytes32 claimId) internal places;
-    /// @dev Keyed by the seat: the commitment, then, once revealed, tracesRoot.
-    mapping(bytes32 claimId => mapping(uint256 seat => bytes32)) internal ballots;
+    /// @dev Of valid votes.
+    mapping(bytes32 claimId => mapping(uint256 seat => bytes32)) internal tracesRoots;
     mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
     /// @dev Of convicted claims on which other findings were in dispute then.
     mapping(bytes32 claimId => Reward) internal rewards;
@@ -82,135 +90,39 @@ abstract contract Claims {
     function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
-        Status memory st = _status()(claimId);
-        if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
-        return _overtaken(jobId, kind, round, st.rewinds, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
+        Status storage st = statuses[claimId];
+        (Phase phase, uint32 rewinds) = (st.phase, st.rewinds);
+        if (phase == Phase.CONVICTED || phase == Phase.VOID) return 0;
+        return _overtaken(jobId, kind, round, rewinds, phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
 
     function _place(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal pure returns (bytes32) {
         return keccak256(abi.encode(jobId, kind, round, shard));
     }
 
-    /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field. Called as
-    /// `_status()(claimId)`, for the reason and with the SAFETY of TermsStore.loader.
-    function _status() internal pure returns (function(bytes32) internal view returns (Status memory) typed) {
-        function(bytes32) internal view returns (uint256) plain = _readStatus;
-        assembly ("memory-safe") {
-            typed := plain
-        }
+    function _statusOf(bytes32 claimId) internal view returns (Status memory) {
+        return statuses[claimId];
     }
 
-    function _readStatus(bytes32 claimId) private view returns (uint256 st) {
-        uint256 word = statuses[claimId];
-        // The fields in order, each by the bits that _setStatus gives it.
-        assembly ("memory-safe") {
-            st := mload(0x40)
-            mstore(0x40, add(st, 0x200))
-            mstore(st, and(word, 0xff))
-            mstore(add(st, 0x20), and(shr(8, word), 0xffffffffff))
-            mstore(add(st, 0x40), and(shr(48, word), 0xffffffffff))
-            mstore(add(st, 0x60), and(shr(88, word), 0xfffff))
-            mstore(add(st, 0x80), and(shr(108, word), 0xfffff))
-            mstore(add(st, 0xa0), and(shr(128, word), 0xffff))
-            mstore(add(st, 0xc0), and(shr(144, word), 0xffff))
-            mstore(add(st, 0xe0), and(shr(160, word), 0xffff))
-            mstore(add(st, 0x100), and(shr(176, word), 0xff))
-            mstore(add(st, 0x120), and(shr(184, word), 0xff))
-            mstore(add(st, 0x140), and(shr(192, word), 0xff))
-            mstore(add(st, 0x160), and(shr(200, word), 0xf))
-            mstore(add(st, 0x180), and(shr(204, word), 0xf))
-            mstore(add(st, 0x1a0), and(shr(208, word), 0xff))
-            mstore(add(st, 0x1c0), and(shr(216, word), 0xffff))
-            mstore(add(st, 0x1e0), shr(232, word))
-        }
-    }
-
-    /// @dev Status of a claim just committed. A claim cannot be tried 2^16 times, nor a job rewound 2^24 times, for less than
-    /// as many stakes.
-    function _setNew(bytes32 claimId, Phase phase, uint256 seedBlock, uint256 attempt, uint256 rewinds)
-        internal
-    {
-        if (attempt >> 16 | rewinds >> 24 != 0) revert ITasks.WrongClaim(claimId);
-        statuses[claimId] =
-            uint256(phase) | seedBlock << 8 | block.timestamp << 48 | attempt << 216 | rewinds << 232;
-    }
-
-    /// @dev SAFETY: no field has more bits than its place; the compiler keeps to the types, and what sets `voteTime`,
-    /// `revealTime`, `calls` and `samples` to theirs.
     function _setStatus(bytes32 claimId, Status memory st) internal {
-        uint256 word;
-        assembly ("memory-safe") {
-            word := mload(st)
-            word := or(word, shl(8, mload(add(st, 0x20))))
-            word := or(word, shl(48, mload(add(st, 0x40))))
-            word := or(word, shl(88, mload(add(st, 0x60))))
-            word := or(word, shl(108, mload(add(st, 0x80))))
-            word := or(word, shl(128, mload(add(st, 0xa0))))
-            word := or(word, shl(144, mload(add(st, 0xc0))))
-            word := or(word, shl(160, mload(add(st, 0xe0))))
-            word := or(word, shl(176, mload(add(st, 0x100))))
-            word := or(word, shl(184, mload(add(st, 0x120))))
-            word := or(word, shl(192, mload(add(st, 0x140))))
-            word := or(word, shl(200, mload(add(st, 0x160))))
-            word := or(word, shl(204, mload(add(st, 0x180))))
-            word := or(word, shl(208, mload(add(st, 0x1a0))))
-            word := or(word, shl(216, mload(add(st, 0x1c0))))
-            word := or(word, shl(232, mload(add(st, 0x1e0))))
-        }
-        statuses[claimId] = word;
-    }
-
-    function _setPhase(bytes32 claimId, Phase phase) internal {
-        statuses[claimId] = statuses[claimId] >> 8 << 8 | uint256(phase);
+        statuses[claimId] = st;
     }
 
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
-        claimId = _id(claim);
-        st = _status()(claimId);
+        claimId = keccak256(abi.encode(claim));
+        st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
     }
 
-    /// @dev keccak256(abi.encode(claim)): a claim is 13 words in both. Words that are not canonical for their type give a
-    /// hash that no commit has stored.
-    function _id(Claim calldata claim) private pure returns (bytes32 claimId) {
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            calldatacopy(p, claim, 0x1a0)
-            claimId := keccak256(p, 0x1a0)
-        }
-    }
-
-    /// @dev A claim in the given phase: its id, status and job's terms. Called as `_inPhase()(claim, phase)`.
-    /// SAFETY: the two functions differ in what they call the last two words: pointers to memory in both. A function that
-    /// declares that it returns a struct first makes one of zeros, at each of three levels, which nobody reads.
-    function _inPhase()
+    /// @dev A claim in the given phase: its id, status and job's terms.
+    function _inPhase(Claim calldata claim, Phase phase)
         internal
-        pure
-        returns (function(Claim calldata, Phase)
-                internal
-                view returns (bytes32, Status memory, Terms memory) typed)
-    {
-        function(Claim calldata, Phase) internal view returns (bytes32, uint256, uint256) plain = _find;
-        assembly ("memory-safe") {
-            typed := plain
-        }
-    }
-
-    function _find(Claim calldata claim, Phase phase)
-        private
         view
-        returns (bytes32 claimId, uint256 status_, uint256 terms_)
+        returns (bytes32 claimId, Status memory st, Terms memory t)
     {
-        claimId = _id(claim);
-        Status memory st = _status()(claimId);
-        if (st.phase != phase) {
-            if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
-            revert ITasks.WrongPhase(st.phase);
-        }
-        terms_ = TermsStore.read(address(JOBS), claim.jobId);
-        assembly ("memory-safe") {
-            status_ := st
-        }
+        (claimId, st) = _known(claim);
+        if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
+        t = TermsStore.load(address(JOBS), claim.jobId);
     }
 
     function _live(Phase phase) internal pure returns (bool) {
@@ -234,35 +146,37 @@ abstract contract Claims {
         return _live(phase) && !_overtaken(jobId, kind, round, rewinds, phase < Phase.ACCEPTED);
     }
 
-    /// @dev Stands, or was left out when its round was closed: then it still answers for the games open on it.
-    function _liable(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 rewinds)
+    /// @dev The accounts of those seats, in order.
+    function _accounts(bytes32 claimId, Status memory st, uint256 seats)
         internal
         view
-        returns (bool)
+        returns (address[] memory each)
     {
-        return _live(phase) && !_overtaken(jobId, kind, round, rewinds, false);
+        each = new address[](_ones(seats));
+        _fill(each, 0, claimId, st.drawn, seats);
     }
 
-    /// @dev All seats whose stake is locked, and those among them whose vote is valid.
-    function _voters(bytes32 claimId, Status memory st)
+    function _fill(address[] memory each, uint256 from, bytes32 claimId, uint256 drawn, uint256 seats)
+        private
+        view
+    {
+        uint256 numbers = draws[claimId];
+        for (uint256 i; i < drawn; ++i) {
+            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
+            if (_has(seats, i)) each[from++] = accountOf[_first(numbers)];
+            numbers >>= 32;
+        }
+    }
+
+    /// @dev The claimant, then the valid voters.
+    function _payees(bytes32 claimId, Status memory st, address claimant, uint256 valid)
         internal
         view
-        returns (address[] memory voters, address[] memory valid)
+        returns (address[] memory payees)
     {
-        voters = _seated(claimId, st.drawn);
-        valid = new address[](st.drawn);
-        uint256 n;
-        uint256 m;
-        for (uint256 i; i < st.drawn; ++i) {
-            if (_gone(st, i)) continue;
-            address verifier = voters[i];
-            voters[n++] = verifier;
-            if (_valid(st, i)) valid[m++] = verifier;
-        }
-        assembly ("memory-safe") {
-            mstore(voters, n)
-            mstore(valid, m)
-        }
+        payees = new address[](1 + _ones(valid));
+        payees[0] = claimant;
+        _fill(payees, 1, claimId, st.drawn, valid);
     }
 
     /// @dev Of a claim that has one; its lower half is zero.
@@ -273,12 +187,7 @@ abstract contract Claims {
     /// @dev The accounts of a claim's seats, in order.
     function _seated(bytes32 claimId, uint256 drawn) internal view returns (address[] memory seated) {
         seated = new address[](drawn);
-        uint256 numbers = draws[claimId];
-        for (uint256 i; i < drawn; ++i) {
-            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
-            seated[i] = accountOf[_first(numbers)];
-            numbers >>= 32;
-        }
+        _fill(seated, 0, claimId, drawn, type(uint256).max);
     }
 
     /// @dev The lowest of the numbers in a word, 32 bits each.
@@ -305,40 +214,41 @@ abstract contract Claims {
         revert ITasks.NotDrawn(verifier);
     }
 
-    /// @dev Whether the i-th vote was committed (and perhaps revealed).
-    function _cast(Status memory st, uint256 i) internal pure returns (bool) {
-        return (st.first | st.second) >> i & 1 == 1;
-    }
-
-    function _revealed(Status memory st, uint256 i) internal pure returns (bool) {
-        return st.second >> i & 1 == 1;
-    }
-
-    function _gone(Status memory st, uint256 i) internal pure returns (bool) {
-        return st.gone >> i & 1 == 1;
-    }
-
-    /// @dev Valid, and not fallen since.
-    function _valid(Status memory st, uint256 i) internal pure returns (bool) {
-        return (st.first & st.second & ~st.gone) >> i & 1 == 1;
+    function _has(uint256 seats, uint256 i) internal pure returns (bool) {
+        return seats >> i & 1 == 1;
     }
 
     function _bit(uint256 i) internal pure returns (uint8) {
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return uint8(2 ** i); // there are at most 8 seats
+        return (uint256(1) << i).toUint8();
     }
 
-    /// @dev Seats that have neither shown a vote nor ended.
-    function _awaited(Status memory st) internal pure returns (uint256) {
-        return (2 ** uint256(st.drawn) - 1) & ~uint256(st.second | st.gone);
+    /// @dev Seats whose stake is locked.
+    function _held(Status memory st) internal pure returns (uint256) {
+        return ((1 << uint256(st.drawn)) - 1) & ~uint256(st.gone);
     }
 
-    function _revealedCount(Status memory st) internal pure returns (uint256) {
-        return _ones(st.second & ~st.gone);
+    /// @dev Seats that have neither voted nor ended.
+    function _silent(Status memory st) internal pure returns (uint256) {
+        return _held(st) & ~uint256(st.shown);
     }
 
-    function _validCount(Status memory st) internal pure returns (uint256) {
-        return _ones(st.first & st.second & ~st.gone);
+    /// @dev Seats whose votes stand.
+    function _voted(Status memory st) internal pure returns (uint256) {
+        return st.shown & ~st.gone;
+    }
+
+    /// @dev Seats whose valid votes stand.
+    function _validSeats(Status memory st) internal pure returns (uint256) {
+        return st.valid & ~st.gone;
+    }
+
+    /// @dev The seats end. There are at most 8, a bit each.
+    function _end(Status memory st, uint256 seats) internal pure {
+        st.gone |= seats.toUint8();
+    }
+
+    function _ones(uint256 bits) internal pure returns (uint256) {
+        return LibBit.popCount(bits);
     }
 
     /// @dev Until when an accepted claim may be challenged: twice as long where not every seat's vote stands valid.
@@ -351,34 +261,20 @@ abstract contract Claims {
         return attested ? since + t.challengeWindow : since + 2 * uint256(t.challengeWindow);
     }
 
-    function _ones(uint256 bits) internal pure returns (uint256 count) {
-        for (; bits > 0; bits &= bits - 1) {
-            ++count;
-        }
-    }
-
     /// @dev What the claim costs the client at most: its price, and a fee for each seat of its draw.
     function _worth(Kind kind, uint256 price, Terms memory t) internal pure returns (uint256) {
         return kind == Kind.TASK ? price + uint256(t.verifiers) * t.verifierFee : price;
     }
 
     function _newSeedBlock(Terms memory t) internal view returns (uint40) {
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return uint40(block.number + t.seedDelay); // a block number fits
+        return (block.number + t.seedDelay).toUint40();
     }
 
     function _deadline(uint64 dueSince, uint64 since, uint64 taskTime) internal pure returns (uint64) {
         return (dueSince > since ? dueSince : since) + taskTime;
     }
 
-    /// @dev A time made of 64-bit terms that Jobs has bounded.
-    function _time(uint256 seconds_) internal pure returns (uint64) {
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return uint64(seconds_);
-    }
-
     function _now() internal view returns (uint40) {
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return uint40(block.timestamp); // seconds fit for 30,000 years
+        return block.timestamp.toUint40();
     }
 }

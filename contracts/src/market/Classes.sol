@@ -7,7 +7,7 @@ import {Bounds, Conditions, Kind, Link, Loop, NO_SLOT, Origin, Terms} from "../i
 /// @notice See IClasses; docs/protocol.md, section 3. Knows no token and no stake: who registers a class gains nothing by it.
 contract Classes is IClasses {
     uint256 private constant MAX_VERIFIERS = 4;
-    uint256 private constant MAX_SAMPLES = 8; // a conviction looks at each sample of each vote
+    uint256 private constant MAX_SAMPLES = 8;
     uint256 private constant MAX_SEGMENTS = 256;
     uint256 private constant MAX_SEGMENT_STEPS = 64;
     uint256 private constant MAX_NODES = 65_536;
@@ -17,7 +17,10 @@ contract Classes is IClasses {
     uint256 private constant MAX_UNSETTLED = 32;
     uint256 private constant MAX_LOOPS = 8; // of a kind of claim
     uint256 private constant MAX_LINKS = 16;
-    uint256 private constant VOTE_BITS = 20; // of voteTime and revealTime beside a claim (Claims)
+    uint256 private constant MAX_CALLS = 3; // to empty seats (Attestations)
+    /// @dev Of solverStake, half of which a conviction leaves: 8/3 of what is wasted at most, and 16 times the fees of the votes
+    /// that it pays, leave a sixteenth to the finder.
+    uint256 private constant STAKE_PER_FEES = 16;
 
     uint64 private immutable LEAST_VOTE;
     uint64 private immutable MOST_VOTE;
@@ -27,6 +30,7 @@ contract Classes is IClasses {
     uint64 private immutable MOST_WINDOW;
     uint32 private immutable LEAST_DELAY;
     uint32 private immutable MOST_DELAY;
+    uint64 private immutable LEAST_TIME;
     uint64 private immutable MOST_TIME;
     uint128 private immutable LEAST_STAKE;
     uint128 private immutable MOST_STAKE;
@@ -35,10 +39,10 @@ contract Classes is IClasses {
     mapping(bytes32 class => Conditions) private registered;
 
     constructor(Bounds memory b) {
-        if (b.mostVote >> VOTE_BITS != 0) revert BadConditions("mostVote");
         (LEAST_VOTE, MOST_VOTE, LEAST_MOVE, MOST_MOVE) = (b.leastVote, b.mostVote, b.leastMove, b.mostMove);
         (LEAST_WINDOW, MOST_WINDOW) = (b.leastWindow, b.mostWindow);
-        (LEAST_DELAY, MOST_DELAY, MOST_TIME) = (b.leastDelay, b.mostDelay, b.mostTime);
+        (LEAST_DELAY, MOST_DELAY) = (b.leastDelay, b.mostDelay);
+        (LEAST_TIME, MOST_TIME) = (b.leastTime, b.mostTime);
         (LEAST_STAKE, MOST_STAKE, LEAST_BOND) = (b.leastStake, b.mostStake, b.leastBond);
     }
 
@@ -52,6 +56,7 @@ contract Classes is IClasses {
         if (c.challengeBond < LEAST_BOND || c.challengeBond > c.verifierStake) {
             revert BadConditions("challengeBond");
         }
+        if (c.solverStake < uint256(c.verifiers) * c.verifierStake) revert BadConditions("solverStake");
         class = keccak256(abi.encode(c));
         if (registered[class].verifiers != 0) return class;
         registered[class] = c;
@@ -73,6 +78,7 @@ contract Classes is IClasses {
             MOST_WINDOW,
             LEAST_DELAY,
             MOST_DELAY,
+            LEAST_TIME,
             MOST_TIME,
             LEAST_STAKE,
             MOST_STAKE,
@@ -96,12 +102,18 @@ contract Classes is IClasses {
         if (_covered(t.outerLinks, Kind.OUTER, t) != t.outerSlots) revert BadTerms("outerLinks");
         if (t.maxUnsettled == 0 || t.maxUnsettled > MAX_UNSETTLED) revert BadTerms("maxUnsettled");
         if (t.priceFloor > t.priceCap) revert BadTerms("priceFloor");
-        _checkTime(t.taskTime, "taskTime");
-        _checkTime(t.stragglerTime, "stragglerTime");
-        _checkTime(t.outerTime, "outerTime");
-        _checkTime(t.pricePeriod, "pricePeriod");
+        _checkTime(t.taskTime, LEAST_TIME, "taskTime");
+        _checkTime(t.stragglerTime, LEAST_TIME, "stragglerTime");
+        _checkTime(t.outerTime, LEAST_TIME, "outerTime");
+        _checkTime(t.pricePeriod, 1, "pricePeriod");
+        // A task that was committed in time is voted on before its round can be closed without it: so many calls, and a while
+        // for its seed.
+        if (t.minShards < t.shards && t.stragglerTime < (1 + MAX_CALLS) * t.voteTime + LEAST_TIME) {
+            revert BadTerms("stragglerTime");
+        }
         _checkClass(t, conditions(t.classId));
         if (3 * uint256(t.solverStake) < 8 * _mostWasted(t)) revert BadTerms("solverStake");
+        if (t.solverStake < STAKE_PER_FEES * t.verifiers * t.verifierFee) revert BadTerms("solverStake");
     }
 
     function _checkWork(Conditions calldata c) private pure {
@@ -117,7 +129,6 @@ contract Classes is IClasses {
     function _checkTimes(Conditions calldata c) private view {
         if (c.seedDelay < LEAST_DELAY || c.seedDelay > MOST_DELAY) revert BadConditions("seedDelay");
         if (c.voteTime < LEAST_VOTE || c.voteTime > MOST_VOTE) revert BadConditions("voteTime");
-        if (c.revealTime < LEAST_VOTE || c.revealTime > MOST_VOTE) revert BadConditions("revealTime");
         if (c.challengeWindow < LEAST_WINDOW || c.challengeWindow > MOST_WINDOW) {
             revert BadConditions("challengeWindow");
         }
@@ -187,8 +198,8 @@ contract Classes is IClasses {
         return (rounds - 1) * t.shards * task + rounds * t.slices * t.outerFee;
     }
 
-    function _checkTime(uint64 time, string memory field) private view {
-        if (time == 0 || time > MOST_TIME) revert BadTerms(field);
+    function _checkTime(uint64 time, uint64 least, string memory field) private view {
+        if (time < least || time > MOST_TIME) revert BadTerms(field);
     }
 
     /// @dev Counts, times and amounts as the class has them; the fee at least, sizes at most.
@@ -197,13 +208,13 @@ contract Classes is IClasses {
         if (t.samples != c.samples) revert BadTerms("samples");
         if (t.seedDelay != c.seedDelay) revert BadTerms("seedDelay");
         if (t.voteTime != c.voteTime) revert BadTerms("voteTime");
-        if (t.revealTime != c.revealTime) revert BadTerms("revealTime");
         if (t.challengeWindow != c.challengeWindow) revert BadTerms("challengeWindow");
         if (t.moveTime != c.moveTime) revert BadTerms("moveTime");
         if (t.verifierStake != c.verifierStake) revert BadTerms("verifierStake");
         if (t.missPenalty != c.missPenalty) revert BadTerms("missPenalty");
         if (t.challengeBond != c.challengeBond) revert BadTerms("challengeBond");
         if (t.verifierFee < c.verifierFee) revert BadTerms("verifierFee");
+        if (t.solverStake < c.solverStake) revert BadTerms("solverStake");
         _checkSizes(t.loops, c);
         _checkSizes(t.outerLoops, c);
         if (t.segments > c.segments) revert BadTerms("segments");

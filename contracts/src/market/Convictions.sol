@@ -3,31 +3,16 @@ pragma solidity ^0.8.30;
 
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {
-    Accused,
-    Claim,
-    Finding,
-    INPUT,
-    Kind,
-    Loop,
-    Phase,
-    Role,
-    Terms,
-    WITHHELD
-} from "../interfaces/Types.sol";
+import {Accused, Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
-import {Loops} from "../libraries/Loops.sol";
-import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Shards} from "./Shards.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @title Games on claims and votes, convictions, and what a rewind leaves behind (docs/protocol.md, section 5)
+/// @title Games on claims and votes, convictions, and what ends without being settled (docs/protocol.md, section 5)
+/// @notice A game takes the stake of its defender alone: of the claimant, or of the voter whose vote it is about.
 abstract contract Convictions is Shards {
-    enum Accusation {
-        GAME, // or a demand
-        VOTE,
-        PROOF
-    }
+    using SafeCast for uint256;
 
     address public immutable CHALLENGES;
     /// @notice A second module that may accuse claims; 0: none.
@@ -50,10 +35,48 @@ abstract contract Convictions is Shards {
 
     function gameOpened(Claim calldata claim, bool shown) external onlyAccuser returns (bytes32 claimId) {
         Status memory st;
-        (claimId, st) = _challengeable(claim, Accusation.GAME);
+        (claimId, st) = _known(claim);
+        if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
+        bool pending = st.phase < Phase.ACCEPTED;
+        if (JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+            revert ITasks.NotStanding();
+        }
+        _requireWindow(claim, st);
         ++st.openGames;
         if (shown) ++st.findings;
         _setStatus(claimId, st);
+    }
+
+    function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool shown, bool won)
+        external
+        onlyAccuser
+        returns (bool stood, bool kept)
+    {
+        Status memory st = _statusOf(claimId);
+        --st.openGames;
+        if (shown) --st.findings;
+        stood = _live(st.phase);
+        if (stood && won) return (true, _convict(claimId, st, accused, challenger, 0, true));
+        JOBS.disputeClosed(accused.jobId);
+        _setStatus(claimId, st);
+        kept = st.phase == Phase.CONVICTED && rewards[claimId].winner != address(0);
+    }
+
+    function convict(Claim calldata claim, address challenger, bool certain)
+        external
+        onlyChallenges
+        returns (bool kept)
+    {
+        (bytes32 claimId, Status memory st) = _known(claim);
+        if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
+        // What the proof takes may have come out in a game alone: while one is open, it is in time.
+        bool inGame = st.openGames > 0;
+        bool pending = st.phase < Phase.ACCEPTED && !inGame;
+        if (!(inGame && certain) && _overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+            revert ITasks.NotStanding();
+        }
+        if (!inGame) _requireWindow(claim, st);
+        return _convict(claimId, st, _accused(claim), challenger, _validSeats(st), false);
     }
 
     function voteGameOpened(Claim calldata claim, address verifier)
@@ -62,29 +85,10 @@ abstract contract Convictions is Shards {
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed)
     {
         Status memory st;
-        (claimId, st) = _challengeable(claim, Accusation.VOTE);
-        uint256 i = _ordinal(claimId, st, verifier);
-        if (!_valid(st, i)) revert ITasks.NoSuchVote(verifier);
+        (claimId, st, ballot) = _requireVote(claim, verifier);
         ++st.openGames;
         _setStatus(claimId, st);
-        // At most 8.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return (claimId, uint64(i + 1), ballots[claimId][i], _seed(claimId));
-    }
-
-    function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
-        external
-        onlyAccuser
-        returns (bool stood, bool kept)
-    {
-        Status memory st = _status()(claimId);
-        --st.openGames;
-        if (finding.shown) --st.findings;
-        stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
-        if (stood && won) return (true, _convict(claimId, st, accused, finding, true));
-        JOBS.disputeClosed(accused.jobId);
-        _setStatus(claimId, st);
-        kept = st.phase == Phase.CONVICTED && rewards[claimId].winner != address(0);
+        return (claimId, ballot, tracesRoots[claimId][ballot - 1], _seed(claimId));
     }
 
     function voteGameClosed(
@@ -94,35 +98,29 @@ abstract contract Convictions is Shards {
         address challenger,
         bool won
     ) external onlyChallenges returns (bool stood) {
-        Status memory st = _status()(claimId);
+        Status memory st = _statusOf(claimId);
         --st.openGames;
-        uint256 i = ballot - 1;
-        if (!_gone(st, i)) {
-            stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
-            if (stood && won) {
-                st.gone |= _bit(i);
-                address verifier = _accountAt(claimId, i);
-                _penaliseVote(claimId, verifier, challenger, TermsStore.load(address(JOBS), accused.jobId));
-            }
-        }
+        stood = !_has(st.gone, ballot - 1);
+        if (stood && won) _convictVote(claimId, st, ballot, challenger, accused.jobId);
         _setStatus(claimId, st);
     }
 
-    function convict(Claim calldata claim, Finding calldata finding)
+    function convictVote(Claim calldata claim, address verifier, address challenger)
         external
-        onlyAccuser
-        returns (bool kept)
+        onlyChallenges
+        returns (bytes32 tracesRoot, bytes32 seed)
     {
-        (bytes32 claimId, Status memory st) = _challengeable(claim, Accusation.PROOF);
-        return _convict(claimId, st, _accused(claim), finding, false);
+        (bytes32 claimId, Status memory st, uint64 ballot) = _requireVote(claim, verifier);
+        _convictVote(claimId, st, ballot, challenger, claim.jobId);
+        _setStatus(claimId, st);
+        return (tracesRoots[claimId][ballot - 1], _seed(claimId));
     }
 
     function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
         (uint256 amount, address winner) = reward(claimId);
         if (winner == address(0)) revert ITasks.NoReward(claimId);
-        uint256 findings = _status()(claimId).findings;
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (findings > 0) revert ITasks.GamesOpen(uint32(findings)); // 16 bits
+        uint16 findings = statuses[claimId].findings;
+        if (findings > 0) revert ITasks.GamesOpen(findings);
         delete rewards[claimId];
         address[] memory payees = finders;
         if (payees.length == 0) {
@@ -143,141 +141,166 @@ abstract contract Convictions is Shards {
     function void(Claim calldata claim) external {
         (bytes32 claimId, Status memory st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) revert ITasks.NotStale();
-        bool liable = _liable(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds);
-        if (liable && st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
+        if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
-        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
-        (bool found, uint256 paid) =
-            _compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED, valid, t);
-        if (!found) return;
+        bool pending = st.phase < Phase.ACCEPTED;
+        uint256 paid;
+        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+            bool found;
+            (found, paid) = _compensate(claimId, st, _accused(claim), t);
+            if (!found) return;
+        } else {
+            bool late = pending && JOBS.leaveOut(claim.jobId, claim.round, _worth(claim.kind, claim.price, t));
+            if (!late) revert ITasks.NotStale();
+        }
+        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake, t.client);
+        STAKES.unlockEach(_accounts(claimId, st, _held(st)), Role.VERIFIER, t.verifierStake, t.client);
         st.phase = Phase.VOID;
         _setStatus(claimId, st);
-        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake, t.client);
-        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake, t.client);
         emit ITasks.Voided(claimId, claim.claimant, paid);
     }
 
-    /// @dev Exists, stands, and is not past its challenge window; a proof is in time while any game on it is open, since what
-    /// it takes may only come out in that game. A game on the claim is counted as one of its job's.
-    function _challengeable(Claim calldata claim, Accusation how)
-        private
-        returns (bytes32 claimId, Status memory st)
-    {
-        (claimId, st) = _known(claim);
-        if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        bool late = how == Accusation.PROOF && st.openGames > 0;
-        bool pending = st.phase < Phase.ACCEPTED && !late;
-        bool gone = how == Accusation.GAME
-            ? JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, pending)
-            : _overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending);
-        if (gone) revert ITasks.NotStanding();
-        if (st.phase == Phase.ACCEPTED && !late) {
-            uint256 end = _windowEnd(
-                claim.kind, st.since, _validCount(st), TermsStore.load(address(JOBS), claim.jobId)
-            );
-            if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
+    function freeSeats(Claim calldata claim) external {
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.CONVICTED);
+        if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
+        uint256 end = uint256(st.since) + t.challengeWindow;
+        if (block.timestamp <= end) revert ITasks.NotDue((end + 1).toUint64());
+        uint256 seats = _voted(st);
+        if (seats == 0 && st.overtaken == Overtaken.NOT) revert ITasks.NoSeats(claimId);
+        if (st.overtaken != Overtaken.NOT) {
+            // What was set aside for the claim is burnt.
+            bool pending = st.overtaken == Overtaken.PENDING;
+            uint256 worth = _worth(claim.kind, claim.price, t);
+            (bool found,) = JOBS.compensate(claimId, _accused(claim), pending, new address[](0), 0, worth);
+            if (!found) return;
         }
+        address[] memory each = _accounts(claimId, st, seats);
+        _end(st, seats);
+        st.overtaken = Overtaken.NOT;
+        _setStatus(claimId, st);
+        emit ITasks.SeatsFreed(claimId, each, t.verifierFee);
+        STAKES.unlockEach(each, Role.VERIFIER, t.verifierStake, t.client);
+        VAULT.payEach(IVault.Bucket.FREE, accountKey(address(this)), each, t.verifierFee, t.verifierFee);
     }
 
-    /// @dev Rules 5.1, 5.2 and 5.4. Returns whether the reward is kept, since other findings on the claim are in dispute.
+    function _requireWindow(Claim calldata claim, Status memory st) private view {
+        if (st.phase < Phase.ACCEPTED) return;
+        Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
+        uint256 end = st.phase == Phase.CONVICTED
+            ? uint256(st.since) + t.challengeWindow
+            : _windowEnd(claim.kind, st.since, _ones(_validSeats(st)), t);
+        if (block.timestamp > end) revert ITasks.WindowClosed(end.toUint64());
+    }
+
+    /// @dev A valid vote that stands, on a claim that stands and may be challenged, or that has fallen not long ago.
+    function _requireVote(Claim calldata claim, address verifier)
+        private
+        view
+        returns (bytes32 claimId, Status memory st, uint64 ballot)
+    {
+        (claimId, st) = _known(claim);
+        if (st.phase != Phase.CONVICTED) {
+            if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
+            if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
+                revert ITasks.NotStanding();
+            }
+        }
+        _requireWindow(claim, st);
+        uint256 i = _ordinal(claimId, st, verifier);
+        if (!_has(_validSeats(st), i)) revert ITasks.NoSuchVote(verifier);
+        ballot = (i + 1).toUint64();
+    }
+
+    /// @dev Rules 5.1, 5.2 and 5.4. `guilty`: seats whose votes the proof has shown to be false with the claim. Returns whether
+    /// the reward is kept, since other findings on the claim are in dispute.
     function _convict(
         bytes32 claimId,
         Status memory st,
         Accused memory accused,
-        Finding memory finding,
+        address challenger,
+        uint256 guilty,
         bool inGame
     ) private returns (bool kept) {
         Terms memory t = TermsStore.load(address(JOBS), accused.jobId);
         bool accepted = st.phase == Phase.ACCEPTED;
-        st.phase = Phase.CONVICTED;
+        bool overtaken = _overtaken(accused.jobId, accused.kind, accused.round, st.rewinds, false);
+        if (overtaken) st.overtaken = accepted ? Overtaken.ACCEPTED : Overtaken.PENDING;
+        (uint256 taken, uint256 won) = _seize(claimId, st, accused, guilty, t);
+        (st.phase, st.since) = (Phase.CONVICTED, _now());
         _setStatus(claimId, st);
-        (uint256 taken, uint256 pool) = _seize(claimId, st, accused, finding.segment, t);
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted", t);
         }
-        uint256 won = pool - JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
-        kept = st.findings > 0;
-        emit ITasks.Convicted(claimId, accused.claimant, finding.challenger, taken, taken - pool, won);
+        bool gone = overtaken
+            || (!accepted && _overtaken(accused.jobId, accused.kind, accused.round, st.rewinds, true));
+        if (!overtaken) {
+            won -= JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
+        } else if (inGame) {
+            JOBS.disputeClosed(accused.jobId);
+        }
+        // Only the claim that is settled at its place tells who was right: none is, of one that its job goes on without.
+        kept = st.findings > 0 && !gone;
+        emit ITasks.Convicted(claimId, accused.claimant, challenger, taken, taken - taken / 2, won);
         if (kept) {
-            rewards[claimId] = Reward(won, finding.challenger);
-            emit ITasks.RewardKept(claimId, finding.challenger, won);
+            rewards[claimId] = Reward(won, challenger);
+            emit ITasks.RewardKept(claimId, challenger, won);
         }
-        _reward(kept ? address(this) : finding.challenger, won);
+        _fromStakes(kept ? address(this) : challenger, won);
     }
 
-    /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and from the guilty voters.
-    /// `pool` is what is left of it, in the Vault's entry of stakes, once half is burnt.
-    function _seize(bytes32 claimId, Status memory st, Accused memory accused, uint32 segment, Terms memory t)
+    /// @dev Takes the claimant's stake and the guilty voters', frees the silent seats, and keeps a fee for each vote that is
+    /// left. `won` is what remains, in the Vault's entry of stakes, once half of what was taken is burnt.
+    function _seize(bytes32 claimId, Status memory st, Accused memory accused, uint256 guilty, Terms memory t)
         private
-        returns (uint256 taken, uint256 pool)
+        returns (uint256 taken, uint256 won)
     {
-        (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
-        _keepGuilty(guilty, claimId, segment, accused.jobId);
-        taken = STAKES.seize(accused.claimant, t.solverStake, voters, guilty, t.verifierStake, t.client);
-        pool = taken / 2;
-        VAULT.burn(IVault.Bucket.STAKE, 0, taken - pool);
-    }
-
-    /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
-    function _keepGuilty(address[] memory valid, bytes32 claimId, uint32 segment, bytes32 jobId)
-        private
-        view
-    {
-        if (valid.length == 0 || segment == INPUT) return;
-        uint256 n;
-        if (segment != WITHHELD) {
-            bytes32 seed = _seed(claimId);
-            (Loop memory loop, uint256 number, uint256 within) =
-                TermsStore.located(address(JOBS), jobId, Kind.TASK, segment);
-            uint256 segments = Loops.segmentsOf(loop);
-            for (uint256 i; i < valid.length; ++i) {
-                bool asked = Sampling.holds(seed, valid[i], number, loop.samples, segments, within);
-                if (asked) valid[n++] = valid[i];
-            }
-        }
-        assembly ("memory-safe") {
-            mstore(valid, n)
-        }
-    }
-
-    /// @dev Pays the claimant, and behind it whose votes are valid.
-    function _compensate(
-        bytes32 claimId,
-        Accused memory claim,
-        bool pending,
-        address[] memory valid,
-        Terms memory t
-    ) private returns (bool, uint256) {
-        address[] memory payees = new address[](valid.length + 1);
-        payees[0] = claim.claimant;
-        for (uint256 i; i < valid.length; ++i) {
-            payees[i + 1] = valid[i];
-        }
-        return
-            JOBS.compensate(
-                claimId, claim, pending, payees, t.verifierFee, _worth(claim.kind, claim.price, t)
-            );
-    }
-
-    /// @dev Out of what was just taken from stakes.
-    function _reward(address account, uint256 amount) private {
-        VAULT.move(IVault.Bucket.STAKE, 0, IVault.Bucket.FREE, accountKey(account), amount);
-    }
-
-    function _pay(address account, uint256 amount) private {
-        VAULT.move(
-            IVault.Bucket.FREE, accountKey(address(this)), IVault.Bucket.FREE, accountKey(account), amount
+        uint256 ending = guilty | _silent(st);
+        taken = STAKES.seize(
+            accused.claimant,
+            t.solverStake,
+            _accounts(claimId, st, ending),
+            _accounts(claimId, st, guilty),
+            t.verifierStake,
+            t.client
         );
+        _end(st, ending);
+        VAULT.burn(IVault.Bucket.STAKE, 0, taken - taken / 2);
+        uint256 fees = _ones(_voted(st)) * t.verifierFee;
+        _fromStakes(address(this), fees);
+        won = taken / 2 - fees;
     }
 
-    function _penaliseVote(bytes32 claimId, address verifier, address challenger, Terms memory t) private {
+    /// @dev Of a fallen claim's vote also the fee, which was kept for it.
+    function _convictVote(bytes32 claimId, Status memory st, uint64 ballot, address challenger, bytes32 jobId)
+        private
+    {
+        Terms memory t = TermsStore.load(address(JOBS), jobId);
+        address verifier = _accountAt(claimId, ballot - 1);
+        _end(st, _bit(ballot - 1));
         STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake, t.client);
         uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake, t.client);
         uint256 won = taken / 2;
-        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - won);
-        _pay(challenger, won);
+        uint256 fee = st.phase == Phase.CONVICTED ? t.verifierFee : 0;
+        bytes32 own = accountKey(address(this));
+        VAULT.burn(IVault.Bucket.FREE, own, taken - won + fee);
+        VAULT.move(IVault.Bucket.FREE, own, IVault.Bucket.FREE, accountKey(challenger), won);
         emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - won);
+    }
+
+    /// @dev Pays the claimant, and behind it whose votes are valid.
+    function _compensate(bytes32 claimId, Status memory st, Accused memory accused, Terms memory t)
+        private
+        returns (bool, uint256)
+    {
+        address[] memory payees = _payees(claimId, st, accused.claimant, _validSeats(st));
+        bool pending = st.phase < Phase.ACCEPTED;
+        uint256 worth = _worth(accused.kind, accused.price, t);
+        return JOBS.compensate(claimId, accused, pending, payees, t.verifierFee, worth);
+    }
+
+    /// @dev Out of what was just taken from stakes.
+    function _fromStakes(address account, uint256 amount) private {
+        VAULT.move(IVault.Bucket.STAKE, 0, IVault.Bucket.FREE, accountKey(account), amount);
     }
 
     function _accused(Claim calldata claim) private pure returns (Accused memory) {

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IStakes} from "../interfaces/IStakes.sol";
+import {Arrays} from "../libraries/Arrays.sol";
 import {SumTree} from "../libraries/SumTree.sol";
 
 /// @title Who is drawn: accounts of a class, each with the weight of its stake (docs/protocol.md 4.5)
@@ -9,6 +10,7 @@ import {SumTree} from "../libraries/SumTree.sol";
 /// cannot steer a draw whose seed is recorded within WEIGHT_EPOCH blocks.
 /// @dev Whoever inherits this says when stake comes and goes.
 abstract contract Draws is IStakes {
+    using Arrays for address[];
     using SumTree for SumTree.Tree;
 
     /// @dev A draw under way, in memory: the runs of those drawn so far, in order of their start, and the weight that is left.
@@ -49,9 +51,7 @@ abstract contract Draws is IStakes {
         for (; n < count && line.rest > 0; ++n) {
             drawn[n] = _next(line, class, seed);
         }
-        assembly ("memory-safe") {
-            mstore(drawn, n)
-        }
+        drawn.truncate(n);
     }
 
     function _line(bytes32 class, uint256 most) internal view returns (Line memory line) {

@@ -4,12 +4,15 @@ pragma solidity ^0.8.30;
 import {IChallenges} from "../interfaces/IChallenges.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {Claim, Found, INPUT, Phase} from "../interfaces/Types.sol";
+import {Arrays} from "../libraries/Arrays.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 
 /// @title Who found what, before whom, and whether it was the truth (docs/protocol.md 5.4)
 /// @notice A finding is announced by its hash, with its finder's own root, and shown a block later or more. Whose root is
 /// right does not matter while nobody else has one: then the conviction pays at once. Otherwise the reward waits here.
 abstract contract Findings is IChallenges {
+    using Arrays for address[];
+
     ITasks public immutable TASKS;
 
     mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
@@ -57,7 +60,9 @@ abstract contract Findings is IChallenges {
         if (!samePlace || TASKS.status(truth).phase != Phase.SETTLED) revert NoTruth();
         _requireAll(claimId, found);
         bool[] memory right = new bool[](found.length);
+        bool byInput = _isByInput(claimId, found);
         for (uint256 i; i < found.length; ++i) {
+            if (found[i].segment == INPUT && !byInput) continue;
             right[i] = _isTrue(found[i], fallenRoots, settledRoots);
         }
         TASKS.payReward(claimId, _first(found, right));
@@ -93,6 +98,15 @@ abstract contract Findings is IChallenges {
         return keccak256(abi.encode(found));
     }
 
+    /// @dev The claim fell for its input: what its place is settled from may be another one since, if an earlier claim fell too.
+    function _isByInput(bytes32 claimId, Found[] calldata found) private view returns (bool) {
+        (, address winner) = TASKS.reward(claimId);
+        for (uint256 i; i < found.length; ++i) {
+            if (found[i].segment == INPUT && found[i].finder == winner) return true;
+        }
+        return false;
+    }
+
     /// @dev Right from where the claim was still right: it starts from the settled claim's state and ends in its next one.
     function _isTrue(Found calldata found, bytes32[] calldata fallen, bytes32[] calldata settled)
         private
@@ -119,9 +133,7 @@ abstract contract Findings is IChallenges {
         for (uint256 i; i < found.length; ++i) {
             if (right[i] && found[i].announced < cut) finders[n++] = found[i].finder;
         }
-        assembly ("memory-safe") {
-            mstore(finders, n)
-        }
+        finders.truncate(n);
     }
 
     function _requireAll(bytes32 claimId, Found[] calldata found) private view {

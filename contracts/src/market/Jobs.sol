@@ -93,20 +93,13 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds, uint64 roundStart)
     {
-        Counts memory c = _countsOf()(jobId);
-        _requireRound(c, jobId, round);
-        unchecked {
-            // No round is settled before it is over, and every shard has one standing task at most.
-            if (c.round - c.settledRounds >= maxUnsettled) {
-                revert ITasks.PipelineFull(c.round, c.settledRounds);
-            }
-            if (c.flags & FIXED != 0) revert ITasks.TooLate(c.roundStart + c.acceptedAfter);
-            ++c.standing;
-        }
-        _setCounts(jobId, c);
-        Worth memory w = _worthsOf(jobId);
-        w.pending += _small(worth);
-        _setWorths(jobId, w);
+        Counts storage c = counts[jobId];
+        (uint32 present, uint32 settled) = (c.round, c.settledRounds);
+        _requireRound(present, c.lastRound, c.flags, jobId, round);
+        if (present - settled >= maxUnsettled) revert ITasks.PipelineFull(present, settled);
+        if (c.flags & FIXED != 0) revert ITasks.TooLate(c.roundStart + c.acceptedAfter);
+        ++c.standing;
+        worths[jobId].pending += _small(worth);
         return (c.rewinds, c.roundStart);
     }
 
@@ -115,9 +108,9 @@ contract Jobs is Rewinds {
         onlyTasks
         returns (uint32 rewinds)
     {
-        Counts memory c = _countsOf()(jobId);
-        _requireRound(c, jobId, round);
-        Terms memory t = TermsStore.loader()(address(this), jobId);
+        Counts memory c = _countsOf(jobId);
+        _requireRound(c.round, c.lastRound, c.flags, jobId, round);
+        Terms memory t = TermsStore.load(address(this), jobId);
         _requireClosable(c, t, inTurn);
         rewinds = c.rewinds;
         if (!_sliceCommitted(jobId, c, t)) return rewinds;
@@ -131,35 +124,41 @@ contract Jobs is Rewinds {
     }
 
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
-        Counts memory c = _countsOf()(jobId);
+        Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
-        Terms memory t = TermsStore.loader()(address(this), jobId);
+        Terms memory t = TermsStore.load(address(this), jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
-        ++c.accepted;
-        c.acceptedAfter = _afterStart(c);
+        (counts[jobId].accepted, counts[jobId].acceptedAfter) = (c.accepted + 1, _afterStart(c));
+        Worth storage w = worths[jobId];
+        w.accepted += _small(worth);
+        w.pending -= _small(worth);
+    }
+
+    function leaveOut(bytes32 jobId, uint32 round, uint256 worth) external onlyTasks returns (bool late) {
+        Counts memory c = _countsOf(jobId);
+        late = c.round == round && _closable(c, TermsStore.load(address(this), jobId));
+        if (!late) return false;
+        --c.standing;
         _setCounts(jobId, c);
-        Worth memory w = _worthsOf(jobId);
-        (w.accepted, w.pending) = (w.accepted + _small(worth), w.pending - _small(worth));
-        _setWorths(jobId, w);
+        worths[jobId].pending -= _small(worth);
     }
 
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external
         onlyTasks
     {
-        Counts memory c = _countsOf()(jobId);
+        Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, kind, round, rewinds, false)) revert ITasks.NotStanding();
         if (round != c.settledRounds) revert ITasks.EarlierUnsettled();
         if (kind == Kind.TASK) {
-            ++c.settledTasks;
-            _setCounts(jobId, c);
+            counts[jobId].settledTasks = c.settledTasks + 1;
             return;
         }
         Mark storage mark = marks[jobId][round + 1];
         (uint16 present, uint16 slices) = (mark.present, mark.slices);
         if (c.settledTasks < present) revert ITasks.EarlierUnsettled();
-        if (++c.settledTasks < present + slices) {
-            _setCounts(jobId, c);
+        if (c.settledTasks + 1 < present + slices) {
+            counts[jobId].settledTasks = c.settledTasks + 1;
             return;
         }
         // A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
@@ -174,7 +173,7 @@ contract Jobs is Rewinds {
         returns (bool, uint32 round, uint64 dueSince, bool disputed)
     {
         (Counts memory c, Worth memory w, Terms memory t) =
-            (_countsOf()(jobId), _worthsOf(jobId), TermsStore.loader()(address(this), jobId));
+            (_countsOf(jobId), _worthsOf(jobId), TermsStore.load(address(this), jobId));
         bool begun = c.flags & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
         disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
@@ -187,7 +186,7 @@ contract Jobs is Rewinds {
 
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
-        Counts memory c = _countsOf()(jobId);
+        Counts memory c = _countsOf(jobId);
         uint64 due = _dueSince(c, _worthsOf(jobId), TermsStore.load(address(this), jobId).moveTime);
         (bool halted, bool closed) = (c.flags & HALTED != 0, c.flags & CLOSED != 0);
         return
@@ -224,9 +223,12 @@ contract Jobs is Rewinds {
         if (times[jobId].posted == 0) revert NoSuchJob(jobId);
     }
 
-    function _requireRound(Counts memory c, bytes32 jobId, uint32 round) private pure {
-        if (c.flags & CLOSED != 0 || c.round > c.lastRound) revert JobEnded(jobId);
-        if (round != c.round) revert ITasks.WrongRound(c.round, round);
+    function _requireRound(uint32 present, uint32 last, uint8 flags, bytes32 jobId, uint32 round)
+        private
+        pure
+    {
+        if (flags & CLOSED != 0 || present > last) revert JobEnded(jobId);
+        if (round != present) revert ITasks.WrongRound(present, round);
     }
 
     /// @dev One more slice of the present round. The first fixes of which tasks they all are, and whoever is late is left out
@@ -283,7 +285,7 @@ contract Jobs is Rewinds {
     }
 
     function _lastDeadline(bytes32 jobId, Terms memory t) private view returns (uint256) {
-        uint64 start = _dueSince(_countsOf()(jobId), _worthsOf(jobId), t.moveTime);
+        uint64 start = _dueSince(_countsOf(jobId), _worthsOf(jobId), t.moveTime);
         uint64 taken = times[jobId].lastShardClaim;
         return uint256(start > taken ? start : taken) + t.taskTime;
     }

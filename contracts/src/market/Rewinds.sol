@@ -97,7 +97,7 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (uint256 wasted)
     {
-        Counts memory c = _countsOf()(accused.jobId);
+        Counts memory c = _countsOf(accused.jobId);
         if (inGame) --c.disputes;
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
@@ -159,7 +159,7 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (bool)
     {
-        Counts memory c = _countsOf()(jobId);
+        Counts memory c = _countsOf(jobId);
         ++c.disputes;
         _setCounts(jobId, c);
         return _overtaken(c, jobId, kind, round, rewindsThen, pending);
@@ -169,80 +169,20 @@ abstract contract Rewinds is IJobs {
         _closeDispute(jobId);
     }
 
-    /// @dev counts[jobId] by one load; the compiler's own copying would load the slot once for each field. Called as
-    /// `_countsOf()(jobId)`, for the reason and with the SAFETY of TermsStore.loader.
-    function _countsOf()
-        internal
-        pure
-        returns (function(bytes32) internal view returns (Counts memory) typed)
-    {
-        function(bytes32) internal view returns (uint256) plain = _readCounts;
-        assembly ("memory-safe") {
-            typed := plain
-        }
+    function _countsOf(bytes32 jobId) internal view returns (Counts memory) {
+        return counts[jobId];
     }
 
-    function _readCounts(bytes32 jobId) private view returns (uint256 c) {
-        Counts storage entry = counts[jobId];
-        // The fields in order, each by the bits that the compiler gives it.
-        assembly ("memory-safe") {
-            c := mload(0x40)
-            mstore(0x40, add(c, 0x160))
-            let word := sload(entry.slot)
-            mstore(c, and(word, 0xffffffff))
-            mstore(add(c, 0x20), and(shr(32, word), 0xffffffff))
-            mstore(add(c, 0x40), and(shr(64, word), 0xffffff))
-            mstore(add(c, 0x60), and(shr(88, word), 0xffffffff))
-            mstore(add(c, 0x80), and(shr(120, word), 0xffff))
-            mstore(add(c, 0xa0), and(shr(136, word), 0xffff))
-            mstore(add(c, 0xc0), and(shr(152, word), 0xffff))
-            mstore(add(c, 0xe0), and(shr(168, word), 0xff))
-            mstore(add(c, 0x100), and(shr(176, word), 0xffffffffff))
-            mstore(add(c, 0x120), and(shr(216, word), 0xffffff))
-            mstore(add(c, 0x140), shr(240, word))
-        }
-    }
-
-    /// @dev counts[jobId] = c, by one store.
     function _setCounts(bytes32 jobId, Counts memory c) internal {
-        Counts storage entry = counts[jobId];
-        assembly ("memory-safe") {
-            let word := mload(c)
-            word := or(word, shl(32, mload(add(c, 0x20))))
-            word := or(word, shl(64, mload(add(c, 0x40))))
-            word := or(word, shl(88, mload(add(c, 0x60))))
-            word := or(word, shl(120, mload(add(c, 0x80))))
-            word := or(word, shl(136, mload(add(c, 0xa0))))
-            word := or(word, shl(152, mload(add(c, 0xc0))))
-            word := or(word, shl(168, mload(add(c, 0xe0))))
-            word := or(word, shl(176, mload(add(c, 0x100))))
-            word := or(word, shl(216, mload(add(c, 0x120))))
-            word := or(word, shl(240, mload(add(c, 0x140))))
-            sstore(entry.slot, word)
-        }
+        counts[jobId] = c;
     }
 
-    /// @dev worths[jobId] by one load.
-    function _worthsOf(bytes32 jobId) internal view returns (Worth memory w) {
-        Worth storage entry = worths[jobId];
-        uint256 word;
-        assembly ("memory-safe") {
-            word := sload(entry.slot)
-        }
-        // Each field takes the bits that the compiler gives it.
-        // forge-lint: disable-next-item(unsafe-typecast)
-        (w.accepted, w.pending, w.quiet, w.slices) =
-        (uint96(word), uint96(word >> 96), uint40(word >> 192), uint16(word >> 232));
+    function _worthsOf(bytes32 jobId) internal view returns (Worth memory) {
+        return worths[jobId];
     }
 
-    /// @dev worths[jobId] = w, by one store.
     function _setWorths(bytes32 jobId, Worth memory w) internal {
-        Worth storage entry = worths[jobId];
-        uint256 word = uint256(w.accepted) | uint256(w.pending) << 96 | uint256(w.quiet) << 192
-            | uint256(w.slices) << 232;
-        assembly ("memory-safe") {
-            sstore(entry.slot, word)
-        }
+        worths[jobId] = w;
     }
 
     function _closeDispute(bytes32 jobId) private {
@@ -255,7 +195,7 @@ abstract contract Rewinds is IJobs {
         view
         returns (bool)
     {
-        return _overtaken(_countsOf()(jobId), jobId, kind, round, rewindsThen, pending);
+        return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted
@@ -323,7 +263,7 @@ abstract contract Rewinds is IJobs {
     }
 
     /// @dev The claim's price and its valid votes' fees (`payees`: claimant, then voters), in full. The convict's own price,
-    /// and fees of votes that there were not, are burnt.
+    /// and fees of votes that there were not, are burnt; without payees all of it is.
     function _compensate(
         Accused calldata claim,
         uint32 number,
@@ -332,6 +272,10 @@ abstract contract Rewinds is IJobs {
         uint256 worth
     ) private returns (uint256 price) {
         bytes32 key = _rewindKey(claim.jobId, number);
+        if (payees.length == 0) {
+            VAULT.burn(IVault.Bucket.COMPENSATION, key, worth);
+            return 0;
+        }
         if (_short(claim.claimant) != rewinds[claim.jobId][number].convict) price = claim.price;
         VAULT.payEach(IVault.Bucket.COMPENSATION, key, payees, price, fee);
         VAULT.burn(IVault.Bucket.COMPENSATION, key, worth - price - (payees.length - 1) * fee);

@@ -7,6 +7,7 @@ import {IStakes} from "../interfaces/IStakes.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Role} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {Arrays} from "../libraries/Arrays.sol";
 import {Batch} from "./Batch.sol";
 import {Caps} from "./Caps.sol";
 import {Draws} from "./Draws.sol";
@@ -15,6 +16,7 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See IStakes. Who is drawn is said in Draws, what an owner allows in Caps.
 contract Stakes is Batch, Caps, Draws {
+    using Arrays for address[];
     using SafeCast for uint256;
 
     /// @dev One slot. INVARIANT: locked <= active.
@@ -40,10 +42,9 @@ contract Stakes is Batch, Caps, Draws {
 
     /// @dev Accounts looked at for each seat, beside those that may not have it.
     uint256 private constant TRIES = 4;
+    uint256 private constant MAX_ENDPOINT = 256; // bytes
     /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
     bytes32 private constant ALL = 0;
-    /// @dev Where in an Account's slot `tenure` begins.
-    uint256 private constant TENURE = 224;
 
     IVault public immutable VAULT;
     address public immutable TASKS;
@@ -173,6 +174,7 @@ contract Stakes is Batch, Caps, Draws {
     }
 
     function setEndpoint(string calldata url) external {
+        if (bytes(url).length > MAX_ENDPOINT) revert EndpointTooLong(MAX_ENDPOINT);
         endpoints[msg.sender] = url;
         emit Endpoint(msg.sender, url);
     }
@@ -180,7 +182,8 @@ contract Stakes is Batch, Caps, Draws {
     function lock(address account, Role role, uint256 amount, address client) external onlyTasks {
         uint256 free = _lock(account, role, amount, client);
         if (free >= amount) return;
-        uint256 unlocked = _unlocked(_wordOf(_entry(account, role)));
+        Account storage entry = accounts[account][role];
+        uint256 unlocked = entry.active - entry.locked;
         if (unlocked < amount) revert InsufficientStake(account, role, amount, unlocked);
         revert BeyondCap(account, role, client, amount, free);
     }
@@ -261,14 +264,8 @@ contract Stakes is Batch, Caps, Draws {
         return accounts[account][role].locked;
     }
 
-    function room(address account, Role role, address client) external view returns (uint256 amount) {
-        uint256 word = _wordOf(_entry(account, role));
-        amount = _unlocked(word);
-        if (word >> TENURE != 0) {
-            // What is locked, 96 bits of the word.
-            // forge-lint: disable-next-line(unsafe-typecast)
-            amount = _min(amount, _capRoom(account, role, word >> TENURE, client, uint96(word >> 96)));
-        }
+    function room(address account, Role role, address client) external view returns (uint256) {
+        return _room(accounts[account][role], account, role, client);
     }
 
     function caps(address account, Role role, address client)
@@ -319,9 +316,7 @@ contract Stakes is Batch, Caps, Draws {
             if (_among(others, account) || _lock(account, Role.VERIFIER, amount, client) < amount) continue;
             seated[n++] = account;
         }
-        assembly ("memory-safe") {
-            mstore(seated, n)
-        }
+        seated.truncate(n);
     }
 
     function _among(address[] calldata others, address account) private pure returns (bool) {
@@ -331,30 +326,15 @@ contract Stakes is Batch, Caps, Draws {
         return false;
     }
 
-    /// @dev accounts[account][role], whose place every claim and vote asks for.
-    function _entry(address account, Role role) private pure returns (Account storage entry) {
-        assembly ("memory-safe") {
-            mstore(0, account)
-            mstore(0x20, accounts.slot)
-            let inner := keccak256(0, 0x40)
-            mstore(0, role)
-            mstore(0x20, inner)
-            entry.slot := keccak256(0, 0x40)
-        }
-    }
-
-    function _wordOf(Account storage entry) private view returns (uint256 word) {
-        assembly ("memory-safe") {
-            word := sload(entry.slot)
-        }
-    }
-
-    /// @dev Of an account's word: active, less what is locked. INVARIANT: that is not below zero.
-    function _unlocked(uint256 word) private pure returns (uint256) {
-        unchecked {
-            // Each is 96 bits of the word.
-            // forge-lint: disable-next-line(unsafe-typecast)
-            return uint256(uint96(word)) - uint96(word >> 96);
+    /// @dev What it could lock for the client.
+    function _room(Account memory entry, address account, Role role, address client)
+        private
+        view
+        returns (uint256 free)
+    {
+        free = entry.active - entry.locked;
+        if (entry.tenure != 0) {
+            free = _min(free, _capRoom(account, role, entry.tenure, client, entry.locked));
         }
     }
 
@@ -363,31 +343,22 @@ contract Stakes is Batch, Caps, Draws {
         private
         returns (uint256 free)
     {
-        Account storage entry = _entry(account, role);
-        uint256 word = _wordOf(entry);
-        free = _unlocked(word);
+        Account storage entry = accounts[account][role];
+        Account memory held = entry;
+        free = _room(held, account, role, client);
         if (free < amount) return free;
-        if (word >> TENURE != 0) {
-            // forge-lint: disable-next-line(unsafe-typecast)
-            free = _capRoom(account, role, word >> TENURE, client, uint96(word >> 96));
-            if (free < amount) return free;
-            _use(account, role, word >> TENURE, client, amount);
-        }
-        assembly ("memory-safe") {
-            sstore(entry.slot, add(word, shl(96, amount)))
-        }
+        if (held.tenure != 0) _use(account, role, held.tenure, client, amount);
+        entry.locked = (held.locked + amount).toUint96();
     }
 
     function _unlock(address account, Role role, uint256 amount, address client) private {
-        Account storage entry = _entry(account, role);
-        uint256 word = _wordOf(entry);
-        // `locked` is the second 96 bits of the slot; only these change, since no more is taken off than is there.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        uint256 locked_ = uint96(word >> 96);
+        Account storage entry = accounts[account][role];
+        (uint96 locked_, uint32 tenure) = (entry.locked, entry.tenure);
         if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
-        if (word >> TENURE != 0) _giveBack(account, role, word >> TENURE, client, amount);
-        assembly ("memory-safe") {
-            sstore(entry.slot, sub(word, shl(96, amount)))
+        if (tenure != 0) _giveBack(account, role, tenure, client, amount);
+        unchecked {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            entry.locked = locked_ - uint96(amount); // which is at most locked_
         }
     }
 

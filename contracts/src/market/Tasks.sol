@@ -11,18 +11,23 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 import {Attestations} from "./Attestations.sol";
 import {Batch} from "./Batch.sol";
 import {Claims} from "./Claims.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See ITasks; docs/protocol.md, section 4. The life of a claim that nobody disputes, from commit over votes
 /// (Attestations) to settlement. Everything else of ITasks is done by TasksExtension on this contract's storage.
 contract Tasks is Attestations, Batch {
+    using SafeCast for uint256;
+
     address public immutable EXTENSION;
 
     constructor(IVault vault, IStakes stakes, IJobs jobs, address extension) Claims(vault, stakes, jobs) {
         EXTENSION = extension;
     }
 
-    /// @dev SAFETY: the code that is called is fixed at deployment and declares no storage but that of Claims.
+    /// @dev What TasksExtension does on this contract's storage. SAFETY: the code that is called is fixed at deployment and
+    /// declares no storage but that of Claims (test/market/Layouts.t.sol).
     fallback() external {
+        if (!_isExtended(msg.sig)) revert ITasks.NoSuchFunction(msg.sig);
         address extension = EXTENSION;
         assembly ("memory-safe") {
             let p := mload(0x40)
@@ -34,9 +39,21 @@ contract Tasks is Attestations, Batch {
         }
     }
 
+    function _isExtended(bytes4 selector) private pure returns (bool) {
+        return selector == ITasks.takeShard.selector || selector == ITasks.release.selector
+            || selector == ITasks.expire.selector || selector == ITasks.void.selector
+            || selector == ITasks.freeSeats.selector || selector == ITasks.gameOpened.selector
+            || selector == ITasks.gameClosed.selector || selector == ITasks.convict.selector
+            || selector == ITasks.voteGameOpened.selector || selector == ITasks.voteGameClosed.selector
+            || selector == ITasks.convictVote.selector || selector == ITasks.payReward.selector
+            || selector == ITasks.reward.selector || selector == ITasks.status.selector
+            || selector == ITasks.votes.selector || selector == ITasks.current.selector
+            || selector == ITasks.holder.selector || selector == ITasks.price.selector;
+    }
+
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
-        Terms memory t = TermsStore.loader()(address(JOBS), claim.jobId);
+        Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
         claim.segmentsRoot =
             _segmentsRoot(given, claim.kind == Kind.TASK ? t.segments : t.outerSegments, roots);
         claim.claimant = msg.sender;
@@ -49,77 +66,31 @@ contract Tasks is Attestations, Batch {
         // What it was computed from may have been rewound since, and one wrong slot convicts.
         if (given.rewinds != claim.rewinds) revert ITasks.RewoundSince(claim.rewinds);
         uint40 seedBlock = isTask ? _newSeedBlock(t) : 0;
-        claimId = _log(claim, roots, seedBlock);
+        claimId = keccak256(abi.encode(claim));
+        emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock);
         places[place] = claimId;
-        _setNew(claimId, isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, claim.attempt, claim.rewinds);
+        Status storage st = statuses[claimId];
+        (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
+        if (claim.attempt > 0) st.attempt = uint256(claim.attempt).toUint16();
+        if (claim.rewinds > 0) st.rewinds = uint256(claim.rewinds).toUint24();
         if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake, t.client);
     }
 
     function settle(Claim calldata claim) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.ACCEPTED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
-        (Kind kind, address claimant, uint128 price) = (claim.kind, claim.claimant, claim.price);
-        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claimant);
-        uint256 end = _windowEnd(kind, st.since, paid - 1, t);
-        if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
-        _setPhase(claimId, Phase.SETTLED);
-        emit ITasks.Settled(claimId, claimant, price);
-        JOBS.claimSettled(claim.jobId, kind, claim.round, claim.rewinds, t.maxUnsettled);
-        STAKES.release(each, t.solverStake, t.verifierStake, t.client);
-        assembly ("memory-safe") {
-            mstore(each, paid)
-        }
-        VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, each, price, t.verifierFee);
-    }
-
-    /// @dev emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
-    /// keccak256(abi.encode(claim)). A claim has 13 words of plain values, in memory as in the encoding.
-    function _log(Claim memory claim, bytes32[] calldata roots, uint64 seedBlock)
-        private
-        returns (bytes32 claimId)
-    {
-        bytes32 topic = ITasks.Committed.selector;
-        assembly ("memory-safe") {
-            claimId := keccak256(claim, 0x1a0)
-            let p := mload(0x40)
-            let size := shl(5, roots.length)
-            mcopy(p, claim, 0x1a0)
-            mstore(add(p, 0x1a0), 0x1e0) // where the roots begin
-            mstore(add(p, 0x1c0), seedBlock)
-            mstore(add(p, 0x1e0), roots.length)
-            calldatacopy(add(p, 0x200), roots.offset, size)
-            log4(p, add(0x200, size), topic, claimId, mload(claim), caller())
-        }
-    }
-
-    /// @dev Whose stake is freed: the claimant, then the valid voters, then the others. The first `paid` of them are paid.
-    function _dueAtSettlement(bytes32 claimId, Status memory st, address claimant)
-        private
-        view
-        returns (address[] memory each, uint256 paid)
-    {
-        uint256 n = st.drawn;
-        each = new address[](n + 1);
-        each[0] = claimant;
-        paid = 1;
-        uint256 last = n;
-        uint256 numbers = draws[claimId];
-        uint256 held = ~uint256(st.gone);
-        uint256 valid = st.first & st.second & held;
-        for (uint256 i; i < n; ++i) {
-            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
-            if (held >> i & 1 == 1) {
-                each[valid >> i & 1 == 1 ? paid++ : last--] = accountOf[_first(numbers)];
-            }
-            numbers >>= 32;
-        }
-        // Close the gap between the two kinds.
-        uint256 size = paid;
-        while (last < n) each[size++] = each[++last];
-        assembly ("memory-safe") {
-            mstore(each, size)
-        }
+        uint256 valid = _validSeats(st);
+        uint256 end = _windowEnd(claim.kind, st.since, _ones(valid), t);
+        if (block.timestamp <= end) revert ITasks.NotDue((end + 1).toUint64());
+        statuses[claimId].phase = Phase.SETTLED;
+        emit ITasks.Settled(claimId, claim.claimant, claim.price);
+        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
+        address[] memory payees = _payees(claimId, st, claim.claimant, valid);
+        STAKES.release(payees, t.solverStake, t.verifierStake, t.client);
+        VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, payees, claim.price, t.verifierFee);
+        uint256 wrong = _held(st) & ~valid; // what they called invalid was not
+        if (wrong != 0) _fine(claimId, _accounts(claimId, st, wrong), t);
     }
 
     function _enterTask(Claim memory claim, Terms memory t) private {
@@ -133,8 +104,10 @@ contract Tasks is Attestations, Batch {
         uint64 roundStart;
         (claim.rewinds, roundStart) =
             JOBS.taskCommitted(claim.jobId, claim.round, _worth(Kind.TASK, claim.price, t), t.maxUnsettled);
-        if (block.timestamp <= _deadline(roundStart, since, t.taskTime)) return;
-        (,, uint64 dueSince,) = JOBS.running(claim.jobId); // later, where something was in dispute
+        if (block.timestamp <= uint256(roundStart) + t.taskTime) return;
+        // Later: where something was in dispute, or for who has the shard since then; not once the round can be closed.
+        (bool running,, uint64 dueSince,) = JOBS.running(claim.jobId);
+        if (!running) revert ITasks.TooLate(roundStart + t.taskTime);
         uint64 deadline = _deadline(dueSince, since, t.taskTime);
         if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
     }
@@ -155,7 +128,7 @@ contract Tasks is Attestations, Batch {
         if (before == 0) return 0;
         bytes32 standing = _current(claim.jobId, claim.kind, claim.round, claim.shard);
         if (standing != 0) revert ITasks.PlaceTaken(standing);
-        return uint32(_status()(before).attempt) + 1;
+        return uint32(statuses[before].attempt) + 1;
     }
 
     /// @dev The root over the states at segment ends, which lead from the claim's input to its output.

@@ -72,7 +72,9 @@ contract Vault is IVault, ReentrancyGuardTransient {
     ) external nonReentrant {
         // A permit that somebody else has already used has left its allowance behind: go on, the transfer decides.
         try IERC20Permit(address(TOKEN)).permit(msg.sender, address(this), amount, deadline, v, r, s) {}
-            catch {}
+        catch (bytes memory reason) {
+            emit PermitFailed(msg.sender, reason);
+        }
         _deposit(account, amount);
     }
 
@@ -124,19 +126,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
             }
             amount = rest;
         }
-        bytes32 topic = Paid.selector;
-        // emit Paid(from, fromKey, to, first, rest). SAFETY: the loop has read, and so checked, every account.
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            let size := shl(5, to.length)
-            mstore(p, from)
-            mstore(add(p, 0x20), 0x80) // where the accounts begin
-            mstore(add(p, 0x40), first)
-            mstore(add(p, 0x60), rest)
-            mstore(add(p, 0x80), to.length)
-            calldatacopy(add(p, 0xa0), to.offset, size)
-            log2(p, add(0xa0, size), topic, fromKey)
-        }
+        emit Paid(from, fromKey, to, first, rest);
     }
 
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {

@@ -5,7 +5,6 @@ import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {ArbiterElementwise} from "../../src/arbiter/ArbiterElementwise.sol";
 import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
-import {TensorIndex} from "../../src/arbiter/TensorIndex.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
 import {Context, Cursor, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
@@ -294,13 +293,24 @@ abstract contract CourtGame is Test {
         returns (Game memory)
     {
         Tree memory trace = Trees.over(tensors, game.context.key);
+        return _descendIn(id, game, trace, Trees.tensor(tensors[node], game.context.key), node, leaf);
+    }
+
+    /// @dev The same in trees that the defender may have built as it liked.
+    function _descendIn(
+        uint256 id,
+        Game memory game,
+        Tree memory trace,
+        Tree memory tensor,
+        uint256 node,
+        uint256 leaf
+    ) internal returns (Game memory) {
         game = _revealTrace(id, game, trace);
         game = _pick(id, game, trace, node);
         while (game.cursor.phase == GamePhase.SPLIT_NODE) {
             game = _split(id, game, trace);
             game = _pick(id, game, trace, node);
         }
-        Tree memory tensor = Trees.tensor(tensors[node], game.context.key);
         while (game.cursor.phase == GamePhase.SPLIT_LEAF) {
             game = _split(id, game, tensor);
             game = _pick(id, game, tensor, leaf);
@@ -396,7 +406,8 @@ abstract contract CourtGame is Test {
         for (uint256 i = 4; i > 0; --i) {
             named = named << 8 | uint8(index[cursor + i - 1]);
         }
-        return TensorIndex.clamp(int32(named), s.records.length);
+        if (int32(named) < 0) return 0;
+        return named < s.records.length ? named : s.records.length - 1;
     }
 
     function _record(uint256 input, uint256 record) internal view returns (Opening memory) {

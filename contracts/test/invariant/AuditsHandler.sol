@@ -69,21 +69,21 @@ abstract contract AuditsHandler is DisputesHandler {
         if (mayShow && d.known && !late) return _supply(d);
         if (!late) vm.warp(d.asked.deadline + 1);
         Claim memory claim = claims[d.claim];
-        bool stood = _liable(claim);
+        bool stood = _live(claim);
         Purse memory before = _purse(claim.claimant);
         availability.expire(d.id, d.asked, claim);
-        _assertSplit(before, claim.claimant);
+        _assertSplit(before, claim.claimant, 0);
         if (stood) _claimFell(d.claim);
         ++calls[stood ? "withhold" : "expire demand"];
     }
 
     function _supply(Demanded memory d) private {
         Claim memory claim = claims[d.claim];
-        bool stood = _liable(claim);
+        bool stood = _live(claim);
         Purse memory before = _purse(claim.claimant);
         availability.supply(d.id, d.asked, claim, chunksOf(claim, d.asked.places));
         if (stood) _assertBondLost(before, claim.claimant);
-        else _assertSplit(before, claim.claimant);
+        else _assertSplit(before, claim.claimant, 0);
         ++calls["supply"];
     }
 }

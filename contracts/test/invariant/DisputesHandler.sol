@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Found, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
+import {Claim, ClaimStatus, Found, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {MarketHandler} from "./MarketHandler.sol";
 
@@ -54,13 +54,16 @@ abstract contract DisputesHandler is MarketHandler {
         for (uint256 i; i < claims.length && seed & 1024 == 0; ++i) {
             if (_stands(claims[i]) && statusOf(claims[i]).phase == Phase.SEEDED) index = i; // whose draw may yet fail
         }
+        for (uint256 i; i < claims.length && seed & 6144 == 0; ++i) {
+            if (_votesMayFall(claims[i])) index = i;
+        }
         if (index == type(uint256).max) return;
         Claim memory claim = claims[index];
         bytes32 claimId = idOf(claim);
         Vote[] memory cast = tasks.votes(idOf(claim));
         if (cast.length == 0) return;
         Vote memory vote = cast[seed % cast.length];
-        if (!vote.revealed || !vote.valid) return;
+        if (!vote.shown || !vote.valid) return;
         _ensureFree(whistle, CHALLENGE_BOND);
         Found memory none;
         open.push(
@@ -81,13 +84,13 @@ abstract contract DisputesHandler is MarketHandler {
         open.pop();
         Claim memory claim = claims[game.claim];
         won = won && (seed >> 16) % 2 == 0;
-        bool stood = _liable(claim);
-        bool live = stood && (game.verifier == address(0) || !convictedVote[game.claimId][game.verifier]);
+        bool fallen = statusOf(claim).phase == Phase.CONVICTED;
+        bool live = game.verifier == address(0) ? _live(claim) : !convictedVote[game.claimId][game.verifier];
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
         court.decide(game.id, won);
         if (live && !won) _assertBondLost(before, defender);
-        else _assertSplit(before, defender);
+        else _assertSplit(before, defender, live && fallen ? FEE : 0);
         if (game.verifier == address(0)) {
             if (live && won) _claimFell(game.claim);
             if (_waits(claim)) kept[game.claim].push(game.found);
@@ -99,13 +102,14 @@ abstract contract DisputesHandler is MarketHandler {
     }
 
     /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. The larger half is burnt.
-    function _assertSplit(Purse memory before, address defender) internal view {
+    /// `fee`: of a vote on a fallen claim, which was kept for it.
+    function _assertSplit(Purse memory before, address defender, uint256 fee) internal view {
         Purse memory later = _purse(defender);
         uint256 slashed = before.staked - later.staked;
         uint256 burnt = later.burnt - before.burnt;
         uint256 pool = later.challenger - before.challenger - CHALLENGE_BOND;
         pool += later.compensation - before.compensation;
-        assertEq(burnt, slashed - slashed / 2, "the larger half is burnt");
+        assertEq(burnt, slashed - slashed / 2 + fee, "the larger half is burnt");
         assertEq(slashed, burnt + pool, "a slash splits exactly");
     }
 
@@ -125,7 +129,7 @@ abstract contract DisputesHandler is MarketHandler {
 
     /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim.
     function _claimFell(uint256 index) internal {
-        uint256 left = free(address(tasks)) - rewardsDue;
+        uint256 left = free(address(tasks)) - rewardsDue - feesDue();
         bool waits = _waits(claims[index]);
         assertTrue(waits == (_others(index) > 0), "a reward waits for other findings");
         (uint256 reward,) = tasks.reward(idOf(claims[index]));
@@ -179,7 +183,14 @@ abstract contract DisputesHandler is MarketHandler {
             assertFalse(convictedVote[claimId][verifier], "a vote is convicted once");
             convictedVote[claimId][verifier] = true;
             ++calls["convict vote"];
+            if (tasks.status(claimId).phase == Phase.CONVICTED) ++calls["convict vote of a fallen claim"];
         }
+    }
+
+    /// @dev It has fallen, and its window is open.
+    function _votesMayFall(Claim memory claim) private view returns (bool) {
+        ClaimStatus memory st = statusOf(claim);
+        return st.phase == Phase.CONVICTED && block.timestamp <= st.since + 500;
     }
 
     function _purse(address defender) internal view returns (Purse memory purse) {

@@ -26,7 +26,7 @@ contract CheckedMarket is AuditsHandler {
         }
         assertEq(stakeSum(IVault.Bucket.STAKE), active, "stake");
         assertEq(stakeSum(IVault.Bucket.UNBONDING), unbonding, "unbonding");
-        assertEq(free(address(tasks)), rewardsDue, "nothing stays with the module but rewards that wait");
+        assertEq(free(address(tasks)), rewardsDue + feesDue(), "nothing stays with the module but what waits");
         assertEq(bondSum(), (open.length + demanded.length) * CHALLENGE_BOND, "bonds");
     }
 
@@ -56,11 +56,15 @@ contract CheckedMarket is AuditsHandler {
         for (uint256 i; i < verifiers.length; ++i) {
             uint256 expected;
             for (uint256 c; c < claims.length; ++c) {
-                if (_live(claims[c]) && _voteLocked(claims[c], verifiers[i])) expected += 50 ether;
+                if (_holdsSeats(claims[c]) && _voteLocked(claims[c], verifiers[i])) expected += 30 ether;
             }
             assertEq(lockedOf(verifiers[i], Role.VERIFIER), expected, "verifier");
             assertLe(expected, activeOf(verifiers[i], Role.VERIFIER), "locked <= active");
         }
+    }
+
+    function _holdsSeats(Claim memory claim) private view returns (bool) {
+        return _live(claim) || statusOf(claim).phase == Phase.CONVICTED;
     }
 
     function _voteLocked(Claim memory claim, address verifier) private view returns (bool) {
@@ -107,17 +111,17 @@ contract CheckedMarket is AuditsHandler {
             bytes32 id = idOf(claims[i]);
             ClaimStatus memory st = tasks.status(id);
             Vote[] memory cast = tasks.votes(id);
-            uint256 revealed;
+            uint256 shown_;
             uint256 valid;
             for (uint256 v; v < cast.length; ++v) {
                 assertTrue(cast[v].verifier != claims[i].claimant, "nobody votes on his own claim");
-                if (cast[v].revealed && !cast[v].gone) ++revealed;
+                if (cast[v].shown && !cast[v].gone) ++shown_;
                 if (cast[v].valid) ++valid;
                 for (uint256 w; w < v; ++w) {
                     assertTrue(cast[v].verifier != cast[w].verifier, "distinct");
                 }
             }
-            assertEq(st.revealed, revealed, "revealed");
+            assertEq(st.shown, shown_, "shown_");
             assertEq(st.valid, valid, "valid");
         }
     }
@@ -140,9 +144,13 @@ contract CheckedMarket is AuditsHandler {
             _answer(demanded.length - 1, demanded.length % 2 == 0);
         }
         for (uint256 i; i < claims.length; ++i) {
-            if (_live(claims[i]) && !_stands(claims[i])) tasks.void(claims[i]);
+            if (_live(claims[i]) && (!_stands(claims[i]) || _late(claims[i]))) tasks.void(claims[i]);
         }
         skip(UNBOND_DELAY);
+        for (uint256 i; i < claims.length; ++i) {
+            if (_seatsDue(claims[i])) tasks.freeSeats(claims[i]);
+        }
+        assertEq(feesDue(), 0);
         for (uint256 i; i < unbondings.length; ++i) {
             if (unbondings[i].done) continue;
             vm.prank(unbondings[i].account);
@@ -185,7 +193,7 @@ contract MarketInvariantTest is Test {
     }
 
     function selectors() private view returns (bytes4[] memory targets) {
-        bytes4[26] memory list = [
+        bytes4[28] memory list = [
             market.advance.selector,
             market.advance.selector,
             market.advance.selector,
@@ -211,7 +219,9 @@ contract MarketInvariantTest is Test {
             market.answer.selector,
             market.answer.selector,
             market.challengeVote.selector,
-            market.share.selector
+            market.share.selector,
+            market.freeSeats.selector,
+            market.challengeVote.selector
         ];
         targets = new bytes4[](list.length);
         for (uint256 i; i < list.length; ++i) {
@@ -278,7 +288,7 @@ contract MarketInvariantTest is Test {
     }
 
     function happenings() private pure returns (string[] memory list) {
-        string[30] memory names = [
+        string[33] memory names = [
             "abstain",
             "accept",
             "advance",
@@ -288,12 +298,15 @@ contract MarketInvariantTest is Test {
             "commit",
             "convict",
             "convict vote",
+            "convict vote of a fallen claim",
             "decide",
             "demand",
             "expire",
             "expire demand",
             "finish unbond",
+            "free seats",
             "halt",
+            "late void",
             "missed vote",
             "missing",
             "outer",

@@ -10,6 +10,8 @@ import {KnownStates} from "./KnownStates.sol";
 /// @notice Plays a market at random, without ever making a call that the rules forbid (so no call may revert), and keeps
 /// its own books beside the contracts'. Here: jobs, claims, votes and money; DisputesHandler and AuditsHandler add the rest.
 abstract contract MarketHandler is KnownStates {
+    uint256 internal constant FEE = 1 ether; // of a vote
+
     struct OpenGame {
         uint256 id;
         uint256 claim; // index
@@ -96,7 +98,10 @@ abstract contract MarketHandler is KnownStates {
             return _settleOrPost(seed);
         }
         (bool running, uint32 round,,) = jobs.running(jobId);
-        if (!running) return _outer(round, seed);
+        if (!running) {
+            if (seed % 4 == 1 && _voidLate()) return;
+            return _outer(round, seed);
+        }
         if (seed % 16 == 0 && block.timestamp <= p.roundStart + 1300) {
             vm.warp(p.roundStart + 1301); // the stragglers' time is over
             return;
@@ -164,7 +169,7 @@ abstract contract MarketHandler is KnownStates {
             if ((seed >> 32) % 4 == 0 || _mostlyInvalid(seed)) return; // and counted later
         }
         ClaimStatus memory st = statusOf(claim);
-        if (st.calls > 0 && block.timestamp <= st.since + 100) _castVotes(claim, drawnOf(claim), seed >> 64);
+        if (st.calls > 0 && block.timestamp <= st.since + 74) _castVotes(claim, drawnOf(claim), seed >> 64);
         if (statusOf(claim).phase == Phase.COMMITTED) {
             ++calls["seed too old"];
             return;
@@ -186,22 +191,18 @@ abstract contract MarketHandler is KnownStates {
     function _castVotes(Claim memory claim, address[] memory drawn, uint256 seed) private {
         Vote[] memory cast = tasks.votes(idOf(claim));
         for (uint256 i; i < drawn.length; ++i) {
-            if (cast[i].gone || cast[i].commitment != 0) continue;
-            if (_choice(seed, i) == 4) {
-                vm.prank(drawn[i]);
-                tasks.abstain(claim);
-                ++calls["abstain"];
-            } else {
-                commitVoteAs(drawn[i], claim, _choice(seed, i) != 2);
-            }
+            if (cast[i].gone || cast[i].shown || _choice(seed, i) != 4) continue;
+            vm.prank(drawn[i]);
+            tasks.abstain(claim);
+            ++calls["abstain"];
         }
         bool missed;
         cast = tasks.votes(idOf(claim));
         for (uint256 i; i < drawn.length; ++i) {
             uint256 choice = _choice(seed, i);
-            if (cast[i].gone || cast[i].revealed) continue;
+            if (cast[i].gone || cast[i].shown) continue;
             if (choice == 3) missed = true;
-            else revealVoteAs(drawn[i], claim, choice != 2);
+            else voteAs(drawn[i], claim, choice != 2);
         }
         if (missed) {
             skip(201);
@@ -209,7 +210,7 @@ abstract contract MarketHandler is KnownStates {
         }
     }
 
-    /// @dev 2: invalid; 3: committed and never revealed; 4: none; otherwise valid.
+    /// @dev 2: invalid; 3: silent; 4: abstains; otherwise valid.
     function _choice(uint256 seed, uint256 i) private pure returns (uint256) {
         return _mostlyInvalid(seed) && i > 0 ? 2 : (seed >> (3 * i + 8)) & 7;
     }
@@ -221,7 +222,7 @@ abstract contract MarketHandler is KnownStates {
     function _waitsForSomebody(Claim memory claim) private view returns (bool) {
         Vote[] memory cast = tasks.votes(idOf(claim));
         for (uint256 i; i < cast.length; ++i) {
-            if (!cast[i].gone && !cast[i].revealed) return true;
+            if (!cast[i].gone && !cast[i].shown) return true;
         }
         return false;
     }
@@ -272,13 +273,62 @@ abstract contract MarketHandler is KnownStates {
     function voidStale(uint256 seed) external {
         for (uint256 i; i < claims.length; ++i) {
             Claim memory claim = claims[(seed % claims.length + i) % claims.length];
-            if (_live(claim) && !_stands(claim)) {
-                if (_liable(claim) && statusOf(claim).openGames > 0) continue;
-                tasks.void(claim);
-                assertPhase(claim, Phase.VOID);
-                ++calls["void"];
-                return;
+            if (!_live(claim) || statusOf(claim).openGames > 0 || (_stands(claim) && !_late(claim))) {
+                continue;
             }
+            ++calls[_stands(claim) ? "late void" : "void"];
+            tasks.void(claim);
+            assertPhase(claim, Phase.VOID);
+            return;
+        }
+    }
+
+    function _voidLate() private returns (bool) {
+        for (uint256 i; i < claims.length; ++i) {
+            if (!_late(claims[i]) || !_stands(claims[i]) || statusOf(claims[i]).openGames > 0) continue;
+            tasks.void(claims[i]);
+            ++calls["late void"];
+            return true;
+        }
+        return false;
+    }
+
+    /// @dev Neither accepted nor to be accepted any more.
+    function _late(Claim memory claim) internal view returns (bool) {
+        IJobs.Progress memory p = jobs.progress(claim.jobId);
+        (bool running,,,) = jobs.running(claim.jobId);
+        bool full = p.round - p.settledRounds >= 2;
+        return claim.kind == Kind.TASK && claim.round == p.round && statusOf(claim).phase < Phase.ACCEPTED
+            && !running && !p.closed && !full && p.round < p.finalRound;
+    }
+
+    function freeSeats(uint256 seed) external {
+        for (uint256 i; i < claims.length; ++i) {
+            Claim memory claim = claims[(seed % claims.length + i) % claims.length];
+            if (!_seatsDue(claim)) continue;
+            if (block.timestamp <= statusOf(claim).since + 500) {
+                vm.expectPartialRevert(ITasks.NotDue.selector);
+                tasks.freeSeats(claim);
+                if (seed % 4 == 0) return;
+                skip(501);
+            }
+            tasks.freeSeats(claim);
+            ++calls["free seats"];
+            return;
+        }
+    }
+
+    /// @dev Votes on it hold stake, and no game on it is open.
+    function _seatsDue(Claim memory claim) internal view returns (bool) {
+        ClaimStatus memory st = statusOf(claim);
+        return st.phase == Phase.CONVICTED && st.openGames == 0 && st.shown > 0;
+    }
+
+    /// @dev Kept with the module for the votes on fallen claims.
+    function feesDue() public view returns (uint256 sum) {
+        for (uint256 i; i < claims.length; ++i) {
+            ClaimStatus memory st = statusOf(claims[i]);
+            if (st.phase == Phase.CONVICTED) sum += st.shown * FEE;
         }
     }
 
@@ -412,10 +462,5 @@ abstract contract MarketHandler is KnownStates {
     function _stands(Claim memory claim) internal view returns (bool) {
         bool pending = statusOf(claim).phase < Phase.ACCEPTED;
         return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.rewinds, pending);
-    }
-
-    /// @dev Stands, or was left out when its round was closed.
-    function _liable(Claim memory claim) internal view returns (bool) {
-        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.rewinds, false);
     }
 }

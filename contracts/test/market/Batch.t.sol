@@ -74,25 +74,16 @@ contract BatchTest is Market {
         for (uint256 v; v < seats; ++v) {
             bytes[] memory calls = new bytes[](MANY);
             for (uint256 i; i < MANY; ++i) {
-                calls[i] = abi.encodeCall(
-                    ITasks.commitVote, (idOf(claims[i]), _commitment(verifiers[v], claims[i]))
-                );
-            }
-            _measure(group, verifiers[v], "commit_vote", calls);
-        }
-        for (uint256 v; v < seats; ++v) {
-            bytes[] memory calls = new bytes[](MANY);
-            for (uint256 i; i < MANY; ++i) {
                 bytes32[] memory traces = tracesOf(verifiers[v]);
-                calls[i] = abi.encodeCall(ITasks.revealVote, (idOf(claims[i]), true, traces, VOTE_SALT));
+                calls[i] = abi.encodeCall(ITasks.vote, (idOf(claims[i]), true, traces));
             }
-            _measure(group, verifiers[v], "reveal_vote", calls);
+            _measure(group, verifiers[v], "vote", calls);
         }
         _measure(group, address(this), "tally", _calls(ITasks.tally.selector));
         commitOuter(1);
         skip(501);
         uint256 each = _measure(group, address(this), "settle", _calls(ITasks.settle.selector));
-        assertLe(each, 8 * 85_000, "a settlement among eight");
+        assertLe(each, 8 * 90_000, "a settlement among eight");
         for (uint256 i; i < MANY; ++i) {
             assertPhase(claims[i], Phase.SETTLED);
         }
@@ -126,11 +117,6 @@ contract BatchTest is Market {
         for (uint256 i; i < MANY; ++i) {
             calls[i] = abi.encodeCall(ITasks.recordSeed, (claims[i], i == 0 ? header : bytes("")));
         }
-    }
-
-    function _commitment(address verifier, Claim memory claim) private view returns (bytes32) {
-        bytes32 root = Merkle.root(tracesOf(verifier));
-        return keccak256(abi.encode(idOf(claim), verifier, true, root, VOTE_SALT));
     }
 
     // ---- no more than its calls

@@ -123,7 +123,7 @@ contract BindingsTest is Market {
         found[1] = Found(whistle, INPUT, block_ - 2, block_ - 1, TRUTH); // the game's
         court.decide(id, false);
         challenges.shareAlike(idOf(claim), found);
-        assertEq(free(whistle) - rich, 125 ether, "half of 100 + 3 x 50; bond back");
+        assertEq(free(whistle) - rich, 95 ether, "half of 100 + 3 x 30; bond back");
         assertEq(vault.balance(IVault.Bucket.BOND, bytes32(id)), 0);
         assertSolvent();
     }

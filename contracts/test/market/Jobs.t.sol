@@ -165,9 +165,6 @@ contract JobsTest is Market {
             t.voteTime = bad[i];
             refused(t, "voteTime");
             t = aTerms();
-            t.revealTime = bad[i];
-            refused(t, "revealTime");
-            t = aTerms();
             t.challengeWindow = bad[i];
             refused(t, "challengeWindow");
             t = aTerms();

@@ -77,7 +77,6 @@ abstract contract Market is Test {
     uint32 internal constant PARAMS = 2;
     uint32 internal constant SLOTS = 3;
     uint32 internal constant SEGMENTS = 4;
-    bytes32 internal constant VOTE_SALT = "salt";
     /// @dev What whoever disputes a claim has found itself, where a test says nothing else.
     bytes32 internal constant TRUTH = keccak256("the state as it should be");
     uint256 internal constant SUPPLY = 1e9 ether;
@@ -138,17 +137,18 @@ abstract contract Market is Test {
     function someBounds() internal pure returns (Bounds memory b) {
         (b.leastVote, b.mostVote, b.leastMove, b.mostMove) = (5, 10 hours, 5, 12 hours);
         (b.leastWindow, b.mostWindow) = (10, 7 days);
-        (b.leastDelay, b.mostDelay, b.mostTime) = (1, 1024, 30 days);
+        (b.leastDelay, b.mostDelay) = (1, 1024);
+        (b.leastTime, b.mostTime) = (1, 30 days);
         (b.leastStake, b.mostStake, b.leastBond) = (1 ether, 1e5 ether, 1);
     }
 
     /// @dev The class of conditions that fits these terms, with room for work of any size.
     function conditionsOf(Terms memory t) internal pure returns (Conditions memory c) {
         (c.verifiers, c.samples, c.seedDelay) = (t.verifiers, t.samples, t.seedDelay);
-        (c.voteTime, c.revealTime) = (t.voteTime, t.revealTime);
-        (c.challengeWindow, c.moveTime) = (t.challengeWindow, t.moveTime);
+        (c.voteTime, c.challengeWindow, c.moveTime) = (t.voteTime, t.challengeWindow, t.moveTime);
         (c.verifierStake, c.missPenalty) = (t.verifierStake, t.missPenalty);
         (c.challengeBond, c.verifierFee) = (t.challengeBond, 0);
+        c.solverStake = t.verifiers * t.verifierStake;
         (c.nodes, c.segments, c.segmentSteps) = (65_536, 256, 64);
         (c.dataBytes, c.stateBytes) = (type(uint64).max, type(uint64).max);
         (c.stepBytes, c.stepOperations) = (type(uint64).max, type(uint64).max);
@@ -211,11 +211,11 @@ abstract contract Market is Test {
         t.verifiers = 3;
         (t.seedDelay, t.maxUnsettled) = (2, 2);
         (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
-        (t.voteTime, t.revealTime) = (100, 100);
+        t.voteTime = 74;
         (t.challengeWindow, t.moveTime, t.pricePeriod) = (500, 60, 600);
         (t.priceFloor, t.priceCap) = (10 ether, 10 ether);
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
-        (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
+        (t.solverStake, t.verifierStake) = (100 ether, 30 ether);
         (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
         t.classId = keccak256(abi.encode(conditionsOf(t)));
     }
@@ -430,25 +430,16 @@ abstract contract Market is Test {
         return stateSlots(vm.toString(uint256(uint160(verifier))), 2);
     }
 
-    function commitVoteAs(address verifier, Claim memory claim, bool valid) internal {
-        bytes32 root = Merkle.root(tracesOf(verifier));
-        bytes32 commitment = keccak256(abi.encode(idOf(claim), verifier, valid, root, VOTE_SALT));
+    function voteAs(address verifier, Claim memory claim, bool valid) internal {
+        bytes32[] memory traces = valid ? tracesOf(verifier) : new bytes32[](0);
         vm.prank(verifier);
-        tasks.commitVote(idOf(claim), commitment);
-    }
-
-    function revealVoteAs(address verifier, Claim memory claim, bool valid) internal {
-        vm.prank(verifier);
-        tasks.revealVote(idOf(claim), valid, tracesOf(verifier), VOTE_SALT);
+        tasks.vote(idOf(claim), valid, traces);
     }
 
     function accept(Claim memory claim) internal returns (address[] memory drawn) {
         drawn = seedFor(claim);
         for (uint256 i; i < drawn.length; ++i) {
-            commitVoteAs(drawn[i], claim, true);
-        }
-        for (uint256 i; i < drawn.length; ++i) {
-            revealVoteAs(drawn[i], claim, true);
+            voteAs(drawn[i], claim, true);
         }
         tasks.tally(claim);
     }
@@ -472,35 +463,6 @@ abstract contract Market is Test {
         for (uint256 i; i < claims.length; ++i) {
             tasks.settle(claims[i]);
         }
-    }
-
-    /// @dev How many of the verifiers were asked to replay the segment.
-    function askedFor(Claim memory claim, address[] memory verifiers_, uint256 segment)
-        internal
-        view
-        returns (uint256 n)
-    {
-        for (uint256 i; i < verifiers_.length; ++i) {
-            if (isAsked(claim, verifiers_[i], segment)) ++n;
-        }
-    }
-
-    /// @notice The first segment that some of these have been asked for, and not all.
-    function askedOfSome(Claim memory claim, address[] memory verifiers_)
-        internal
-        view
-        returns (uint32 segment)
-    {
-        for (uint256 n; (n = askedFor(claim, verifiers_, segment)) == 0 || n == verifiers_.length; ++segment) {
-            assertLt(segment + 1, SEGMENTS, "a draw that all agree in");
-        }
-    }
-
-    function isAsked(Claim memory claim, address verifier, uint256 segment) internal view returns (bool) {
-        bytes32 seed = statusOf(claim).seed;
-        return
-            sampleOf(seed, verifier, 0, SEGMENTS) == segment
-                || sampleOf(seed, verifier, 1, SEGMENTS) == segment;
     }
 
     // Challenges

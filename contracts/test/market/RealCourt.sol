@@ -31,6 +31,19 @@ abstract contract RealCourt is Market {
     function openAs(address who, Claim memory claim, uint32 segment) internal returns (uint256 gameId) {
         vm.recordLogs();
         gameId = challengeAs(who, claim, segment);
+        _keep(gameId);
+    }
+
+    function openOnVote(address who, Claim memory claim, address verifier, uint32 sample)
+        internal
+        returns (uint256 gameId)
+    {
+        vm.recordLogs();
+        gameId = openVoteAs(who, claim, verifier, sample);
+        _keep(gameId);
+    }
+
+    function _keep(uint256 gameId) private {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i; i < logs.length; ++i) {
             if (logs[i].topics[0] == ICourt.GameOpened.selector) {

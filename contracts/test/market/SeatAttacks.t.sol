@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
-import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
 
 /// @dev An account with code: it calls Tasks several times in one transaction and goes on whatever is refused.
@@ -37,10 +36,6 @@ contract SeatAttacksTest is Market {
         repeater = new Repeater(tasks);
     }
 
-    function _commitment(address by, bytes32 claimId, bool valid) private view returns (bytes32) {
-        return keccak256(abi.encode(claimId, by, valid, Merkle.root(tracesOf(by)), VOTE_SALT));
-    }
-
     // ---- numbers
 
     /// @notice Sybils have used up all numbers of 16 bits: whoever comes after them still has a seat, a vote and pay of its own.
@@ -68,10 +63,8 @@ contract SeatAttacksTest is Market {
             assertEq(lockedOf(drawn[i], Role.VERIFIER) > 0, i >= 6 || _among(early, drawn[i]));
         }
         uint256[2] memory before = [free(drawn[6]), free(drawn[7])];
-        commitVoteAs(drawn[7], claim, true);
-        commitVoteAs(drawn[6], claim, true);
-        revealVoteAs(drawn[6], claim, true);
-        revealVoteAs(drawn[7], claim, true);
+        voteAs(drawn[6], claim, true);
+        voteAs(drawn[7], claim, true);
         tasks.tally(claim);
         commitOuter(0);
         skip(1001);
@@ -100,10 +93,8 @@ contract SeatAttacksTest is Market {
             tasks.tally(claim);
         }
         address[] memory drawn = drawnOf(claim);
-        commitVoteAs(drawn[6], claim, true);
-        commitVoteAs(drawn[7], claim, true);
-        revealVoteAs(drawn[6], claim, true);
-        revealVoteAs(drawn[7], claim, true);
+        voteAs(drawn[6], claim, true);
+        voteAs(drawn[7], claim, true);
         tasks.tally(claim);
         uint256[] memory staked = new uint256[](8);
         for (uint256 i; i < 8; ++i) {
@@ -113,7 +104,7 @@ contract SeatAttacksTest is Market {
         court.decide(game, true);
         for (uint256 i; i < 8; ++i) {
             uint256 lost = staked[i] - activeOf(drawn[i], Role.VERIFIER);
-            assertEq(lost, i == 7 ? 50 ether : 0);
+            assertEq(lost, i == 7 ? 30 ether : 0);
         }
         assertEq(statusOf(claim).valid, 1);
         Vote[] memory cast = tasks.votes(idOf(claim));
@@ -128,8 +119,8 @@ contract SeatAttacksTest is Market {
         address[] memory drawn = seedFor(claim);
         bytes32 id = idOf(claim);
         bytes[] memory calls = new bytes[](2);
-        calls[0] = abi.encodeCall(ITasks.commitVote, (id, _commitment(drawn[0], id, true)));
-        calls[1] = abi.encodeCall(ITasks.commitVote, (id, _commitment(drawn[0], id, false)));
+        calls[0] = abi.encodeCall(ITasks.vote, (id, true, tracesOf(drawn[0])));
+        calls[1] = abi.encodeCall(ITasks.vote, (id, false, new bytes32[](0)));
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.multicall(calls);
@@ -141,18 +132,14 @@ contract SeatAttacksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.multicall(calls);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, true);
-        }
-        bytes32[] memory traces = tracesOf(drawn[0]);
-        calls[0] = abi.encodeCall(ITasks.revealVote, (id, true, traces, VOTE_SALT));
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 30 ether);
+        calls[0] = abi.encodeCall(ITasks.vote, (id, true, tracesOf(drawn[0])));
         calls[1] = calls[0];
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.multicall(calls);
         for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, true);
+            voteAs(drawn[i], claim, true);
         }
         calls[0] = abi.encodeCall(ITasks.tally, (claim));
         calls[1] = calls[0];
@@ -169,52 +156,35 @@ contract SeatAttacksTest is Market {
         assertSolvent();
     }
 
-    /// @notice A seat in one claim is none in another, nor in the same place's second attempt, and what was committed there
-    /// opens nothing here.
+    /// @notice A seat in one claim is none in another, nor in the same place's second attempt.
     function test_T17_aVoteServesNoOtherClaim() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, true);
-        }
+        bytes32[] memory none = new bytes32[](0);
         convictByGame(claim);
-        bytes32[] memory traces = tracesOf(drawn[0]);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(drawn[0]);
-        tasks.revealVote(idOf(claim), true, traces, VOTE_SALT);
+        tasks.vote(idOf(claim), false, none);
         vm.prank(solvers[1]);
         tasks.takeShard(jobId, 0, 0);
         Claim memory again = commitTask(0, 0);
         bytes32 id = idOf(again);
         address[] memory anew = seedFor(again);
-        address sitter = anew[0];
-        traces = tracesOf(sitter);
-        bytes32 former = _commitment(sitter, idOf(claim), true);
-        vm.prank(sitter);
-        tasks.commitVote(id, former);
-        for (uint256 i = 1; i < anew.length; ++i) {
-            commitVoteAs(anew[i], again, true);
-        }
-        vm.expectRevert(ITasks.WrongReveal.selector);
-        vm.prank(sitter);
-        tasks.revealVote(id, true, traces, VOTE_SALT);
         for (uint256 i; i < verifiers.length; ++i) {
             if (_among(anew, verifiers[i])) continue;
             vm.startPrank(verifiers[i]);
             vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, verifiers[i]));
-            tasks.commitVote(id, "x");
+            tasks.vote(id, false, none);
             vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, verifiers[i]));
             tasks.abstain(again);
-            vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, verifiers[i]));
-            tasks.revealVote(id, true, traces, VOTE_SALT);
             vm.stopPrank();
         }
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, address(0)));
         vm.prank(address(0)); // who has the number 0, as an empty seat has
-        tasks.commitVote(id, "x");
+        tasks.vote(id, false, none);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongClaim.selector, bytes32(0)));
-        vm.prank(sitter);
-        tasks.commitVote(0, "x");
+        vm.prank(anew[0]);
+        tasks.vote(0, false, none);
     }
 
     // ---- headers
@@ -278,7 +248,7 @@ contract SeatAttacksTest is Market {
         for (uint256 randao; randao < 64 && !scarce; ++randao) {
             scarce = _orderChangesSeats(200 ether, randao);
             assertTrue(vm.revertToState(start));
-            assertFalse(_orderChangesSeats(50 ether, randao), "each has stake for every claim");
+            assertFalse(_orderChangesSeats(30 ether, randao), "each has stake for every claim");
             assertTrue(vm.revertToState(start));
         }
         assertTrue(scarce, "the first verifier has stake for one seat");
@@ -287,7 +257,7 @@ contract SeatAttacksTest is Market {
     /// @dev Four claims of two jobs of one class, two seats each: whether the seats of the first depend on which comes first.
     function _orderChangesSeats(uint128 stake, uint256 randao) private returns (bool changes) {
         Terms memory t = aTerms();
-        (t.verifiers, t.verifierStake) = (2, stake);
+        (t.verifiers, t.verifierStake, t.solverStake) = (2, stake, stake < 50 ether ? 100 ether : 2 * stake);
         Claim[4] memory claims;
         for (uint256 i; i < 2; ++i) {
             t.seed = keccak256(abi.encode(i));
@@ -328,9 +298,7 @@ contract SeatAttacksTest is Market {
         convictByGame(outer);
         (uint256 before, uint256 owed, uint256 burnt) = (free(drawn[0]), compensationSum(), vault.burnt());
         uint256 honest = free(solvers[1]);
-        commitVoteAs(drawn[0], pending, true);
-        skip(101);
-        revealVoteAs(drawn[0], pending, true);
+        voteAs(drawn[0], pending, true);
         bytes32 salt = announceAs(whistle, idOf(pending), 1, drawn[0]);
         bytes32[] memory roots = tracesOf(drawn[0]);
         bytes32[] memory ends = segmentEnds(pending);

@@ -54,7 +54,6 @@ contract SeedsTest is Market {
         vm.roll(seedBlock + 1);
         tasks.recordSeed(claim, header);
         assertEq(statusOf(claim).seed, seedOf(RANDAO));
-        assertEq(statusOf(claim).draws, 1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SEEDED));
         tasks.recordSeed(claim, header);
     }
@@ -172,10 +171,8 @@ contract SeedsTest is Market {
         ClaimStatus memory st = statusOf(claim);
         assertPhase(claim, Phase.COMMITTED);
         assertEq(st.seedBlock, vm.getBlockNumber() + 2);
-        assertEq(st.draws, 1);
         accept(claim);
         assertPhase(claim, Phase.ACCEPTED);
-        assertEq(statusOf(claim).draws, 2);
     }
 
     function test_aSeedOlderThanTheRecentBlocksComesFromTheHistoryContract() external {

@@ -77,26 +77,12 @@ contract TreeVectorsTest is Test {
         assertEq(Sampling.key(verifier, seed), _digest());
         Loop[] memory loops = new Loop[](_number(1));
         uint256 samples;
-        uint256 segments;
         for (uint256 i; i < loops.length; ++i) {
-            uint256 n = _number(2);
-            loops[i] = Loop(0, 1, uint32(3 * n), 3, uint32(_number(2)), 0, 1);
+            loops[i] = Loop(0, 1, uint32(3 * _number(2)), 3, uint32(_number(2)), 0, 1);
             samples += loops[i].samples;
-            segments += n;
         }
-        bool[] memory drawn = new bool[](segments);
         for (uint256 i; i < samples; ++i) {
-            uint256 segment = _number(2);
-            assertEq(Sampling.segment(seed, verifier, i, loops), segment);
-            drawn[segment] = true;
-        }
-        uint256 before;
-        for (uint256 l; l < loops.length; ++l) {
-            uint256 n = loops[l].steps / 3;
-            for (uint256 i; i < n; ++i) {
-                assertEq(Sampling.holds(seed, verifier, l, loops[l].samples, n, i), drawn[before + i]);
-            }
-            before += n;
+            assertEq(Sampling.segment(seed, verifier, i, loops), _number(2));
         }
     }
 

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Accused, Finding, Kind, Loop, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
+import {Accused, Kind, Loop, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {LedgerFake} from "./LedgerFake.sol";
 import {TermsFake} from "./TermsFake.sol";
@@ -25,6 +25,7 @@ contract ConvictionsBooks is TasksExtension {
     function setVote(bytes32 claimId, uint64 ballot, address verifier) external {
         (accountCount, numberOf[verifier], accountOf[1]) = (1, 1, verifier);
         draws[claimId] = uint256(1) << 32 * (ballot - 1);
+        statuses[claimId].drawn = 1;
     }
 }
 
@@ -122,12 +123,8 @@ contract ConvictionsSymbolic is TermsFake {
     }
 
     function _close(address challenger, bool won) private returns (bool stood, bool kept) {
-        (bool done, bytes memory result) = address(tasks)
-            .call(
-                abi.encodeCall(
-                    tasks.gameClosed, (CLAIM, _accused(), Finding(challenger, WITHHELD, true), won)
-                )
-            );
+        (bool done, bytes memory result) =
+            address(tasks).call(abi.encodeCall(tasks.gameClosed, (CLAIM, _accused(), challenger, true, won)));
         assert(done);
         return abi.decode(result, (bool, bool));
     }

@@ -13,13 +13,13 @@ contract LinksSymbolic is Test {
     bytes32 private class;
 
     constructor() {
-        classes = new Classes(Bounds(1, 1000, 1, 1000, 1, 1000, 0, 1000, 1000, 0, 100 ether, 0));
+        classes = new Classes(Bounds(1, 1000, 1, 1000, 1, 1000, 0, 1000, 1, 1000, 0, 100 ether, 0));
         class = classes.register(_conditions());
     }
 
     function _conditions() private pure returns (Conditions memory c) {
         (c.verifiers, c.samples, c.seedDelay) = (1, 1, 2);
-        (c.voteTime, c.revealTime, c.challengeWindow, c.moveTime) = (100, 100, 500, 60);
+        (c.voteTime, c.challengeWindow, c.moveTime) = (100, 500, 60);
         (c.nodes, c.segments, c.segmentSteps) = (65_536, 256, 64);
     }
 
@@ -28,8 +28,8 @@ contract LinksSymbolic is Test {
         (t.params, t.slices, t.shards, t.minShards, t.rounds) = (slices, slices, shards, 1, 3);
         (t.manifest, t.classId) = (keccak256("manifest"), class);
         (t.verifiers, t.samples, t.seedDelay, t.maxUnsettled) = (1, 1, 2, 2);
-        (t.taskTime, t.stragglerTime, t.outerTime, t.pricePeriod) = (100, 100, 100, 100);
-        (t.voteTime, t.revealTime, t.challengeWindow, t.moveTime) = (100, 100, 500, 60);
+        (t.taskTime, t.stragglerTime, t.outerTime, t.pricePeriod) = (100, 401, 100, 100);
+        (t.voteTime, t.challengeWindow, t.moveTime) = (100, 500, 60);
         (t.loops, t.segments) = (_loop(1), 1);
         (t.outerLoops, t.outerSegments) = (_loop(0), 1);
     }

@@ -72,3 +72,19 @@ def test_an_ipv6_address_serves_and_is_written_in_brackets(tmp_path: Path) -> No
         assert httpx.get(f"{url}/ipfs/{cid}?format=raw", trust_env=False).content == b"a block"
     finally:
         server.stop()
+
+
+def test_a_node_that_is_not_ready_says_why(tmp_path: Path) -> None:
+    status = {
+        "action": "looking",
+        "error": "tick: http://one is behind by 8 blocks: block 70 was seen",
+    }
+    server = WebServer(node_app(BlockStore(tmp_path), lambda: status, "whistleblower"), "127.0.0.1", 0)
+    url = server.start()
+    try:
+        answer = httpx.get(url + "/readyz")
+        assert answer.status_code == 503 and "behind by 8 blocks" in answer.json()["reason"]
+        status["error"] = ""
+        assert httpx.get(url + "/readyz").json() == {"ready": True}
+    finally:
+        server.stop()

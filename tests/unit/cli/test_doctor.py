@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
-from assay.app.output import Exit
+from assay.app.output import Exit, Output
+from assay.chain.eth.seen import EndpointBehind
 from assay.cli import doctor
+from assay.protocol.errors import AssayError
+from tests.fakes.any_error import ENDS, ERRORS, name_of
 from tests.unit.cli.test_command_line import assay
 
 
@@ -54,3 +59,70 @@ def test_a_full_disk_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_role_is_refused() -> None:
     status, _, err = assay("--json", "doctor", "--role", "king")
     assert status == Exit.CONFIG and json.loads(err)["error"]["code"] == "bad-role"
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=name_of)
+def test_attack_T46_whatever_one_node_brings_about_the_others_are_counted(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    class Announced:
+        market: Any
+
+        def endpoints(self) -> dict[str, str]:
+            return {"0xa": "http://bad", "0xb": "http://good"}
+
+        def unusable(self) -> dict[str, str]:
+            return {"0xc": "http://xn--a\x1b[31m"}
+
+    def get(url: str, timeout: float) -> httpx.Response:
+        if "bad" in url:
+            raise error
+        return httpx.Response(200)
+
+    monkeypatch.setattr(httpx, "get", get)
+    connection: Any = Announced()
+    connection.market = connection
+    lines = list(doctor._tried("storage", lambda: doctor._peers(connection)))
+    assert lines[0].state == "ok" and lines[0].found.startswith("1 of the last 2")
+    assert "0xc announces 'http://xn--a\\x1b[31m'" in lines[1].found and lines[1].fix.isprintable()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=name_of)
+def test_a_check_that_fails_is_a_line(error: Exception) -> None:
+    def fails() -> Iterator[doctor.Line]:
+        yield doctor.Line("clock", "ok", "")
+        raise error
+
+    first, last = doctor._tried("clock", fails)
+    assert first.state == "ok" and last.state == "bad" and (last.fix or isinstance(error, AssayError))
+
+
+@pytest.mark.parametrize("error", ENDS, ids=name_of)
+def test_what_ends_the_process_is_no_line(error: BaseException) -> None:
+    def fails() -> Iterator[doctor.Line]:
+        raise error
+        yield
+
+    with pytest.raises(type(error)):
+        list(doctor._tried("clock", fails))
+
+
+def test_attack_T47_an_endpoint_that_is_behind_is_a_line() -> None:
+    class Behind:
+        def block(self) -> int:
+            return 70
+
+        def troubles(self) -> dict[str, str]:
+            return {"http://one": "it is behind by 8 blocks"}
+
+    parts: Any = Behind()
+    parts.clock = parts.rpc = parts
+    app: Any = SimpleNamespace(view=lambda: parts, settings=SimpleNamespace(rpc_url="", deployment=""))
+    lines = list(doctor._chain(app, []))
+    assert any(line.state == "note" and "one: it is behind by 8 blocks" in line.found for line in lines)
+
+
+def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
+    with pytest.raises(SystemExit) as ended:
+        Output(as_json=True).fail(EndpointBehind("http://one", 8, 70))
+    assert ended.value.code == Exit.UNREACHABLE == 7

@@ -30,6 +30,7 @@ from assay.storage.exchange import Exchange
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.peers import BadPeerUrl, PeerInfo
 from assay.storage.race import Hold
+from tests.fakes.any_error import ENDS, ERRORS, name_of
 
 FAST = ExchangeConfig(block_deadline_s=0.1, car_stall_s=0.1, backoff_s=0.0, rounds=2)
 DATA = b"the block"
@@ -274,7 +275,10 @@ def test_cookies_are_not_kept(store: BlockStore) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "a", "ftp://a", "file:///etc/passwd", "http://", "http://u:p@a", "http://a/?x=1", "http://a:b"],
+    [
+        *("", "a", "ftp://a", "file:///etc/passwd", "http://", "http://u:p@a", "http://a/?x=1", "http://a:b"),
+        *("http://xn--a", "http://a:99999", "http://a:0", "http://a/\x00"),
+    ],
 )
 def test_strange_peer_urls_are_refused(store: BlockStore, url: str) -> None:
     with exchange(store, Net()) as client:
@@ -310,6 +314,75 @@ def test_many_blocks_are_fetched_each_once(store: BlockStore) -> None:
 def test_first_missing_block_of_many_is_reported(store: BlockStore) -> None:
     with exchange(store, Net(a=absent)) as client, pytest.raises(BlockNotFound):
         client.fetch_many([Cid.of(bytes([i])) for i in range(40)])
+
+
+def raises(error: BaseException) -> Peer:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    return answer
+
+
+def fails_late(error: BaseException) -> Peer:
+    """While its answer is read."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield DATA[:1]
+        raise error
+
+    return streams(chunks)
+
+
+@pytest.mark.parametrize("peer", [raises, fails_late])
+@pytest.mark.parametrize("error", ERRORS, ids=name_of)
+def test_attack_T46_whatever_asking_one_peer_raises_is_its_failure(
+    store: BlockStore, error: Exception, peer: Callable[[BaseException], Peer]
+) -> None:
+    net = Net(**{f"bad-{number}": peer(error) for number in range(16)}, good=honest)
+    clock = Clock()
+    with exchange(store, net, clock) as client:
+        client.set_peers([PeerInfo(url, 10) for url in net.urls()[:16]] + net.urls()[16:])
+        assert client.fetch(str(CID)) == DATA
+        asked = set(net.asked)
+        with pytest.raises(PeerUnreachable):
+            client.fetch_from("http://bad-0", str(CID))
+        assert asked > {"good"} and client._peers.order()[0].url == "http://good"
+        resting = [client._peers.peer(f"http://{name}") for name in asked - {"good"}]
+        assert all(peer.record.failures for peer in resting)
+
+
+@pytest.mark.parametrize("peer", [raises, fails_late])
+@pytest.mark.parametrize("error", ERRORS, ids=name_of)
+def test_attack_T46_whatever_streaming_from_one_peer_raises_is_its_failure(
+    store: BlockStore, error: Exception, peer: Callable[[BaseException], Peer]
+) -> None:
+    with exchange(store, Net(bad=peer(error), good=sends(CAR))) as client:
+        client.set_peers([PeerInfo("http://bad", 10), "http://good"])
+        assert client.fetch_car(ROOT, CIDS, [ROOT], 1000) == set()
+        assert client._peers.peer("http://bad").record.failures == 1
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()], ids=name_of)
+def test_what_cannot_be_kept_is_no_peers_failure(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(*given: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(BlockStore, "put_verified", full)
+    with exchange(store, Net(good=sends(CAR))) as client:
+        with pytest.raises(type(error)):
+            client.fetch_car(ROOT, CIDS, [ROOT], 1000)
+        assert client._peers.peer("http://good").record.failures == 0
+
+
+def test_what_ends_what_is_under_way_is_no_peers_failure(store: BlockStore) -> None:
+    with (
+        exchange(store, Net(bad=raises(ENDS[2]), good=honest)) as client,
+        pytest.raises(BaseException) as met,
+    ):
+        client.fetch_from("http://bad", str(CID))
+    assert "Cancelled" in type(met.value).__name__
 
 
 # CAR ----------------------------------------------------------------

@@ -50,7 +50,7 @@ def event(name: str, **arguments: object) -> Event:
 def test_gateways_tell_who_publishes_for_an_open_job_and_who_has_how_much_at_stake() -> None:
     index = MarketIndex()
     for account in ("0xa", "0xb", "0xc"):
-        index.apply(event("Stakes_Endpoint", account=account, url=f"http://{account}"))
+        index.apply(event("Stakes_Endpoint", account=account, url=f"http://node-{account}"))
     index.apply(event("Stakes_Staked", account="0xb", role=0, amount=100))
     index.apply(event("Stakes_Staked", account="0xb", role=1, amount=30))
     index.apply(event("Stakes_Slashed", account="0xb", role=0, asked=70, taken=60))
@@ -60,10 +60,24 @@ def test_gateways_tell_who_publishes_for_an_open_job_and_who_has_how_much_at_sta
     index.apply(event("Jobs_JobClosed", jobId=b"over"))
     told = {g.account: (g.url, g.stake, g.publishes) for g in index.gateways()}
     assert told == {
-        "0xa": ("http://0xa", 0, False),
-        "0xb": ("http://0xb", 40, False),
-        "0xc": ("http://0xc", 0, True),
+        "0xa": ("http://node-0xa", 0, False),
+        "0xb": ("http://node-0xb", 40, False),
+        "0xc": ("http://node-0xc", 0, True),
     }
+
+
+def test_attack_T46_what_is_announced_and_is_no_base_url_is_kept_apart() -> None:
+    index = MarketIndex()
+    for url in ("http://xn--a", "http://a:99999", "\\xff", "http://Good:80/"):
+        index.apply(event("Stakes_Endpoint", account="0xa", url=url))
+        index.apply(event("Stakes_Endpoint", account="0xb", url="http://b"))
+        shown = [gateway.url for gateway in index.gateways() if gateway.account == "0xa"]
+        assert (shown == []) == (index.unusable == {"0xa": url}) and index.endpoints["0xb"] == "http://b"
+    assert shown == ["http://good"] and index.endpoints["0xa"] == "http://good"
+    index.apply(event("Stakes_Endpoint", account="0xa", url="x"))
+    assert "0xa" not in index.endpoints
+    index.apply(event("Stakes_Endpoint", account="0xa", url=""))
+    assert not index.unusable and list(index.endpoints) == ["0xb"]
 
 
 def life(job_id: bytes, tasks: int) -> Iterator[Event]:

@@ -98,3 +98,11 @@ def test_contract_addresses_follow_from_the_nonce() -> None:
     deployer = "0x6ac7ea33f8831ea9dcc53393aaa88b25a785dbf0"
     assert predict(deployer, 0).lower() == "0xcd234a471b72ba2f1ccf0a70fcaba648a5eecd8d"
     assert predict(deployer, 1).lower() == "0x343c43a37d37dff08ae8c4a11544c718abb4fcf8"
+
+
+def test_attack_T46_a_string_that_is_no_text_is_told_all_the_same() -> None:
+    """Contracts take any bytes for a string: were they refused, one event would blind every node."""
+    event = {"type": "event", "name": "Said", "inputs": [{"name": "url", "type": "string", "indexed": False}]}
+    data = (32).to_bytes(32, "big") + (3).to_bytes(32, "big") + b"a\xff\xc3".ljust(32, b"\0")
+    assert decode_log(event, [topic(event)], data) == {"url": r"a\xff\xc3"}
+    assert encode_arguments(event["inputs"], ["é"])[64:66] == "é".encode()

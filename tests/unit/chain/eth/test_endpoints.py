@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.endpoints import Endpoints, EndpointsDisagree, Patience
+from assay.chain.eth.endpoints import PROBES, Endpoints, EndpointsDisagree, Patience
 from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.seen import EndpointBehind
 from assay.protocol.errors import RpcUnreachable
 from tests.unit.chain.eth.fake_node import FakeNode
 
@@ -106,14 +107,14 @@ def test_a_second_endpoint_takes_over_at_once_and_the_first_comes_back(node: Fak
     one, two = Flaky("one", node), Flaky("two", node)
     one.faults = [DOWN] * 3
     endpoints, time = made(one, two)
-    assert endpoints.request("eth_getBalance", ["0x", "latest"])
+    assert endpoints.request("eth_getBalance", ["0x", "0xa"])
     assert (len(one.asked), len(two.asked)) == (1, 1)
     assert endpoints.counters["taken_over"] == 1 and "one" in endpoints.troubles()
-    endpoints.request("eth_getBalance", ["0x", "latest"])
+    endpoints.request("eth_getBalance", ["0x", "0xa"])
     assert (len(one.asked), len(two.asked)) == (1, 2), "it rests"
     one.faults = []
     time.now += 60
-    endpoints.request("eth_getBalance", ["0x", "latest"])
+    endpoints.request("eth_getBalance", ["0x", "0xa"])
     assert len(one.asked) == 2 and endpoints.troubles() == {}
 
 
@@ -127,15 +128,127 @@ def test_attack_47_a_stale_head_is_not_believed_at_once(node: FakeNode) -> None:
     assert endpoints.counters["doubted"] == 2
 
 
-def test_a_head_that_stays_behind_is_believed(node: FakeNode) -> None:
-    """The chain was reorganised to a shorter one: a development chain does that."""
+def test_attack_T47_a_head_that_stays_behind_is_an_error_for_a_minute(node: FakeNode) -> None:
+    """The chain was reorganised to a shorter one, as a development chain is: no head reaches the old one."""
     one = Flaky("one", node)
-    endpoints, _ = made(one)
+    endpoints, time = made(one, went_back_s=60.0)
     endpoints.request("eth_blockNumber", [])
     node.reorganise(5)
+    for method, params in (("eth_blockNumber", []), LATEST):
+        with pytest.raises(
+            EndpointBehind, match="one is behind by 5 blocks: block 10 was seen before"
+        ) as met:
+            endpoints.request(method, params)
+        assert met.value.blocks == 5 and isinstance(met.value, RpcUnreachable)
+    assert endpoints.troubles() == {"one": "it is behind by 5 blocks"} and time.now < 30
+    time.now += 60
     assert endpoints.request("eth_blockNumber", []) == "0x5"
     one.asked.clear()
     assert endpoints.request("eth_blockNumber", []) == "0x5" and len(one.asked) == 1
+    time.now += 60.1
+    assert endpoints.troubles() == {}
+
+
+class Balanced(Flaky):
+    """Two nodes behind one address, asked in turn: the second one is some blocks behind."""
+
+    def __init__(self, node: FakeNode, blocks: int) -> None:
+        super().__init__("one", node)
+        self.behind, self.blocks = FakeNode(), blocks
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        self.behind.blocks = self.node.blocks[: -self.blocks]
+        self.asked.append(method)
+        node = self.behind if len(self.asked) % 2 else self.node
+        if method == "eth_call" and int(params[1], 16) >= len(node.blocks):
+            raise RpcFailed("eth_call", -32000, "header not found", "")
+        return node.request(method, params)
+
+
+@pytest.mark.parametrize("blocks", [3, 8, 20])
+def test_attack_T47_two_nodes_behind_one_address_are_the_newer_one(blocks: int) -> None:
+    node = FakeNode()
+    for _ in range(30):
+        node.mine()
+    endpoints, _ = made(Balanced(node, blocks), probes=PROBES)
+    for _ in range(10):
+        node.mine()
+        newest = hex(len(node.blocks) - 1)
+        assert endpoints.request(*LATEST)["number"] == newest == endpoints.request("eth_blockNumber", [])
+        assert endpoints.request("eth_getBlockByNumber", [newest, False])["number"] == newest
+        assert endpoints.request("eth_call", [{}, "latest"]) == "0x"
+    assert endpoints.troubles() == {"one": f"it is behind by {blocks} blocks"}
+
+
+def test_attack_T47_a_new_process_begins_with_the_newest_head_that_it_can_learn(node: FakeNode) -> None:
+    """Were the first answer believed, a command that is given once would tell what was."""
+    assert made(Balanced(node, 5), probes=1)[0].request("eth_blockNumber", []) == "0x5"
+    assert made(Balanced(node, 5), probes=PROBES)[0].request("eth_blockNumber", []) == "0xa"
+
+
+def test_attack_T47_a_new_process_knows_what_an_earlier_one_has_read(node: FakeNode) -> None:
+    endpoints, _ = made(Flaky("one", node))
+    endpoints.has_seen(30)
+    with pytest.raises(EndpointBehind, match="by 20 blocks"):
+        endpoints.request(*LATEST)
+
+
+def test_attack_T47_what_is_asked_of_the_latest_state_is_asked_at_its_block(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    named: list[str] = []
+    node.eth_call = lambda transaction, tag: named.append(tag) or "0x"  # type: ignore[method-assign]
+    endpoints, _ = made(one)
+    endpoints.request("eth_call", [{}, "latest"])
+    node.mine()
+    endpoints.request("eth_call", [{}, "latest"])
+    endpoints.request("eth_call", [{}, "pending"])
+    assert named == ["0xa", "0xb", "pending"]
+
+
+def test_attack_T47_a_block_of_a_receipt_was_seen(node: FakeNode) -> None:
+    """What a transaction has changed is read from no node that does not have it."""
+    node.foreign("0x" + "33" * 20)
+    (sent,) = node.blocks[-1].transactions
+    sent.hash = "0x" + "44" * 32
+    one = Flaky("one", node)
+    endpoints, _ = made(one)
+    assert endpoints.request("eth_getTransactionReceipt", [sent.hash])["blockNumber"] == "0xb"
+    node.lag = 1
+    with pytest.raises(EndpointBehind, match="by 1 block:"):
+        endpoints.request("eth_call", [{}, "latest"])
+
+
+def test_a_head_that_another_thread_has_overtaken_is_not_behind(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    endpoints, _ = made(one)
+
+    def overtaken(method: str, answer: Any) -> Any:
+        one.change = lambda method, answer: answer
+        node.mine()
+        assert endpoints.request("eth_blockNumber", []) == "0xb"
+        return answer
+
+    one.change = overtaken
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    assert not endpoints.counters["doubted"] and endpoints.troubles() == {}
+    node.lag = 1
+    with pytest.raises(EndpointBehind):
+        endpoints.request("eth_blockNumber", [])
+
+
+def test_attack_T47_of_two_endpoints_none_leads_back_behind_what_was_seen(node: FakeNode) -> None:
+    slow = FakeNode()
+    slow.blocks = node.blocks[:8]
+    one, two = Flaky("one", node), Flaky("two", slow)
+    endpoints, _ = made(one, two)
+    two.faults = [DOWN]
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    two.faults = []
+    endpoints._all[1].rests_until = float("-inf")
+    assert endpoints.request("eth_blockNumber", []) == "0xa", "the slower one has come back"
+    one.faults = [DOWN] * 99
+    with pytest.raises(EndpointBehind, match="two is behind by 3 blocks"):
+        endpoints.request("eth_blockNumber", [])
 
 
 def test_attack_47_a_block_that_is_suddenly_unknown_is_asked_for_again(node: FakeNode) -> None:

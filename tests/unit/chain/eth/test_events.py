@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.chain.eth import events
 from assay.chain.eth.abi import topic
+from assay.chain.eth.endpoints import PROBES, Endpoints, Patience
 from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.headers import encode_header
 from assay.chain.eth.journal import WrongChain
+from assay.chain.eth.log_source import LogSource
 from assay.chain.eth.rpc import RpcFailed
 from assay.protocol.errors import RpcUnreachable
 from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
@@ -358,6 +362,7 @@ def test_attack_46_history_always_equals_the_chain(
 def test_a_long_history_comes_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nobody holds all of it decoded at once."""
     monkeypatch.setattr(events, "MOST_AT_ONCE", 6)
+    monkeypatch.setattr(events, "NEWEST", 4)
     node = FakeNode()
     for number in range(20):
         node.mine([log(number)])
@@ -518,6 +523,99 @@ def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: 
     assert games(list(follower.history())) == truth(node)
 
 
+class Lagging:
+    """Two nodes behind one address, asked in turn: the second is some blocks behind, and says so only where a
+    block is named by its hash."""
+
+    def __init__(self, node: FakeNode, blocks: int) -> None:
+        self.node, self.behind, self.blocks, self.asked = node, FakeNode(), blocks, 0
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        return self.request(method, params)
+
+    shown_url = "one"
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        self.behind.blocks = self.node.blocks[: max(len(self.node.blocks) - self.blocks, 1)]
+        self.asked += 1
+        return (self.behind if self.asked % 2 else self.node).request(method, params)
+
+
+@pytest.mark.parametrize("since", [1, 7, 140])
+@pytest.mark.parametrize("blocks", [3, 8, 20, 500])
+def test_attack_T47_every_second_answer_from_behind_hides_no_event(
+    tmp_path: Path, blocks: int, since: int
+) -> None:
+    """However many blocks have come since the last look, and however far behind the second node is."""
+    node = FakeNode()
+    for game in range(40):
+        node.mine([log(game)] if game % 3 else [])
+    lagging = Lagging(node, blocks)
+    patience = Patience(first_pause_s=0.0, longest_pause_s=0.0, probes=PROBES)
+    endpoints: Any = Endpoints([lagging], patience, sleep=lambda s: None)
+    follower = follow(endpoints, tmp_path, range_blocks=50)
+    for number in range(5):
+        with suppress(RpcUnreachable):
+            follower.poll()
+        for game in range(since):
+            node.mine([log(1000 * number + game)] if game % 3 else [])
+    for _ in range(3):
+        with suppress(RpcUnreachable):
+            follower.poll()
+    assert games(list(follower.history())) == truth(node)
+    assert endpoints.troubles()["one"].startswith("it is behind by ")
+    follower.close()
+
+
+def header(node: FakeNode, number: int, emitters: list[str]) -> dict[str, Any]:
+    """A block's header fields, whole, with its own hash and the Bloom filter of these contracts."""
+    bloom = 0
+    for emitter in emitters:
+        digest = keccak(bytes.fromhex(emitter[2:]))
+        for place in (0, 2, 4):
+            bloom |= 1 << (int.from_bytes(digest[place : place + 2], "big") & 2047)
+    words = ("sha3Uncles", "stateRoot", "transactionsRoot", "receiptsRoot", "mixHash")
+    block = {
+        **(node.eth_getBlockByNumber(hex(number), False) or {}),
+        **dict.fromkeys(words, "0x" + "00" * 32),
+        **dict.fromkeys(("difficulty", "gasLimit", "gasUsed"), "0x0"),
+        "miner": "0x" + "00" * 20,
+        "logsBloom": "0x" + bloom.to_bytes(256, "big").hex(),
+        "extraData": "0x",
+        "nonce": "0x" + "00" * 8,
+    }
+    return {**block, "hash": "0x" + keccak(encode_header(block)).hex()}
+
+
+OTHER = "0x" + "cd" * 20
+
+
+@pytest.mark.parametrize(
+    ("emitters", "change", "asked"),
+    [
+        ([], {}, 0),
+        ([OTHER], {}, 0),
+        ([ADDRESS], {}, 1),
+        ([ADDRESS, OTHER], {}, 1),
+        ([ADDRESS], {"logsBloom": "0x" + "00" * 256}, 1),  # a lie, or another kind of header
+        ([], {"logsBloom": "0x"}, 1),
+        ([], {"gasUsed": None}, 1),
+        ([], {"unknown": "0x1"}, 0),
+    ],
+)
+def test_attack_T47_only_a_header_that_proves_itself_spares_a_question(
+    tmp_path: Path, emitters: list[str], change: dict[str, Any], asked: int
+) -> None:
+    node: Any = FakeNode()
+    source = LogSource(node, [ADDRESS.lower()], 1)
+    block = {**header(node, 0, emitters), **change}
+    node.blocks[0].hash = block["hash"]
+    node.blocks[0].logs = [{"blockNumber": "0x0"}]
+    node.requests.clear()
+    assert source.logs_of(block) == node.blocks[0].logs[: 1 if asked else 0]
+    assert node.requests == ["eth_getLogs"] * asked
+
+
 def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: Path) -> None:
     node: Any = FakeNode()
     node.mine([log(1)])
@@ -666,9 +764,10 @@ class Meeting:
     ],
 )
 def test_what_need_not_be_asked_in_turn_is_asked_at_once(
-    tmp_path: Path, blocks: int, rounds: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, rounds: list[int]
 ) -> None:
     """Were one of a round asked only after another one's answer, both would wait."""
+    monkeypatch.setattr(events, "NEWEST", 4)
     node: Any = FakeNode()
     node.mine([log(1)])
     meeting: Any = Meeting(node)

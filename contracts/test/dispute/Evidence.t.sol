@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Openings} from "../../src/dispute/Openings.sol";
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {CourtGame} from "./CourtGame.sol";
+import {Tree, Trees} from "./Trees.sol";
+
+/// @notice Evidence whose every hash holds, about something else than the node's definition reads, convicts nobody.
+contract EvidenceTest is CourtGame {
+    using Trees for Tree;
+
+    uint256 private constant IADD = 12; // i32 [] of nodes 1 and 11
+    uint256 private constant MUL = 16; // f32 [40, 32] of nodes 0 and 15
+    uint256 private constant STRIDED = 18; // 40 leaves
+    uint256 private constant NAMES = 20; // i32 [4]
+    uint256 private constant RECORD = 22; // u8 [4, 32] of node 20
+
+    function setUp() external {
+        vm.warp(1_000_000);
+        _load();
+    }
+
+    /// @dev The game about leaf 0 of `node`, with its bytes shown. Nodes may have been replaced since `_load`.
+    function _shown(bytes[] memory tensors, uint256 node) private returns (uint256 id, Game memory game) {
+        _seal(1);
+        (id, game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, node, 0), tensors[node]);
+    }
+
+    function _refused(
+        uint256 id,
+        Game memory game,
+        bytes memory tensor,
+        uint64 element,
+        Opening[] memory openings,
+        bytes memory why
+    ) private {
+        bytes memory node = s.nodes[game.context.node];
+        vm.expectRevert(why);
+        vm.prank(challenger);
+        _proveAs(id, game, _leafOf(game, tensor), node, element, openings);
+    }
+
+    // ---- operands
+
+    /// @notice A node that reads itself or a later one has no value, so nobody is convicted by what that one holds.
+    function test_anOperandAtOrAfterTheNodeConvictsNobody() external {
+        for (uint256 ref = IADD; ref <= IADD + 1; ++ref) {
+            s.nodes[IADD][14] = bytes1(uint8(ref)); // its second operand: 41 + 42 and 41 + 5 are not 42
+            (uint256 id, Game memory game) = _shown(s.honest, IADD);
+            Opening[] memory openings = _openings(game, s.honest, IADD, 0);
+            _refused(id, game, s.honest[IADD], 0, openings, abi.encodePacked(ICourt.MalformedNode.selector));
+        }
+    }
+
+    function test_aRecordNamedByALaterNodeConvictsNobody() external {
+        s.nodes[RECORD][16] = bytes1(uint8(26)); // node 26 holds what node 20 does
+        bytes[] memory tensors = _lie(RECORD, 0, 1);
+        (uint256 id, Game memory game) = _shown(tensors, RECORD);
+        Opening[] memory openings = _named(game, tensors, 26, 3);
+        _refused(id, game, tensors[RECORD], 0, openings, abi.encodePacked(ICourt.MalformedNode.selector));
+    }
+
+    /// @notice Four bytes a row are as many as a number a row: the node's own output would do as its input.
+    function test_aRecordNamedByItselfConvictsNobody() external {
+        s.nodes[RECORD] = abi.encodePacked(
+            hex"0703020101", uint32(4), uint32(4), uint32(RECORD), hex"0101", uint32(4), int64(2)
+        );
+        s.honest[RECORD] = new bytes(16);
+        (uint256 id, Game memory game) = _shown(s.honest, RECORD);
+        assertGt(uint8(s.records[0][2]), 0, "not the byte that is claimed");
+        Opening[] memory openings = _named(game, s.honest, RECORD, 0);
+        _refused(id, game, s.honest[RECORD], 0, openings, abi.encodePacked(ICourt.MalformedNode.selector));
+    }
+
+    /// @dev Node `ref`'s output as what names the record, and that record.
+    function _named(Game memory game, bytes[] memory tensors, uint256 ref, uint256 record)
+        private
+        view
+        returns (Opening[] memory openings)
+    {
+        openings = new Opening[](2);
+        Tree memory trace = Trees.over(tensors, game.context.key);
+        openings[0] = _whole(0, tensors[ref], game.context.key, trace.proof(ref));
+        openings[1] = _record(1, record);
+    }
+
+    // ---- the state
+
+    /// @notice Node 0 is slot 0 and no other: an encoding that says otherwise has no value.
+    function test_aStateNodeOfAnotherSlotConvictsNobody() external {
+        s.nodes[0][20] = 0x01; // the last byte of its attribute: state(1)
+        bytes[] memory tensors = _lie(0, 0, 1);
+        (uint256 id, Game memory game) = _shown(tensors, 0);
+        Opening[] memory openings = _openings(game, tensors, 0, 0);
+        _refused(id, game, tensors[0], 0, openings, abi.encodePacked(ICourt.MalformedNode.selector));
+    }
+
+    /// @notice Slot 1's number, which is as large as slot 0's, is not slot 0's.
+    function test_anotherSlotsLeafConvictsNobody() external {
+        s.nodes[0] = abi.encodePacked(hex"0101000001", int64(0));
+        s.honest[0] = hex"07000000";
+        (uint256 id, Game memory game) = _shown(s.honest, 0);
+        Opening[] memory openings = new Opening[](1);
+        openings[0] = _whole(0, s.honest[1], 0, _inState().proof(1));
+        _refused(id, game, s.honest[0], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+        openings[0] = _whole(0, s.honest[0], 0, _inState().proof(0));
+        _refused(id, game, s.honest[0], 0, openings, abi.encodePacked(ICourt.NoDifference.selector));
+    }
+
+    // ---- leaves
+
+    /// @notice A leaf of fewer bytes is the last one or none: whoever builds a tree with a short one in the middle cannot
+    /// have the elements after it read from the wrong place.
+    function test_aShortLeafBeforeTheLastIsNoEvidence() external {
+        bytes[] memory tensors = _lie(MUL, 0, 1);
+        for (uint256 run = 1; run <= 2; ++run) {
+            bytes memory data = Trees.slice(s.honest[0], 0, run * Openings.LEAF_BYTES - 4);
+            Tree memory built = Trees.tensor(s.honest[0], 0);
+            uint256 from = (run - 1) * Openings.LEAF_BYTES;
+            built.levels[0][run - 1] = Merkle.leaf(Trees.slice(data, from, Openings.LEAF_BYTES - 4));
+            built = Trees.build(built.levels[0]);
+            bytes32[] memory roots = Trees.over(tensors, 0).levels[0];
+            roots[0] = built.root();
+            Tree memory trace = Trees.build(roots);
+            (uint256 id, Game memory game) = _open(_newGame(0, 0));
+            game = _descendIn(id, game, trace, Trees.tensor(tensors[MUL], 0), MUL, 0);
+            game = _revealLeaf(id, game, tensors[MUL]);
+            Opening[] memory openings = new Opening[](2);
+            openings[0] = Opening(0, 0, data, built.rangeProof(0, run), trace.proof(0));
+            openings[1] = _whole(1, s.honest[15], 0, Trees.cut(trace.proof(15), 0, 15));
+            _refused(id, game, tensors[MUL], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+        }
+    }
+
+    /// @notice The first leaf that is not there is as far out as any: a bare pick does not reach it, so that nobody has to show
+    /// what does not exist.
+    function test_noLeafBeyondTheLastIsPicked() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        Tree memory tensor = Trees.tensor(s.honest[STRIDED], 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _pick(id, _revealTrace(id, game, trace), trace, STRIDED);
+        game = _split(id, _pick(id, _split(id, game, trace), trace, STRIDED), tensor);
+        assertEq(game.cursor.leaves, 40);
+        bytes32[] memory children = tensor.children(6, 0);
+        for (uint32 beyond = 40; beyond < 64; beyond += 23) {
+            bytes32[] memory siblings = Trees.build(children).proof(beyond);
+            vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, beyond, 40));
+            vm.prank(challenger);
+            court.pickWithin(id, _matter(game), _front(game), beyond, children[beyond], siblings);
+            _lastPick(id, game, children, beyond, abi.encodePacked(ICourt.NoDifference.selector));
+        }
+        game = _pick(id, game, tensor, 39);
+        assertEq(uint8(game.cursor.phase), uint8(GamePhase.REVEAL_LEAF));
+    }
+
+    // ---- records
+
+    /// @notice A record's opening goes up to the data set's root, and no further.
+    function test_aRecordHasNoPath() external {
+        for (uint256 node = 2; node <= RECORD; node += RECORD - 2) {
+            bytes[] memory tensors = _lie(node, 0, 1);
+            (uint256 id, Game memory game) = _shown(tensors, node);
+            Opening[] memory openings = _openings(game, tensors, node, 0);
+            openings[openings.length - 1].path = new bytes32[](1);
+            _refused(id, game, tensors[node], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+        }
+    }
+
+    /// @notice Of eleven records, a number below 0 names the first and one above 10 the last.
+    function test_aNamedRecordIsClampedToThoseThereAre() external {
+        int32[4] memory names = [int32(-1), 10, 11, type(int32).min];
+        uint256[4] memory records = [uint256(0), 10, 10, 0];
+        _names(names, records);
+        names = [type(int32).max, int32(0), 1, 12];
+        records = [uint256(10), 0, 1, 10];
+        _names(names, records);
+    }
+
+    function _names(int32[4] memory names, uint256[4] memory records) private {
+        bytes memory honest;
+        for (uint256 row; row < 4; ++row) {
+            for (uint256 i; i < 4; ++i) {
+                s.honest[NAMES][4 * row + i] = bytes1(uint8(uint32(names[row]) >> (8 * i)));
+            }
+            honest = bytes.concat(honest, Trees.slice(s.records[records[row]], 2, 32));
+        }
+        s.honest[RECORD] = honest;
+        for (uint64 element = 5; element < 128; element += 32) {
+            uint256 record = records[element / 32];
+            _named(element, record);
+        }
+    }
+
+    /// @dev That record and no neighbour of it is read, and gives what `s.honest` says.
+    function _named(uint64 element, uint256 record) private {
+        (uint256 id, Game memory game) = _shown(s.honest, RECORD);
+        Opening[] memory openings = _named(game, s.honest, NAMES, record);
+        bytes memory tensor = s.honest[RECORD];
+        _refused(id, game, tensor, element, openings, abi.encodePacked(ICourt.NoDifference.selector));
+        openings[1] = _record(1, record == 0 ? 1 : record - 1);
+        bytes memory why = abi.encodeWithSelector(ICourt.MissingInput.selector, 0, record);
+        _refused(id, game, tensor, element, openings, why);
+    }
+}

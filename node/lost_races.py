@@ -1,0 +1,36 @@
+"""What the contracts say to whoever comes too late or too early."""
+
+from __future__ import annotations
+
+LOST_RACES = frozenset(
+    {
+        "ShardTaken",
+        "PriceBelow",
+        "WrongPhase",
+        "WrongRound",
+        "RewoundSince",
+        "WrongGame",
+        "NotDue",
+        "NotStale",
+        "NotHolder",
+        "DeadlinePassed",
+        "DeadlineNotPassed",
+        "EarlierUnsettled",
+        "GamesOpen",
+        "SeedUnavailable",
+        "HeaderAwaited",
+        "WrongHeader",
+        "TooSoon",
+        "NotYourMove",
+        "PipelineFull",
+        "RoundIncomplete",
+        "NotFinished",
+        "PlaceTaken",
+        "Overtaken",
+        "AlreadyVoted",
+        "JobEnded",
+        "WindowClosed",
+        "NotDrawn",
+    }
+)
+"""Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""
