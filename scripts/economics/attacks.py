@@ -43,15 +43,16 @@ def lazy_gain(size: Size, rules: Rules, lazy: Strategy) -> float:
     return out.profit(lazy)[0] - out.profit(S.HONEST_VERIFIER)[0]
 
 
-def robbery(size: Size, rules: Rules) -> tuple[float, int]:
-    """What a robber of one-segment faults has over staying away, a fault; honest stakes that it takes."""
-    out = simulate(rules, crowd(size, {S.ROBBER: 1.0}, HONEST), size.sweep, size.seed)
-    return out.profit(S.ROBBER)[0], out.honest_stakes_lost
+def losing(size: Size, rules: Rules) -> tuple[float, float, int]:
+    """What losing true claims on purpose has over staying away, a claim; what an honest vote on it leaves;
+    honest stakes that it takes."""
+    out = simulate(rules, crowd(size, {S.LOSER: 1.0}, HONEST), size.sweep, size.seed)
+    return out.profit(S.LOSER)[0], out.profit(S.HONEST_VERIFIER)[0], out.honest_stakes_lost
 
 
 def least(field: str, rules: Rules, gain: Callable[[Rules], float]) -> float:
     """The amount (tokens) at which the simulated gain is nothing: gains are straight lines in stakes."""
-    low, high = 10, 1000
+    low, high = 100, 1000
     at_low = gain(replace(rules, **{field: low * TOK}))
     at_high = gain(replace(rules, **{field: high * TOK}))
     return low + (high - low) * at_low / (at_low - at_high)
@@ -76,11 +77,8 @@ def attacks(size: Size, rules: Rules) -> ROWS:
         rows.append(_attack(lazy.value, gain, formulas.lazy_gain(rules), "verifier", least_, exact))
     escape, exact = formulas.lazy_gain(rules, True), formulas.least_verifier_stake(rules, True)
     rows.append(_attack("lazy verifier that disputes itself, at most", None, escape, "verifier", None, exact))
-    gain = lazy_gain(size, replace(rules, keyed=False), S.COPY)
-    name = "copying verifier, traces not keyed"
-    rows.append(_attack(name, gain, rules.replay / TOK, "verifier", None, None))
-    robbed, _ = robbery(size, rules)
-    rows.append(_attack(S.ROBBER.value, robbed, formulas.robber_gain(rules), "solver", None, None))
+    lost, _, _ = losing(size, rules)
+    rows.append(_attack(S.LOSER.value, lost, formulas.loser_gain(rules), "solver", None, None))
     gain, exact = cheat_gain(size, rules, S.WITHHOLDER), formulas.withholder_gain(rules)
     rows.append(_attack(S.WITHHOLDER.value, gain, exact, "solver", None, None))
     return rows
@@ -99,32 +97,18 @@ def _attack(
     }
 
 
-def robberies(size: Size) -> ROWS:
-    """One-segment faults that their solver discloses itself, under many honest verifiers."""
+def losses(size: Size) -> ROWS:
+    """True claims that their solver loses by the clock, under many honest verifiers; beside it what the ring
+    had, by rules under which so many votes were guilty of the segment that it lost."""
     rows: ROWS = []
-    for segments in (4, 16, 60):
-        for verifiers in (2, 5, 8):
-            rules = replace(template_rules(), segments=segments, verifiers=verifiers)
-            gain, stakes = robbery(size, rules)
+    for verifiers in (2, 4):
+        for stake in (verifiers * 40, 440):
+            rules = replace(template_rules(), verifiers=verifiers, solver_stake=stake * TOK)
+            gain, vote, stakes = losing(size, rules)
             rows.append(
-                {"segments": segments, "verifiers": verifiers, "robber's gain": gain}
-                | {"formula": formulas.robber_gain(rules), "honest stakes taken": stakes}
+                {"verifiers": verifiers, "solver stake": stake, "ring gains": gain}
+                | {"formula": formulas.loser_gain(rules), "honest vote": vote, "honest stakes taken": stakes}
+                | {"before, one guilty": formulas.robbed_gain(rules, 1)}
+                | {"before, all guilty": formulas.robbed_gain(rules, verifiers)}
             )
-    return rows
-
-
-def several_loops(size: Size) -> ROWS:
-    """What loops beside the training change, with the template's amounts: every vote replays them, so that
-    laziness saves more."""
-    rows: ROWS = []
-    for algorithm in ("diloco", "diloco-4bit", "sparseloco"):
-        rules = template_rules(algorithm=algorithm)
-        cheat, lazy = cheat_gain(size, rules, S.CHEAT), lazy_gain(size, rules, S.LAZY)
-        one = cheat_gain(size, rules, S.SHAVE)
-        rows.append(
-            {"algorithm": algorithm, "replay": rules.replay / TOK, "all invented": cheat}
-            | {"formula": formulas.cheat_gain(rules, rules.segments), "one segment": one}
-            | {"its formula": formulas.cheat_gain(rules, 1), "lazy vote": lazy}
-            | {"lazy formula": formulas.lazy_gain(rules)}
-        )
     return rows

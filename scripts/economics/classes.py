@@ -18,6 +18,8 @@ LEARNER_OPERATIONS, LEARNER_TIME = 18.7, 5.14
 """What GRPO's outer claim takes beside a task of the template (measured: docs/economics.md)."""
 OUTER_FEE = 18
 """Tokens, that the template writes for it."""
+OUTER_OPERATIONS = 0.0002
+"""DiLoCo's outer claim beside a task of the GPT template."""
 TEMPLATES = ("gpt", "mlp", "cnn", *PRESETS)
 
 
@@ -28,15 +30,15 @@ def gains(rules: Rules) -> dict[str, float]:
         "cheat, all invented": formulas.cheat_gain(rules, every),
         "cheat, one segment": formulas.cheat_gain(rules, 1),
         "bought votes": formulas.capture_bound(rules),
-        "robber": formulas.robber_gain(rules),
+        "claim lost on purpose": formulas.loser_gain(rules),
         "withholder": formulas.withholder_gain(rules),
-        "lazy or copying verifier": formulas.lazy_gain(rules),
+        "lazy verifier, or one that copies verdicts": formulas.lazy_gain(rules),
         "lazy verifier that disputes itself": formulas.lazy_gain(rules, escape=True),
         "verifier that never votes": -(rules.miss_penalty + rules.verifier_fee - rules.replay) / TOK,
         "false invalid vote": -formulas.obstruction(rules)[0] - rules.verifier_fee / TOK,
         "client that fells its own job": formulas.felling_gain(rules),
         "junk challenge": -(rules.bond + rules.gas(CHALLENGE_GAS)) / TOK,
-        "blind announcements": formulas.blind_gain(rules, 0.02, 9),
+        "blind announcements": formulas.blind_gain(rules, 0.02),
     }
     if rules.other_loops:
         found["cheat, other loops alone"] = formulas.other_loops_gain(rules)
@@ -68,9 +70,11 @@ def table() -> ROWS:
             {"algorithm": algorithm, "template": name, "price at its": "cap" if capped else "floor"}
             | {"replay": rules.replay / TOK, "honest vote": honest_vote(rules)}
             | {"best strategy": best, "gains": found[best]}
+            | {"a false vote pays": formulas.vote_dispute(rules, in_game=True)}
             | {"least fee": formulas.least_verifier_fee(rules)}
             | {"least verifier stake": formulas.least_verifier_stake(rules, escape=True)}
             | {"least solver stake": formulas.least_capture_stake(rules)}
+            | {"least of its class": formulas.least_class_stake(rules)}
             | {"pays honesty alone": found[best] < 0 <= honest_vote(rules)}
         )
     return rows
@@ -93,15 +97,19 @@ def slicing(rules: Rules, shards: int = 2, unsettled: int = 4) -> ROWS:
 
 
 def learning() -> ROWS:
-    """What GRPO's outer claim is paid beside what it costs: by its operations, and as they take time."""
+    """An outer claim, on which nobody votes: what it is paid beside what it costs, what inventing it gains
+    where its client audits as usual, and the least audits that end that. GRPO's by the time that it takes; of
+    the others, next to nothing."""
     rows: ROWS = []
     for capped in (True, False):
-        rules = template_rules("grpo", capped, "grpo")
-        for what, share in (("operations", LEARNER_OPERATIONS), ("time", LEARNER_TIME)):
-            least = formulas.least_outer_fee(rules, share)
+        for name, share, fee in (("grpo", LEARNER_TIME, OUTER_FEE), ("gpt", OUTER_OPERATIONS, 1)):
+            rules = template_rules(name, capped, "grpo" if name == "grpo" else "diloco")
             rows.append(
-                {"price at its": "cap" if capped else "floor", "counted by": what, "tasks": share}
-                | {"least outer_fee": least, "outer_fee": OUTER_FEE}
+                {"template": name, "price at its": "cap" if capped else "floor", "tasks": share}
+                | {"least outer_fee": formulas.least_outer_fee(rules, share), "outer_fee": fee}
+                | {"inventing it gains": formulas.outer_gain(rules, share, fee)}
+                | {"least audits": formulas.least_outer_audits(rules, share, fee)}
+                | {"its finder keeps at least": formulas.reward(rules, share_wasted=True)}
             )
     return rows
 

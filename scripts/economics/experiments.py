@@ -7,6 +7,7 @@ everybody who can, so that their means are sharp; ``strategies`` alone is a mark
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -22,6 +23,7 @@ from scripts.economics.market import simulate
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
+    TASK_GAS,
     TOK,
     Outcome,
     Population,
@@ -66,7 +68,7 @@ MIX = {
     S.SHAVE: 100,
     S.CARTEL_SOLVER: 100,
     S.ESCAPE: 100,
-    S.ROBBER: 100,
+    S.LOSER: 100,
     S.WITHHOLDER: 50,
     S.FORCER: 100,
     S.HONEST_VERIFIER: 3700,
@@ -220,44 +222,50 @@ def whistleblowing(size: Size, rules: Rules) -> ROWS:
     return rows
 
 
-def forcing(size: Size, rules: Rules, lazy: float) -> ROWS:
-    """Wholly invented planted faults where nobody audits anything and this share of verifiers is lazy."""
+def forcing(size: Size, rules: Rules) -> ROWS:
+    """Wholly invented planted faults where nobody audits anything. A tenth or most of the verifiers are lazy:
+    blind, as if votes were committed first, or late, with the others' verdicts in sight."""
     rows: ROWS = []
     now = replace(rules, vote_audits=0.0, claim_audits=0.0, planted=rules.segments)
-    for rate in (0.0, 0.01, 0.02, 0.03, 0.05):
-        people = crowd(
-            size,
-            {S.HONEST_SOLVER: 1 - rate, S.FORCER: rate},
-            {S.HONEST_VERIFIER: 1 - lazy, S.LAZY: lazy},
-        )
-        out = simulate(now, people, size.sweep, size.seed)
-        honest = out.profit(S.HONEST_VERIFIER)[0]
-        rows.append(
-            {"lazy": lazy, "rate": rate, "client pays a task": -out.profit(S.FORCER)[0] * rate}
-            | {"honest vote": honest, "lazy gain": out.profit(S.LAZY)[0] - honest}
-            | {
-                "formula": formulas.forced_error_gain(rules, rate, lazy),
-                "honest stakes": out.honest_stakes_lost,
-            }
-        )
+    for lazy, share in product((S.LAZY, S.COPY), (0.1, 0.9)):
+        for rate in (0.0, 0.01, 0.02, 0.05):
+            solvers = {S.HONEST_SOLVER: 1 - rate, S.FORCER: rate}
+            people = crowd(size, solvers, {S.HONEST_VERIFIER: 1 - share, lazy: share})
+            out = simulate(now, people, size.sweep, size.seed)
+            honest = out.profit(S.HONEST_VERIFIER)[0]
+            formula = formulas.forced_error_gain(rules, rate, share, sighted=lazy == S.COPY)
+            rows.append(
+                {"lazy": share, "sighted": lazy == S.COPY, "rate": rate}
+                | {"client pays a task": -out.profit(S.FORCER)[0] * rate, "honest vote": honest}
+                | {"lazy gain": out.profit(lazy)[0] - honest, "formula": formula}
+                | {"honest stakes": out.honest_stakes_lost}
+            )
     return rows
 
 
-def auditing(size: Size, rules: Rules) -> ROWS:
-    """One-segment planted faults that pay for whole audits: the rate at which this many audits break even."""
+def mixing(size: Size, rules: Rules) -> ROWS:
+    """Where nobody audits: the shares of invented tasks and lazy votes at which neither solver nor verifier
+    has a better choice, and what both then gain, simulated and by formula. With the client's usual audits:
+    the most that they gain, which is where all other votes are lazy, and all tasks honest."""
     rows: ROWS = []
-    for chance in (0.1, 0.2, 0.5, 0.8):
-        now = replace(rules, vote_audits=0.0, claim_audits=chance)
-        accepted = formulas.least_faults(now)
-        passing = (1 - formulas.hit(now, 1)) ** now.verifiers
-        rate = accepted / (passing + accepted * (1 - passing))
-        people = crowd(size, {S.HONEST_SOLVER: 1 - rate, S.FORCER: rate}, HONEST)
-        out = simulate(now, people, size.sweep, size.seed)
-        mean, error, _ = out.profit(S.WHISTLE)
+    for audits, lazy in product((0.0, 0.1), (S.LAZY, S.COPY)):
+        now, sighted = replace(rules, claim_audits=audits, vote_audits=audits), lazy == S.COPY
+        q, share = (0.0, 1.0) if formulas.settled(now) else formulas.mixed(now, sighted)
+        votes = {S.HONEST_VERIFIER: 1 - share, lazy: share}
+        out = simulate(now, crowd(size, {S.CHEAT: 1.0}, votes), size.sweep, size.seed)
+        task = (now.price - now.cost - now.gas(TASK_GAS)) / TOK
+        more = out.profit(S.HONEST_VERIFIER)[0] - out.profit(lazy)[0] + now.replay / TOK  # if all is invented
+        if audits:
+            votes = {S.HONEST_VERIFIER: 0.5, lazy: 0.5}
+            out_ = simulate(now, crowd(size, {S.HONEST_SOLVER: 1.0}, votes), size.sweep, size.seed)
+            vote = out_.profit(lazy)[0] - out_.profit(S.HONEST_VERIFIER)[0]
+        else:
+            vote = now.replay / TOK - q * more
         rows.append(
-            {"audited": chance, "planted faults": rate, "audit earns": mean, "error": error}
-            | {"client pays a task": -out.profit(S.FORCER)[0] * rate, "formula": formulas.audits_cost(now)}
-            | {"cartel gains at most": formulas.capture_bound(now)}
+            {"audited": audits, "sighted": sighted, "invented": q, "lazy": 0.0 if audits else share}
+            | {"an invented task gains": out.profit(S.CHEAT)[0] - task}
+            | {"formula": formulas.invent_gain(now, share), "a lazy vote gains": vote}
+            | {"its formula": -formulas.replay_gain(now, q, 0.0 if audits else share, sighted)}
         )
     return rows
 
@@ -326,6 +334,11 @@ def bounds(rules: Rules) -> dict[str, float]:
         "least solver stake against it": formulas.least_capture_stake(rules),
         "solver stake": rules.solver_stake / TOK,
         "share of stake that gains nothing with no audits": formulas.safe_share(rules),
+        "least solver stake that a class and its terms allow": formulas.least_class_stake(rules),
+        "a false vote pays who proves it": formulas.vote_dispute(rules),
+        "and in the longest game": formulas.vote_dispute(rules, in_game=True),
+        "lazy share from which strangers audit votes": formulas.paying_lazy(rules),
+        "a claim lost on purpose gains": formulas.loser_gain(rules),
         "least verifier stake against laziness": formulas.least_verifier_stake(rules),
         "the same, if it disputes itself": formulas.least_verifier_stake(rules, escape=True),
         "verifier stake": rules.verifier_stake / TOK,
@@ -342,8 +355,7 @@ def bounds(rules: Rules) -> dict[str, float]:
         "and to as many as pay": many,
         "planted faults against laziness, no audits": formulas.least_forced_errors(rules),
         "the same, all others lazy": formulas.least_forced_errors(rules, 1.0),
+        "the same, late votes copy verdicts": formulas.least_forced_errors(rules, sighted=True),
         "what they cost a task": formulas.forced_errors_cost(rules, formulas.least_forced_errors(rules)),
-        "planted faults among accepted that pay for audits": formulas.least_faults(rules),
-        "what they cost a task ": formulas.audits_cost(rules),
         "a solver that serves nobody costs its verifiers": formulas.hoarder_harm(rules),
     }

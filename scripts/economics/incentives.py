@@ -1,5 +1,5 @@
-"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of planted
-faults.
+"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, mixtures, rates of
+planted faults.
 
 Contract: expectations of what ``scripts.economics.market`` draws, in tokens; cartels and verifiers hold equal
 stakes.
@@ -9,7 +9,7 @@ Not guaranteed: anything about gains from outside the market, such as a ruined m
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, comb, exp, factorial, log, sqrt
+from math import ceil, comb, exp, factorial, sqrt
 
 from assay.protocol.params import MAX_CALLS
 from scripts.economics.strategies import (
@@ -18,6 +18,7 @@ from scripts.economics.strategies import (
     DEFENCE_GAS,
     OPEN_GAS,
     OUTER_GAS,
+    PROVE_GAS,
     TASK_GAS,
     TOK,
     VOTE_GAS,
@@ -83,11 +84,28 @@ def least_solver_stake(rules: Rules, fakes: int) -> float:
     return saved(rules, fakes) / detection(rules, fakes) - rules.price / TOK
 
 
-def robber_gain(rules: Rules, fakes: int = 1) -> float:
-    """What a solver has over staying away that invents `fakes` segments and fells the claim itself."""
-    left = (1 - hit(rules, fakes)) ** rules.verifiers * (1 - rules.claim_audits)
-    work = (rules.cost + rules.gas(TASK_GAS) + rules.solver_stake) / TOK - saved(rules, fakes)
-    return left * (reward(rules) - rules.gas(CHALLENGE_GAS) / TOK) - work
+def loser_gain(rules: Rules) -> float:
+    """What a solver has over staying away that computes a true claim and loses a game about it by the
+    clock, as defender and challenger: half of its stake is burnt, and the votes are paid."""
+    return reward(rules) - (rules.solver_stake + rules.cost + rules.gas(TASK_GAS + OPEN_GAS)) / TOK
+
+
+def robbed_gain(rules: Rules, guilty: int) -> float:
+    """The same beside its computing and gas, where so many votes were guilty of the segment that it lost."""
+    return ((rules.solver_stake + guilty * rules.verifier_stake) // 2 - rules.solver_stake) / TOK
+
+
+def outer_gain(rules: Rules, share: float, fee: float) -> float:
+    """What an invented outer claim, on which nobody votes, has over an honest one: of this share of a task's
+    computing, for this fee, and disputed by itself first."""
+    lost = fee + (ceil(rules.solver_stake / 2) + rules.gas(CHALLENGE_GAS)) / TOK
+    return share * rules.cost / TOK - rules.claim_audits * lost
+
+
+def least_outer_audits(rules: Rules, share: float, fee: float) -> float:
+    """Chance of an audit from which on it gains nothing."""
+    saved_ = share * rules.cost / TOK
+    return saved_ / (saved_ - outer_gain(replace(rules, claim_audits=1.0), share, fee))
 
 
 def withholder_gain(rules: Rules) -> float:
@@ -104,9 +122,9 @@ def capture_saving(rules: Rules) -> float:
 
 
 def capture_loss(rules: Rules) -> float:
-    """The least that one audit costs them, whatever games they open on themselves: half of the solver's
-    stake is burnt, and at a segment that nobody sampled no vote is guilty."""
-    income = rules.price + rules.verifiers * rules.verifier_fee
+    """The least that one audit costs them, whatever games they open on themselves, and though nobody
+    disputes a vote of theirs: half of the solver's stake is burnt."""
+    income = rules.price + rules.fees
     return (income + ceil(rules.solver_stake / 2) + rules.gas(CHALLENGE_GAS)) / TOK
 
 
@@ -116,12 +134,23 @@ def capture_bound(rules: Rules) -> float:
 
 
 def capture_gain(rules: Rules) -> float:
-    """The same with `puppets` games of their own, if whistleblowers come independently: less than the
-    bound."""
-    income = rules.price + rules.verifiers * rules.verifier_fee
+    """The same with `puppets` games of their own on claim and votes, if whistleblowers come independently:
+    every vote is false at its own sample, so half of its stake is burnt as well."""
+    income = rules.price + rules.fees
     lost = rules.solver_stake - reward(rules) * TOK * own_share(rules)
-    gas = rules.gas(CHALLENGE_GAS) + (rules.puppets - 1) * rules.gas(OPEN_GAS)
+    lost += rules.verifiers * ceil(rules.verifier_stake / 2)
+    gas = rules.gas(CHALLENGE_GAS + rules.verifiers * PROVE_GAS) + (rules.puppets - 1) * rules.gas(OPEN_GAS)
     return capture_saving(rules) - rules.claim_audits * (income + lost + gas) / TOK
+
+
+def insured_gain(rules: Rules, claims: int) -> float:
+    """The most that solver and quorum have over honest ones, together, with so many invented claims and an
+    earlier one of their own that they fell as soon as somebody finds any: one half of a stake is burnt for
+    all, and none is paid."""
+    found = 1 - (1 - rules.claim_audits) ** claims
+    income = claims * (rules.price + rules.fees)
+    lost = income + ceil(rules.solver_stake / 2) + rules.gas(OPEN_GAS)
+    return claims * capture_saving(rules) - found * lost / TOK
 
 
 def own_share(rules: Rules) -> float:
@@ -175,6 +204,57 @@ def least_verifier_stake(rules: Rules, escape: bool = False) -> float:
     return (2 * stake if escape else stake) / TOK
 
 
+def vote_dispute(rules: Rules, in_game: bool = False) -> float:
+    """What who disputes a false vote has of it: half of the stake, less a proof's gas, which is above that of
+    a game that nobody answers; `in_game`: less the longest game's and a replay of its sample."""
+    spent = rules.gas(CHALLENGE_GAS) + rules.replay if in_game else rules.gas(PROVE_GAS)
+    return (rules.verifier_stake // 2 - spent) / TOK
+
+
+def paying_lazy(rules: Rules) -> float:
+    """Share of invented traces among valid votes from which on a stranger's audit of a vote pays."""
+    return rules.replay / (rules.verifier_stake // 2 - rules.gas(CHALLENGE_GAS))
+
+
+# -- nobody audits: solver and two verifiers mix
+
+
+def invent_gain(rules: Rules, lazy: float) -> float:
+    """What a wholly invented task has over an honest one, if a vote on it is lazy with this chance."""
+    caught = 1 - lazy**rules.verifiers * (1 - rules.claim_audits)
+    return saved(rules, rules.segments) - caught * (rules.price + rules.solver_stake) / TOK
+
+
+def replay_gain(rules: Rules, invented: float, lazy: float, sighted: bool = False) -> float:
+    """What an honest vote has over a lazy one, of two, if this share of tasks is wholly invented and the
+    other vote lazy with this chance. `sighted`: the lazy one is invalid where the other already is."""
+    both = reward(rules) / 2 - rules.gas(CHALLENGE_GAS + OPEN_GAS) / 2 / TOK
+    alone = reward(rules) - rules.gas(CHALLENGE_GAS) / TOK
+    if not sighted:
+        both += (rules.verifier_fee + rules.verifier_stake) / TOK
+        alone += vote_dispute(rules)
+    found = invented * ((1 - lazy) * both + lazy * alone)
+    audited = rules.vote_audits * (1 - invented * (1 - lazy))
+    return found + audited * (rules.verifier_stake + rules.verifier_fee) / TOK - rules.replay / TOK
+
+
+def mixed(rules: Rules, sighted: bool = False) -> tuple[float, float]:
+    """Shares of invented tasks and of lazy votes at which, with no audit, neither solver nor verifier has a
+    better choice."""
+    now = replace(rules, claim_audits=0.0, vote_audits=0.0)
+    honest, invented = invent_gain(now, 0.0), invent_gain(now, 1.0)
+    lazy = (honest / (honest - invented)) ** (1 / rules.verifiers)
+    found = replay_gain(now, 1.0, lazy, sighted) - replay_gain(now, 0.0, lazy, sighted)
+    return rules.replay / TOK / found, lazy
+
+
+def settled(rules: Rules) -> bool:
+    """Whether to compute and to replay is the better choice whatever the others do (both are straight lines
+    in what they do), and though a lazy vote disputes itself first."""
+    ends = [replay_gain(rules, q, lazy, sighted=True) for q in (0.0, 1.0) for lazy in (0.0, 1.0)]
+    return min(ends) > 0 > max(lazy_gain(rules, escape=True), invent_gain(rules, 1.0))
+
+
 def obstruction(rules: Rules) -> tuple[float, float]:
     """A false invalid vote: the least that it costs (the penalty, or the bond of a false challenge that keeps
     it off), and what the others' work is worth that it wastes with the draw."""
@@ -207,15 +287,21 @@ def least_bond(rules: Rules) -> float:
     return 2 * rules.gas(DEFENCE_GAS) / TOK
 
 
-def reward(rules: Rules, guilty: int = 0, share_wasted: bool = False) -> float:
-    """The challengers' part of a conviction with `guilty` votes; `share_wasted`: where it wastes the most."""
-    half = (rules.solver_stake + guilty * rules.verifier_stake) // 2
-    return (half - rules.most_wasted if share_wasted else half) / TOK
+def reward(rules: Rules, share_wasted: bool = False) -> float:
+    """The challengers' part of a conviction, all votes having been shown; `share_wasted`: where it wastes
+    the most."""
+    return (rules.solver_stake // 2 - rules.fees - (rules.most_wasted if share_wasted else 0)) / TOK
+
+
+def least_class_stake(rules: Rules) -> float:
+    """The least solver stake that a class and its jobs' terms may have (docs/protocol.md 3.1, 3.4)."""
+    stakes = rules.verifiers * rules.verifier_stake, 16 * rules.fees
+    return max(*stakes, 8 * rules.most_wasted / 3) / TOK
 
 
 def most_wasted(rules: Rules, shards: int, unsettled: int, outer_fee: int = TOK) -> int:
     """What a conviction may make worthless in a job of so many shards and unsettled rounds."""
-    task = rules.price + rules.verifiers * rules.verifier_fee
+    task = rules.price + rules.fees
     return (unsettled - 1) * shards * task + unsettled * outer_fee
 
 
@@ -225,26 +311,16 @@ def needed_stake(rules: Rules, shards: int, unsettled: int) -> float:
     return max(least_capture_stake(rules), wasted)
 
 
-def blind_gain(rules: Rules, faulty: float, parasites: int, shared: bool = False) -> float:
-    """What one of several gains, a claim, that announce on every claim before they have looked, where this
-    share of claims falls to one whistleblower. `shared`: by all that have announced, as it was before
-    decision 0035."""
-    games = rules.gas(OPEN_GAS - ANNOUNCE_GAS) / TOK
-    prize = reward(rules) / (parasites + 1) if shared else 0.0
-    return faulty * (prize - games) - rules.gas(ANNOUNCE_GAS) / TOK
+def blind_gain(rules: Rules, faulty: float) -> float:
+    """What it gains, a claim, to announce on every claim before one has looked, and to open a game once an
+    honest one is open: this share of claims falls, and a game without the true root is paid nothing."""
+    return -(faulty * rules.gas(OPEN_GAS - ANNOUNCE_GAS) + rules.gas(ANNOUNCE_GAS)) / TOK
 
 
 def felling_gain(rules: Rules) -> float:
-    """What a client gains that has its own solver convicted, and finds the fault itself, over one that pays
-    for the work: half of the stake is burnt, and what it wasted is paid all the same."""
-    return -ceil(rules.solver_stake / 2) / TOK - rules.gas(CHALLENGE_GAS) / TOK
-
-
-def least_faults(rules: Rules) -> float:
-    """Share of faulty claims among the accepted at which whole audits pay for themselves, if exactly as many
-    come as make `claim_audits`: free entry brings the audits that this share pays."""
-    share = rules.claim_audits / rules.audits
-    return rules.cost / TOK / _found(rules, share)
+    """What a client gains whose own solver loses a claim by the clock, over one that pays for the work: half
+    of the stake is burnt, and what it wasted is paid all the same."""
+    return -(ceil(rules.solver_stake / 2) + rules.gas(OPEN_GAS)) / TOK
 
 
 def audit_profit(rules: Rules, faulty: float) -> float:
@@ -276,20 +352,18 @@ def diluted(rules: Rules) -> tuple[float, float, float]:
 # -- faults planted by a client in its own job
 
 
-def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
+def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0, sighted: bool = False) -> float:
     """What a lazy verifier has over an honest one, a vote, with two verifiers of which the other is lazy with
-    this chance, no audit of votes, and wholly invented planted faults at this rate of all tasks. A planted
-    fault that both pass is felled by its client at a segment that one of them vouched for."""
-    win, share = rules.gas(CHALLENGE_GAS) / TOK, (rules.gas(CHALLENGE_GAS) + rules.gas(OPEN_GAS)) / 2 / TOK
-    found = (1 - lazy) * (reward(rules) / 2 - share) + lazy * (reward(rules) - win)
-    held = 1 / 2 + rules.samples / rules.segments / 2
-    lost = lazy * held * rules.verifier_stake / TOK
-    return rules.replay / TOK - rate * (found + lost)
+    this chance, no audit of votes, and wholly invented planted faults at this rate of all tasks. One that
+    both pass is felled by its client, which disputes their votes."""
+    alone = rate * lazy * (rules.verifier_fee + rules.verifier_stake) / TOK
+    return -replay_gain(replace(rules, vote_audits=0.0), rate, lazy, sighted) - alone
 
 
-def least_forced_errors(rules: Rules, lazy: float = 0.0) -> float:
+def least_forced_errors(rules: Rules, lazy: float = 0.0, sighted: bool = False) -> float:
     """Rate of wholly invented planted faults at which laziness gains nothing though nobody audits a vote."""
-    return rules.replay / TOK / (rules.replay / TOK - forced_error_gain(rules, 1.0, lazy))
+    none, all_ = (forced_error_gain(rules, rate, lazy, sighted) for rate in (0.0, 1.0))
+    return none / (none - all_)
 
 
 def forced_errors_cost(rules: Rules, rate: float) -> float:
@@ -301,34 +375,3 @@ def self_audit_cost(rules: Rules) -> float:
     """What the client pays a task that replays as many claims and votes itself as the stakes ask for."""
     votes = rules.vote_audits * rules.verifiers * rules.replay
     return (rules.claim_audits * rules.cost + votes) / TOK
-
-
-def audits_cost(rules: Rules) -> float:
-    """What whole audits cost the client a task where one-segment planted faults alone pay for them: all that
-    their auditors spend and what burns, and what the faults take to compute."""
-    rate = least_faults(rules)
-    passed = (1 - hit(rules, 1)) ** rules.verifiers
-    made = rate / passed  # of the accepted; those that a verifier finds are paid for too
-    stake = rules.solver_stake / TOK
-    rest = (1 - passed) * made * stake
-    unfound = rate * (1 - rules.claim_audits) * stake / 2  # that the client fells itself, of which half burns
-    work = made * (rules.cost * (rules.segments - 1) / rules.segments + rules.gas(TASK_GAS)) / TOK
-    return rate * rules.claim_audits * stake + rest + unfound + work
-
-
-def audits_at(rules: Rules, faulty: float) -> float:
-    """Chance of an audit that free entry brings where this share of the accepted claims is faulty: the
-    solution of `audit_profit` = 0, by halving."""
-    low, high = 1e-6, 1 - 1e-6
-    if audit_profit(replace(rules, claim_audits=low), faulty) <= 0:
-        return 0.0
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        paying = audit_profit(replace(rules, claim_audits=middle), faulty) > 0
-        low, high = (middle, high) if paying else (low, middle)
-    return low
-
-
-def mean_audits(chance: float) -> float:
-    """Audits a claim, on average, that come independently and make this chance of at least one."""
-    return -log(1 - chance)

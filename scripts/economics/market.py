@@ -4,11 +4,13 @@ Contract: every amount that a conviction, a lost bond or a compensation divides 
 ``protocol.twin.settlement``; the sum of all balances and of what was burnt stays zero
 (``Outcome.imbalance``). What a strategy spends on computing and gas is kept beside the ledger. The same seed
 gives the same outcome.
-Not modelled: latency, moves of a game (the honest side wins), finite balances, reputation, prices that rise.
+Not modelled: latency, moves of a game (who is right and answers wins it), finite balances, reputation, prices
+that rise.
 
 A task is drawn as in docs/protocol.md: a solver, then ``verifiers`` distinct verifiers by stake, each with
-``samples`` distinct segments; others are called to silent seats; challengers come last. Samples are sets
-of bits, because a conviction takes the stakes of those votes alone whose sample held the disputed segment.
+``samples`` distinct segments; others are called to silent seats; challengers come last. A conviction takes
+the claimant's stake. A valid vote falls by itself: its sample (a set of bits) holds a false segment, or it is
+audited and its traces are invented.
 """
 
 from __future__ import annotations
@@ -18,18 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.protocol.params import MAX_CALLS
-from assay.protocol.twin.settlement import (
-    alike,
-    convicted_vote,
-    conviction,
-    lost_bond,
-)
+from assay.protocol.twin.settlement import alike, convict, convicted_vote, lost_bond
 from assay.protocol.types import Wei
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     CODE,
     DEFENCE_GAS,
     OPEN_GAS,
+    PROVE_GAS,
     REPLAYING,
     SOLVERS,
     TASK_GAS,
@@ -48,13 +46,14 @@ __all__ = ["TOK", "Market", "Outcome", "Population", "Rules", "S", "Strategy", "
 
 @dataclass
 class Claims:
-    """One row a task. `drawn`, `valid`, `samples`: (tasks, verifiers). `fakes`: its invented segments as
-    bits. `finders`: who exposed it, in order."""
+    """One row a task. `drawn`, `valid`, `invalid` (votes shown), `samples`: (tasks, verifiers). `fakes`: its
+    invented segments as bits. `finders`: who exposed it, in order."""
 
     solver: np.ndarray
     fakes: np.ndarray
     drawn: np.ndarray
     valid: np.ndarray
+    invalid: np.ndarray
     samples: np.ndarray
     finders: dict[int, list[int]]
 
@@ -88,8 +87,9 @@ class Market:
         stands = np.ones(self.tasks, bool)
         stands[list(claims.finders)] = False
         self._settle(claims, stands)
+        self._free(claims, ~stands)
         self._grieve(solver[stands & (claims.fakes == 0)])
-        self.out.faulty = int(((claims.fakes > 0) | self._is(solver, S.WITHHOLDER)).sum())
+        self.out.faulty = int(((claims.fakes > 0) | self._is(solver, S.WITHHOLDER, S.LOSER)).sum())
         self.out.convicted, self.out.accepted = len(claims.finders), int(stands.sum())
         return self.out
 
@@ -110,8 +110,7 @@ class Market:
         rules = self.rules
         count = np.where(self._is(solver, S.CHEAT, S.CARTEL_SOLVER, S.ESCAPE), rules.segments, 0)
         count = np.where(self._is(solver, S.SHAVE), 1, count)
-        planted = self._is(solver, S.ROBBER, S.FORCER)
-        count = np.where(planted, rules.planted, count)
+        count = np.where(self._is(solver, S.FORCER), rules.planted, count)
         everything = count == rules.segments
         count = np.where(everything, rules.segments + rules.other_loops, count)
         others = round(rules.cost * rules.other_cost)
@@ -150,18 +149,16 @@ class Market:
     def _vote(self, solver: np.ndarray, fakes: np.ndarray) -> Claims:
         """Votes on every claim; others are called to seats that stay silent, a few times (rule 4.7)."""
         rules, shape = self.rules, (self.tasks, self.rules.verifiers)
-        drawn, samples = self._draw(self.tasks), self._sample(shape)
-        claims = Claims(solver, fakes, drawn, np.zeros(shape, bool), samples, {})
-        found, seats = np.zeros(shape, bool), np.ones(shape, bool)
+        found, valid, invalid = (np.zeros(shape, bool) for _ in range(3))
+        claims = Claims(solver, fakes, self._draw(self.tasks), valid, invalid, self._sample(shape), {})
+        seats = np.ones(shape, bool)
         for call in range(1 + MAX_CALLS):
             self.out.draws += int(seats.any(axis=1).sum())
-            sees, valid, silent = self._ballots(claims, seats)
-            found |= sees
-            claims.valid |= valid
-            missed = claims.drawn[silent]
+            found |= self._ballots(claims, seats)
+            seats &= self._is(claims.drawn, S.ABSENT)
+            missed = claims.drawn[seats]
             np.subtract.at(self.out.balance, missed, rules.miss_penalty)
             self.out.burnt += rules.miss_penalty * len(missed)
-            seats = silent
             if call < MAX_CALLS:
                 self._call(claims, seats)
         self.out.unattested = int((~claims.valid).any(axis=1).sum())
@@ -181,21 +178,24 @@ class Market:
             claims.drawn[rows[open_[~twice]], columns[open_[~twice]]] = picks[~twice]
             open_ = open_[twice]
 
-    def _ballots(self, claims: Claims, seats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of these seats: who finds a fault, whose vote is valid, and who shows no vote."""
+    def _ballots(self, claims: Claims, seats: np.ndarray) -> np.ndarray:
+        """Votes of these seats, late ones last; who of them finds a fault, and opens a game first."""
         rules, drawn = self.rules, claims.drawn
-        cartel = self._is(drawn, S.CARTEL_VERIFIER)
-        theirs = self._is(claims.solver, S.CARTEL_SOLVER)[:, None]
-        replaying = seats & (self._is(drawn, *REPLAYING) | (cartel & ~theirs))
-        hits = (claims.samples & claims.fakes[:, None]) > 0
-        lazy = seats & self._is(drawn, S.LAZY, S.COPY)
+        cartel, ring = self._is(drawn, S.CARTEL_VERIFIER), self._is(claims.solver, S.CARTEL_SOLVER)[:, None]
+        replaying = seats & (self._is(drawn, *REPLAYING) | (cartel & ~ring))
+        replaying &= ~self._is(claims.solver, S.WITHHOLDER)[:, None]
+        found = replaying & ((claims.samples & claims.fakes[:, None]) > 0)
+        claims.invalid |= found
+        late = seats & self._is(drawn, S.COPY)
+        claims.invalid |= late & claims.invalid.any(axis=1, keepdims=True)
         # Beside somebody honest a member of the cartel abstains: it neither passes the claim nor exposes it.
-        passed = seats & cartel & theirs & cartel.all(axis=1, keepdims=True)
-        silent = seats & self._is(drawn, S.ABSENT)
-        self._spend(drawn[seats & ~silent], rules.gas(VOTE_GAS))
+        passed = seats & cartel & ring & cartel.all(axis=1, keepdims=True)
+        valid = replaying | late | passed | (seats & self._is(drawn, S.LAZY))
+        claims.valid |= valid & ~claims.invalid
+        self._spend(drawn[seats & ~self._is(drawn, S.ABSENT)], rules.gas(VOTE_GAS))
         self._act(drawn[seats])
         self._spend(drawn[replaying], rules.replay)
-        return replaying & hits, (replaying & ~hits) | lazy | passed, silent
+        return found
 
     def _demand(self, claims: Claims) -> None:
         """States that nobody is shown are demanded by the drawn who replay; their holder supplies none."""
@@ -219,52 +219,45 @@ class Market:
                 claims.finders.setdefault(int(task), []).append(int(auditor))
 
     def _disclose(self, claims: Claims) -> None:
-        """Robbers and clients that test their verifiers fell their own claims when nobody else has."""
-        own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.FORCER))
-        for task in own.tolist():
+        """Losers, and clients that test their verifiers, fell their own claims when nobody else has."""
+        for task in np.flatnonzero(self._is(claims.solver, S.LOSER, S.FORCER)).tolist():
             claims.finders.setdefault(task, [int(claims.solver[task])])
-
-    def _disputed(self, claims: Claims, task: int, winner: int) -> int:
-        """The segment that the game is about, as a bit: a verifier's is of its sample; others choose the one
-        that most valid votes vouched for, and a cheat one that none of its own did, if there is such."""
-        fakes = int(claims.fakes[task])
-        held = [int(x) for x in claims.samples[task][claims.valid[task]]]
-        if winner in claims.drawn[task]:
-            fakes &= int(claims.samples[task][list(claims.drawn[task]).index(winner)])
-        segments = self.rules.segments + self.rules.other_loops
-        bits = [1 << i for i in range(segments) if fakes >> i & 1]
-        escape = self._follows(winner, S.ESCAPE, S.CARTEL_SOLVER)
-        guilty = [sum(bool(x & bit) for x in held) for bit in bits]
-        return bits[guilty.index(min(guilty) if escape else max(guilty))]
 
     def _convict(self, claims: Claims, task: int) -> None:
         rules, out, solver = self.rules, self.out, int(claims.solver[task])
         finders = [finder for finder in claims.finders[task] for _ in range(rules.games)]
         if self._follows(solver, S.ESCAPE, S.CARTEL_SOLVER) and rules.puppets:
             finders = [solver] * rules.puppets + finders
-        guilty = np.empty(0, np.int64)
-        if claims.fakes[task]:
-            bit = np.uint64(self._disputed(claims, task, finders[0]))
-            held = claims.valid[task] & ((claims.samples[task] & bit) > 0)
-            guilty = claims.drawn[task][held]
         wasted = int(self.rng.integers(0, rules.wasted + 1))
-        votes, own = [Wei(rules.verifier_stake)] * len(guilty), Wei(rules.solver_stake)
-        worth = rules.price + rules.verifiers * rules.verifier_fee
-        verdict = conviction([own, *votes], Wei(wasted * worth))
-        out.balance[solver] -= own
-        np.subtract.at(out.balance, guilty, rules.verifier_stake)
-        out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
+        worth = rules.price + rules.fees
+        shown = int((claims.valid[task] | claims.invalid[task]).sum())
+        verdict = convict(Wei(rules.solver_stake), [], shown, Wei(rules.verifier_fee), Wei(wasted * worth))
+        out.balance[solver] -= rules.solver_stake
         out.burnt += verdict.burnt
-        self._reward(finders, verdict.reward)
+        self._reward(finders, verdict.reward, by_clock=self._follows(solver, S.LOSER))
+        false = claims.valid[task] & ((claims.samples[task] & claims.fakes[task]) > 0)
+        fallen = claims.drawn[task][false]
+        self._take_votes(fallen, np.full(len(fallen), finders[0]))
+        out.burnt += rules.verifier_fee * len(fallen)
+        claims.valid[task] &= ~false
         if wasted:
             self._compensate(solver, wasted)
 
-    def _reward(self, finders: list[int], reward: Wei) -> None:
+    def _take_votes(self, voters: np.ndarray, by: np.ndarray) -> None:
+        """Stakes of valid votes that do not stand, each to who disputes it."""
+        rules, out, split = self.rules, self.out, convicted_vote(Wei(self.rules.verifier_stake))
+        np.subtract.at(out.balance, voters, rules.verifier_stake)
+        np.add.at(out.balance, by, split.paid)
+        self._spend(by, rules.gas(PROVE_GAS))
+        out.burnt += split.burnt * len(voters)
+        out.honest_stakes_lost += int(self._is(voters, *REPLAYING).sum())
+
+    def _reward(self, finders: list[int], reward: Wei, by_clock: bool) -> None:
         """Equal shares, as all of them are right; the first has the remainder and played the longest game."""
         first, each = alike(reward, len(finders))
         for place, account in enumerate(finders):
             self.out.balance[account] += each if place else first
-            self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
+            self.out.spent[account] += self.rules.gas(OPEN_GAS if place or by_clock else CHALLENGE_GAS)
 
     def _compensate(self, convict: int, wasted: int) -> None:
         """Wasted tasks are paid in full, and their votes; the first is the convict's own, whose price is
@@ -281,24 +274,34 @@ class Market:
         self._spend(voters, rules.replay)
 
     def _settle(self, claims: Claims, stands: np.ndarray) -> None:
-        """Pay what stands, but for votes that an audit shows to be invented."""
-        rules, out = self.rules, self.out
+        """Pay what stands."""
         solver = claims.solver[stands]
-        np.add.at(out.balance, solver, rules.price)
-        voters = claims.drawn[stands][claims.valid[stands]]
+        np.add.at(self.out.balance, solver, self.rules.price)
+        paid = self._pay_votes(claims.drawn[stands][claims.valid[stands]])
+        self.out.client -= self.rules.price * len(solver) + self.rules.verifier_fee * paid
+
+    def _free(self, claims: Claims, fallen: np.ndarray) -> None:
+        """Votes on convicted claims, valid or not, are paid from what was kept; that of a vote which falls is
+        burnt."""
+        voters = claims.drawn[fallen][claims.invalid[fallen]]
+        np.add.at(self.out.balance, voters, self.rules.verifier_fee)
+        voters = claims.drawn[fallen][claims.valid[fallen]]
+        unpaid = len(voters) - self._pay_votes(voters)
+        self.out.burnt += self.rules.verifier_fee * unpaid
+
+    def _pay_votes(self, voters: np.ndarray) -> int:
+        """How many valid votes are paid: all but those that an audit shows to be invented."""
+        rules = self.rules
         audited = (self.rng.random(len(voters)) < rules.vote_audits) & bool(len(self.whistles))
-        caught = audited & self._is(voters, *((S.LAZY, S.COPY) if rules.keyed else (S.LAZY,)))
+        caught = audited & self._is(voters, S.LAZY, S.COPY)
         if audited.any():
             auditor = self.rng.choice(self.whistles, len(voters))
             self._spend(auditor[audited], rules.replay)
-            self._spend(auditor[caught], rules.gas(CHALLENGE_GAS))
             self._act(auditor[audited])
-            split = convicted_vote(Wei(rules.verifier_stake))
-            np.subtract.at(out.balance, voters[caught], rules.verifier_stake)
-            np.add.at(out.balance, auditor[caught], split.paid)
-            out.burnt += split.burnt * int(caught.sum())
-        np.add.at(out.balance, voters[~caught], rules.verifier_fee)
-        out.client -= rules.price * len(solver) + rules.verifier_fee * int((~caught).sum())
+            self._spend(auditor[caught], rules.gas(CHALLENGE_GAS - PROVE_GAS))
+            self._take_votes(voters[caught], auditor[caught])
+        np.add.at(self.out.balance, voters[~caught], rules.verifier_fee)
+        return int((~caught).sum())
 
     def _grieve(self, defenders: np.ndarray) -> None:
         """Junk challenges against honest claims: each loses its bond."""

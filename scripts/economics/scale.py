@@ -143,7 +143,7 @@ def gas_of_a_task(seats: int, batched: bool) -> dict[str, float]:
     return {
         "commit": commit,
         "seed": one("record_seed"),
-        "votes": seats * (one("commit_vote") + one("reveal_vote")),
+        "votes": seats * one("vote"),
         "tally": one("tally"),
         "settle": one("settle"),
     }

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.bench.report import report, table
 from scripts.bench.svg import Series, plot
-from scripts.economics import attacks, classes, strangers
+from scripts.economics import attacks, classes, rings, strangers
 from scripts.economics import experiments as ask
 from scripts.economics import incentives as formulas
 from scripts.economics.strategies import TOK, Rules
@@ -41,7 +41,7 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     series = []
     for audits in (0.05, 0.1, 0.2):
         name = f"{audits:.0%} of claims audited"
-        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(0, 601, 120)]
+        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(80, 601, 120)]
         exact = [(r.solver_stake / TOK, formulas.capture_gain(r)) for r in at]
         dots = [(r.solver_stake / TOK, attacks.capture_gain(size, r)) for r in at]
         series += [Series(name, exact), Series(name, dots, False)]
@@ -49,7 +49,7 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     out["capture.svg"] = plot(text, "solver stake (tokens)", "tokens a task", series)
     series = []
     for lazy in (0.1, 0.9):
-        rows = [row for row in results["forcing"] if row["lazy"] == lazy]
+        rows = [row for row in results["forcing"] if row["lazy"] == lazy and row["sighted"]]
         name = f"{lazy:.0%} of the others lazy"
         series.append(Series(name, [(row["rate"], row["formula"]) for row in rows]))
         series.append(Series(name, [(row["rate"], row["lazy gain"]) for row in rows], False))
@@ -57,14 +57,6 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     out["planted-faults.svg"] = plot(
         text, "wholly invented planted faults, of all tasks", "tokens a vote", series
     )
-    series = []
-    for stake in (220, 440, 880, 1760):
-        now = replace(rules, solver_stake=stake * TOK)
-        rates = [x / 400 for x in range(101)]
-        exact = [(x, formulas.audits_at(now, x)) for x in rates]
-        series.append(Series(f"solver stake {stake}", exact))
-    text = "Claims that free entry audits, by the share of planted faults among them"
-    out["audits.svg"] = plot(text, "planted faults among accepted claims", "chance of an audit", series)
     return out
 
 
@@ -86,17 +78,15 @@ def run(size: ask.Size) -> dict[str, Any]:
     rules = ask.template_rules()
     results["detection"] = ask.detection(size)
     results["whistleblowing"] = ask.whistleblowing(size, rules)
-    results["forcing"] = ask.forcing(size, rules, 0.1) + ask.forcing(size, rules, 0.9)
-    results["auditing"] = ask.auditing(size, rules)
-    results["robberies"] = attacks.robberies(size)
+    results["mixing"], results["forcing"] = ask.mixing(size, rules), ask.forcing(size, rules)
+    results["losses"] = attacks.losses(size)
+    results["rings"], results["seats"] = rings.table(rules), rings.seats(rules)
     results["absence"] = ask.absence(size, rules)
     results["staking"] = ask.staking(rules)
     results["proposing"] = ask.proposing(size, rules)
-    results["parasites"] = strangers.parasites(size, rules)
     results["elsewhere"] = strangers.elsewhere(size, rules)
     results["clients"] = strangers.clients(size, rules)
     results["stolen"] = strangers.stolen_keys(rules)
-    results["loops"] = attacks.several_loops(size)
     results["slicing"], results["learning"] = classes.slicing(rules), classes.learning()
     results["matrix"], results["classes"] = classes.matrix(), classes.table()
     return results
@@ -117,19 +107,19 @@ def describe(results: dict[str, Any]) -> str:
     for key, title in (
         ("detection", "Detection"),
         ("whistleblowing", "An audit of a whole claim"),
+        ("mixing", "Where nobody audits, and where the client does"),
         ("forcing", "Planted faults, where nobody audits"),
-        ("auditing", "Planted faults that pay for audits"),
-        ("robberies", "Faults disclosed by their own solver"),
+        ("losses", "True claims lost on purpose"),
+        ("rings", "Rings of claims and jobs"),
+        ("seats", "All seats of a class locked"),
         ("absence", "Verifiers that never vote"),
         ("staking", "Stakes that pay for what a conviction wastes"),
         ("proposing", "Who makes the seed's block"),
-        ("parasites", "Announcements before anybody has looked"),
         ("elsewhere", "Stake that is locked elsewhere"),
         ("clients", "Clients that mean no good"),
         ("stolen", "An operator's stolen key"),
-        ("loops", "Jobs of several loops"),
         ("slicing", "Slices of the outer step, each with a fee"),
-        ("learning", "GRPO's outer claim"),
+        ("learning", "Outer claims, on which nobody votes"),
         ("matrix", "Every strategy, by algorithm: the most over templates and prices"),
         ("classes", "Every class that the templates make"),
     ):

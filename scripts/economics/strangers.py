@@ -1,5 +1,5 @@
-"""Who trades on others' work, stake or keys: parasites, stake that is locked elsewhere, clients that mean no
-good, thieves of an operator's key.
+"""Who trades on others' stake or keys: stake that is locked elsewhere, clients that mean no good, thieves of
+an operator's key.
 
 Contract: as ``scripts.economics.experiments``. Money is divided by ``protocol.twin``; seats are drawn, and
 thefts played, by its rules of draws, stakes and caps.
@@ -11,13 +11,12 @@ from dataclasses import replace
 from itertools import islice
 from math import comb
 
-import numpy as np
 from eth_utils.crypto import keccak
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin.attestations import TRIES
 from assay.protocol.twin.ledger import Ledger, free
-from assay.protocol.twin.settlement import alike, convicted_vote, conviction
+from assay.protocol.twin.settlement import convict, convicted_vote
 from assay.protocol.twin.stakes import SEIZED, Funds
 from assay.protocol.twin.weights import line
 from assay.protocol.types import Address, Role, Wei
@@ -26,10 +25,8 @@ from scripts.economics.experiments import HONEST, ROWS, Size, crowd
 from scripts.economics.market import simulate
 from scripts.economics.strategies import (
     ABSTAIN_GAS,
-    ANNOUNCE_GAS,
     CHALLENGE_GAS,
     DEFENCE_GAS,
-    OPEN_GAS,
     TASK_GAS,
     TOK,
     VOTE_GAS,
@@ -40,27 +37,7 @@ from scripts.economics.strategies import (
 
 OWNER, OPERATOR, CLIENT = (Address(f"0x{i:040x}") for i in (1, 2, 3))
 WASTED = 6
-"""Most later tasks that a client makes public before it fells its own claim."""
-
-
-def parasites(size: Size, rules: Rules, faulty: float = 0.02) -> ROWS:
-    """Some announce on every claim before anybody has looked, and open games once an honest one is open. This
-    share of claims is false, and one whistleblower finds each. As rewards are paid, and as they were shared
-    by all who had announced."""
-    rows: ROWS = []
-    found = int((np.random.default_rng(size.seed).random(size.sweep) < faulty).sum())
-    gas = rules.gas(ANNOUNCE_GAS) * size.sweep + rules.gas(OPEN_GAS - ANNOUNCE_GAS) * found
-    for count in (1, 9, 99):
-        for shared in (True, False):
-            finders = count + 1 if shared else 1
-            _, each = alike(Wei(rules.solver_stake // 2), finders)
-            blind = (each * found if shared else 0) - gas
-            rows.append(
-                {"parasites": count, "shared by all": shared, "a finding pays": each / TOK}
-                | {"a parasite gains a claim": blind / size.sweep / TOK}
-                | {"formula": formulas.blind_gain(rules, faulty, count, shared)}
-            )
-    return rows
+"""Most later tasks that a client makes public before its own claim falls."""
 
 
 def elsewhere(size: Size, rules: Rules, accounts: int = 60) -> ROWS:
@@ -116,7 +93,7 @@ def clients(size: Size, rules: Rules) -> ROWS:
         ("fells its own job once others' work is public", felling(size, rules), 0.0, 0.0),
         ("false claims of its own", faults, 0.0, 0.0),
         ("junk challenges against its solvers", junk, defended, 0.0),
-        ("hides its files, and saves the fees", rules.verifiers * rules.verifier_fee / TOK, 0.0, abstained),
+        ("hides its files, and saves the fees", rules.fees / TOK, 0.0, abstained),
         ("a class that fines silence as much as one can", 0.0, 0.0, abstained),
     ]
     return [dict(zip(("client", "gains", "solver", "verifier"), row, strict=True)) for row in rows]
@@ -129,12 +106,13 @@ def honest_part(rules: Rules) -> float:
 
 
 def felling(size: Size, rules: Rules) -> float:
-    """What a client has over one that pays for the work: a false claim of its own, felled once up to `WASTED`
-    later tasks are public, where nobody but itself looks."""
-    people = Population({S.HONEST_SOLVER: 95, S.ROBBER: 5, S.ABSENT: 50})
+    """What a client has over one that pays for the work: a claim of its own, lost on purpose once up to
+    `WASTED` later tasks are public, where nobody votes."""
+    people = Population({S.HONEST_SOLVER: 95, S.LOSER: 5, S.ABSENT: 50})
     out = simulate(replace(rules, wasted=WASTED), people, size.sweep, size.seed)
-    worth = (rules.price + rules.verifiers * rules.verifier_fee) / TOK
-    return out.profit(S.ROBBER)[0] + honest_part(rules) + WASTED / 2 * worth
+    worth = (rules.price + rules.fees) / TOK
+    work = (rules.cost + rules.gas(TASK_GAS)) / TOK
+    return out.profit(S.LOSER)[0] + work + WASTED / 2 * worth
 
 
 def stolen_keys(rules: Rules, stakes: int = 10) -> ROWS:
@@ -166,7 +144,8 @@ def theft(role: Role, each: int, beside: int, staked: int, others: int | None) -
     while funds.room(OPERATOR, role, CLIENT) >= each + beside:
         funds = funds.lock(OPERATOR, role, Wei(each), CLIENT).unlock(OPERATOR, role, Wei(each), CLIENT)
         funds, taken = funds.slash(OPERATOR, role, Wei(each), CLIENT)
-        gone = conviction([taken], Wei(0)).burnt if role == Role.SOLVER else convicted_vote(taken).burnt
+        fallen = convict(taken, [], 0, Wei(0), Wei(0)) if role == Role.SOLVER else convicted_vote(taken)
+        gone = fallen.burnt
         funds = funds.burnt(SEIZED, gone)
         lost, burnt, times = lost + taken, burnt + gone, times + 1
     return lost, burnt, times

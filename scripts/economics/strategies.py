@@ -22,6 +22,8 @@ OUTER_GAS = 223_000
 """To commit and settle an outer claim, or a slice of one."""
 ANNOUNCE_GAS, ABSTAIN_GAS = 46_000, 62_000
 """Gas of an announcement, which is part of `OPEN_GAS`; of giving a seat up."""
+PROVE_GAS = 800_000
+"""To announce and prove a false vote in one transaction; assumed."""
 
 
 class Strategy(StrEnum):
@@ -32,12 +34,12 @@ class Strategy(StrEnum):
     SHAVE = "cheat: one segment invented"
     CARTEL_SOLVER = "colluding solver"
     ESCAPE = "cheat that disputes itself first"
-    ROBBER = "robber: fells its own claim to rob its verifiers"
+    LOSER = "loser: true claims, lost by the clock on purpose"
     WITHHOLDER = "withholder: shows its states to nobody"
     FORCER = "client that plants faults in its own job"
     HONEST_VERIFIER = "honest verifier"
     LAZY = "lazy verifier"
-    COPY = "copying verifier"
+    COPY = "late verifier: copies the verdict, invents traces"
     CARTEL_VERIFIER = "colluding verifier"
     ABSENT = "verifier that never votes"
     SYBIL = "Sybil verifier: one owner, many accounts"
@@ -53,7 +55,7 @@ SOLVERS = (
     S.SHAVE,
     S.CARTEL_SOLVER,
     S.ESCAPE,
-    S.ROBBER,
+    S.LOSER,
     S.WITHHOLDER,
     S.FORCER,
 )
@@ -88,7 +90,8 @@ class Rules:
     junk: float = 0.0
     """Junk challenges on an honest claim, on average."""
     puppets: int = 1
-    """Games that a cheat opens on itself before its whistleblower's, each of which shares the reward."""
+    """Games that a cheat opens on itself before its whistleblower's, each of which shares the reward; it
+    disputes its own votes as well."""
     games: int = 1
     """Games that whoever exposes a claim opens on it."""
     wasted: int = 0
@@ -96,9 +99,7 @@ class Rules:
     most_wasted: int = 160 * TOK
     """What all claims together are worth that a conviction may make worthless (docs/protocol.md 3.1)."""
     planted: int = 1
-    """Segments that a robber or a client in its own job invents."""
-    keyed: bool = True
-    """Whether traces are keyed; if not, a copied one passes an audit."""
+    """Segments that a client invents in its own job."""
     other_loops: int = 0
     """Loops of one segment beside the training, which everybody who is drawn replays (rule 4.6)."""
     other_cost: float = 0.0
@@ -111,6 +112,11 @@ class Rules:
         """Computing what one vote needs."""
         training = self.samples * (1 - self.other_cost) * self.replay_overhead / self.segments
         return round(self.cost * (training + self.other_replay))
+
+    @property
+    def fees(self) -> int:
+        """Of a task's votes together."""
+        return self.verifiers * self.verifier_fee
 
     @property
     def audits(self) -> float:
@@ -165,7 +171,7 @@ class Outcome:
     """Tasks accepted without a valid vote from every seat."""
     by_verifiers: int = 0
     honest_stakes_lost: int = 0
-    """Stakes that convictions took from verifiers that had replayed what they were asked to."""
+    """Stakes taken from verifiers that had replayed what they were asked to."""
 
     def imbalance(self) -> int:
         """INVARIANT: zero; no unit appears or disappears."""

@@ -24,18 +24,6 @@ RULES = Rules()
 CODED = ask.template_rules(algorithm="diloco-4bit")
 
 
-def test_R12_parasites_gained_by_blind_announcements_and_pay_for_them_now() -> None:
-    rows = strangers.parasites(SIZE, RULES)
-    before = [row for row in rows if row["shared by all"]]
-    now = [row for row in rows if not row["shared by all"]]
-    assert all(row["a parasite gains a claim"] > 0 for row in before), "the attack was worth it"
-    assert all(row["a parasite gains a claim"] < 0 for row in now)
-    assert {row["a finding pays"] for row in now} == {formulas.reward(RULES)}
-    assert [row["a finding pays"] for row in before] == [110.0, 22.0, 2.2]
-    for row in rows:
-        assert abs(row["a parasite gains a claim"] - row["formula"]) < 0.3 * max(abs(row["formula"]), 0.01)
-
-
 def test_R10_seats_of_stake_that_is_elsewhere_go_to_others_and_pay_nothing() -> None:
     rows = strangers.elsewhere(SIZE, RULES, accounts=24)
     for row in rows:
@@ -84,13 +72,6 @@ def test_every_vote_replays_the_loops_beside_the_training() -> None:
     assert honest.profit(S.HONEST_SOLVER)[0] == pytest.approx(attacks.honest_task(CODED))
 
 
-@pytest.mark.slow
-def test_several_loops_gain_what_the_formulas_say() -> None:
-    for row in attacks.several_loops(SIZE):
-        assert row["all invented"] == pytest.approx(row["formula"], abs=1e-3)
-        assert abs(row["lazy vote"] - row["lazy formula"]) < 4 * 43 * sqrt(0.09 / SIZE.sweep)
-
-
 def test_what_is_written_pays_honesty_alone_and_codings_want_other_amounts() -> None:
     """The templates write `diloco`. What other algorithms want stands in docs/economics.md."""
     rows = classes.table()
@@ -110,14 +91,17 @@ def test_what_is_written_pays_honesty_alone_and_codings_want_other_amounts() -> 
         amounts = {name: round(1.001 * amount * TOK) for name, amount in enough.items()}
         mended = replace(rules, **amounts, miss_penalty=amounts["verifier_stake"] // 2)
         assert max(classes.gains(mended).values()) < 0 <= classes.honest_vote(mended), row
+        assert min(formulas.vote_dispute(mended, in_game) for in_game in (False, True)) > 0, row
+        assert formulas.least_class_stake(replace(mended, most_wasted=0)) <= mended.solver_stake / TOK
 
 
 def test_grpos_outer_claim_is_paid_what_it_takes_and_the_warning_is_of_the_same() -> None:
     file = parse_job_file(grpo_template(2, LOCAL), "the template")
     assert file.money.outer_fee == classes.OUTER_FEE * 10**18
     for row in classes.learning():
-        if row["counted by"] == "time":
-            assert row["least outer_fee"] <= row["outer_fee"]
+        assert row["least outer_fee"] <= row["outer_fee"]
+        assert row["inventing it gains"] < 0 and row["least audits"] < 0.1
+        assert row["its finder keeps at least"] > 16.4, "what a whole audit of GRPO's costs"
     weight = float(LEARNERS["grpo"])
     assert classes.LEARNER_TIME <= weight * classes.LEARNER_OPERATIONS <= 1.03 * classes.LEARNER_TIME
     assert float(OUTER_GAS) >= ask.template_rules().gas(GAS) / TOK
