@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.dispute.chunks import chunks_of, first_difference, vote_proof
+from assay.dispute.trace import StepTrace
 from assay.node.replays import Order, Replayed, Replays, order_of
-from assay.node.states import Broken, Hidden, Known, StateProvider
+from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
+from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 from assay.protocol.errors import Retry
 from assay.protocol.loops import Byte
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
@@ -86,6 +89,26 @@ class WrongVote(_Said):
 
 
 @dataclass(frozen=True)
+class RefutedVote(_Said):
+    """A verifier attested a state that its own keyed trace contradicts."""
+
+    claim_id: ClaimId
+    verifier: Address
+    sample: int
+    segment: int
+    place: StateLeaf
+    """Where the two differ first."""
+    committed: Chunk
+    said: VoteProof
+
+    def __str__(self) -> str:
+        return (
+            f"the vote of {self.verifier} attests the end of segment {self.segment}, and its own trace leads"
+            f" to another state: tensor {self.place.slot} differs"
+        )
+
+
+@dataclass(frozen=True)
 class HiddenInput(_Said):
     """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
 
@@ -97,7 +120,7 @@ class HiddenInput(_Said):
         return "the input is not the state it must be, and its claimant shows nobody what it is"
 
 
-Finding = WrongSegment | WrongInput | WrongVote | HiddenInput
+Finding = WrongSegment | WrongInput | WrongVote | RefutedVote | HiddenInput
 
 
 @dataclass(frozen=True)
@@ -192,14 +215,14 @@ def sampled(state_provider: StateProvider, view: ClaimView, verifier: Address) -
 
 def keyed_trace(
     state_provider: StateProvider, view: ClaimView, segment: int, key: bytes
-) -> bytes | Broken | Hidden:
-    """Keyed trace root of a segment's last step, from the claim's own state at the segment's start."""
+) -> StepTrace | Broken | Hidden:
+    """Keyed trace of a segment's last step, from the claim's own state at the segment's start."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return start
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-    return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key).root
+    return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key)
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
@@ -269,16 +292,42 @@ def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) ->
 
 
 def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Finding | None:
-    """Whether a revealed valid vote's keyed traces are the true ones. Raises Retry."""
+    """Whether a valid vote's keyed traces are the true ones, and lead to the states that it attests. Raises
+    Retry."""
     segments = sampled(state_provider, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
     shown = view.traces.get(vote.verifier, ())
     if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
-        raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
+        raise Retry(f"the vote of {vote.verifier} is not in this view", hint="read the events again")
     for sample, segment in enumerate(segments):
-        root = keyed_trace(state_provider, view, segment, key)
-        if not isinstance(root, bytes):
-            return _unreached(state_provider, view, root)
-        if root != shown[sample]:
+        trace = keyed_trace(state_provider, view, segment, key)
+        if not isinstance(trace, StepTrace):
+            if view.fallen:
+                raise _lost(vote, f"the state at the start of segment {segment} cannot be had ({trace})")
+            return _unreached(state_provider, view, trace)
+        if trace.root != shown[sample]:
             return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
+        if state_root(trace.next_state) != view.roots[segment + 1]:
+            return _refuted(state_provider, view, vote, sample, trace)
     return None
+
+
+def _refuted(
+    state_provider: StateProvider, view: ClaimView, vote: Vote, sample: int, trace: StepTrace
+) -> RefutedVote:
+    """What convicts a vote whose trace of a sample is true and leads to another state than it attests."""
+    segment = sampled(state_provider, view, vote.verifier)[sample]
+    attested = state_provider.at_hand(view, segment + 1)
+    if attested is None:
+        raise _lost(vote, f"the state that the claim has at the end of segment {segment} cannot be had")
+    place = first_difference(trace.next_state, attested)
+    assert place is not None  # their roots differ
+    (committed,) = chunks_of(trace.program, attested, (place,))
+    said = vote_proof(trace, place, view.roots, segment, view.traces[vote.verifier], sample)
+    return RefutedVote(view.claim_id, vote.verifier, sample, segment, place, committed, said)
+
+
+def _lost(vote: Vote, why: str) -> SourceMissing:
+    return SourceMissing(
+        f"the vote of {vote.verifier} cannot be judged: {why}", hint="wait until somebody serves it"
+    )

@@ -97,7 +97,7 @@ class Params:
     accused: Accused = NOBODY_ACCUSED
     claim_id: ClaimId
     ballot: int = 0
-    """0: the claim itself is in dispute; else its vote: draw · 256 + the place in it."""
+    """0: the claim itself is in dispute; else its vote: the place among the claim's votes, from 1."""
     segment: int = 0
     found: bytes = ZERO_DIGEST
     """Keccak-256 of the challenger's `Found`; zero in a game on a vote."""

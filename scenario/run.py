@@ -297,7 +297,7 @@ class Run:
                         "kind": claim.kind.name.lower(),
                         "round": claim.round,
                         "shard": claim.shard,
-                        "passedBy": sum(vote.revealed and vote.valid for vote in view.votes),
+                        "passedBy": sum(vote.shown and vote.valid for vote in view.votes),
                         "guilty": [names[vote.verifier] for vote in guilty],
                         "finding": describe(found) if found else "",
                     }
@@ -317,7 +317,7 @@ class Run:
 
         won = [g.game for g in self.games if g.challenger_won and g.game.claim_id == view.claim_id]
         won = [game for game in won if game.defender == view.claim.claimant]
-        valid = [vote for vote in view.votes if vote.revealed and vote.valid]
+        valid = [vote for vote in view.votes if vote.shown and vote.valid]
         if not won:
             return valid
         segment = won[0].segment
