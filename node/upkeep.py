@@ -217,7 +217,7 @@ def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
     """Valid votes of a task that may be disputed at this time."""
     phase = view.status.phase
     if phase in CHALLENGEABLE and not view.stale:
-        ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
+        ends: int = window_end(view, terms) if phase == Phase.ACCEPTED else now
     elif view.fallen:
         ends = disputable_until(view, terms)
     else:

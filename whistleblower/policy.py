@@ -58,6 +58,7 @@ class Limits:
     bond_budget: Wei
     """The most that may lie in bonds at once; a lost game loses its bond."""
     audit_votes: bool = True
+    """Whether votes on claims that stand are rechecked too, not only those on fallen ones."""
     demand: bool = False
     """Whether to demand pieces of a claim whose states are not published before computing them again."""
     kept_bytes: int = 1 << 30
@@ -291,7 +292,7 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
         if target not in observation.audited:
             yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")
             continue
-        for audit in _vote_audits(observation, job, view):
+        for audit in _vote_audits(observation, job, view) if observation.limits.audit_votes else ():
             yield (left, order), audit
     for view in fallen(job.claims):
         left = disputable_until(view, job.view.terms) - observation.now
@@ -303,7 +304,7 @@ def _vote_audits(observation: Observation, job: JobObservation, view: ClaimView)
     """Valid votes of others that can be disputed and were not looked at."""
     claim = view.claim
     place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
-    for vote in disputable(view, job.view.terms, observation.now) if observation.limits.audit_votes else ():
+    for vote in disputable(view, job.view.terms, observation.now):
         target = (view.claim_id, vote.verifier)
         seen = target in observation.audited or target in observation.suspicions
         if not seen and vote.verifier != observation.me:
