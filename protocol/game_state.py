@@ -24,8 +24,6 @@ from assay.protocol.types import (
 
 INPUT_SEGMENT = 2**32 - 1
 """Stands for the segment where a claim's input state itself is disputed (rule 6.2)."""
-WITHHELD_SEGMENT = INPUT_SEGMENT - 1
-"""Stands for the segment where the fault is the claimant's alone and no vote's (rule 7.3)."""
 
 
 class GamePhase(IntEnum):

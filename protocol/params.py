@@ -33,7 +33,7 @@ MAX_SEATS = 8
 MAX_CALLS = 3
 """How often others are called to a claim's empty seats."""
 STAKE_PER_FEES = 16
-"""Least solverStake in fees of a task's votes (rule 3.1): what a conviction leaves pays them and its finder."""
+"""Least solverStake in fees of a task's votes (rule 3.1): a conviction pays them and its finder."""
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
 MAX_LOOPS = 8
@@ -122,7 +122,7 @@ def check_conditions(conditions: Conditions, bounds: Bounds) -> None:
     within("challengeBond", c.challenge_bond, b.least_bond, c.verifier_stake)
     seats = c.verifiers * c.verifier_stake
     if c.solver_stake < seats:
-        raise BadConditions("solverStake", f"is {c.solver_stake}, and must be at least {seats}, all seats' stake")
+        raise BadConditions("solverStake", f"is {c.solver_stake}, less than its seats' {seats}")
 
 
 def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:

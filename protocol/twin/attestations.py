@@ -7,17 +7,16 @@ gives everything locked for it back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 from assay.protocol import sampling, trees
 from assay.protocol.encoding import encode
-from assay.protocol.params import ABSTAIN, MAX_CALLS, MAX_SEATS
+from assay.protocol.params import MAX_CALLS, MAX_SEATS
 from assay.protocol.refusal import require
-from assay.protocol.twin.events import CommitVote, RecordSeed, RevealVote, Tally
-from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, MarketState, Moment
-from assay.protocol.twin.stakes import Funds
+from assay.protocol.twin.claims import fined, freed
+from assay.protocol.twin.events import Abstain, RecordSeed, Tally, Vote
+from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment, Said
 from assay.protocol.twin.weights import line
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Phase, Role, Terms
 
@@ -36,12 +35,11 @@ def record_seed(market: MarketState, event: RecordSeed, by: Address, now: Moment
     claim_id, state, job = market.in_phase(claim, Phase.COMMITTED)
     terms, status = job.terms, state.status
     require(now.block > status.seed_block, "SeedUnavailable")
-    draw = status.draws + 1
     if event.block_hash == ZERO_DIGEST:
-        again = state.with_status(draws=draw, seed_block=now.block + terms.seed_delay)
+        again = state.with_status(seed_block=now.block + terms.seed_delay)
         return market.with_claim(claim_id, again)
     seed = sampling.claim_seed(_randomness(event, status.seed_block, now), claim_id)
-    seeded = state.with_status(phase=Phase.SEEDED, since=now.time, draws=draw, seed=seed)
+    seeded = state.with_status(phase=Phase.SEEDED, since=now.time, seed=seed)
     return _seated(market, claim_id, seeded, seed, terms.verifiers, now)
 
 
@@ -55,39 +53,35 @@ def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
     return event.header.randao
 
 
-def commit_vote(market: MarketState, event: CommitVote, by: Address, now: Moment) -> MarketState:
-    """Commit to a vote, or abstain. Refused: WrongClaim, WrongPhase, TooLate, WrongReveal, NotDrawn,
-    AlreadyVoted."""
-    claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
-    require(now.time <= state.status.since + job.terms.vote_time, "TooLate")
-    require(event.commitment != ZERO_DIGEST, "WrongReveal", "a commitment is never zero")
-    ballot = ballot_of(state, by)
-    require(ballot.state == BallotState.DRAWN and not ballot.gone, "AlreadyVoted")
-    if event.commitment == ABSTAIN:
-        stake, client = job.terms.verifier_stake, job.terms.client
-        market = market.with_funds(market.funds.unlock(by, Role.VERIFIER, stake, client))
-        return market.with_claim(claim_id, state.with_ballot(replace(ballot, gone=True)))
-    sealed = replace(ballot, state=BallotState.COMMITTED, word=event.commitment)
-    return market.with_claim(claim_id, state.with_ballot(sealed))
+def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketState:
+    """Vote. Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted, WrongTraces."""
+    state = market.claims.get(event.claim_id)
+    require(state is not None, "WrongClaim")
+    assert state is not None
+    require(state.status.phase == Phase.SEEDED, "WrongPhase", state.status.phase.name)
+    terms = market.jobs[state.claim.job_id].terms
+    ballot = _empty_seat(state, terms, by, now)
+    require(len(event.traces) == (terms.samples if event.valid else 0), "WrongTraces")
+    said = Said.VALID if event.valid else Said.INVALID
+    traces_root = trees.root(event.traces) if event.valid else ZERO_DIGEST
+    voted = replace(ballot, said=said, traces_root=traces_root)
+    return market.with_claim(event.claim_id, state.with_ballot(voted))
 
 
-def reveal_vote(market: MarketState, event: RevealVote, by: Address, now: Moment) -> MarketState:
-    """Refused: WrongClaim, WrongPhase, NotDue, TooLate, NotDrawn, AlreadyVoted, WrongReveal."""
+def abstain(market: MarketState, event: Abstain, by: Address, now: Moment) -> MarketState:
+    """Give a seat up: its stake is free. Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted."""
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
-    status, terms = state.status, job.terms
-    voting = status.since + terms.vote_time
-    early = any(ballot.awaited and ballot.state == BallotState.DRAWN for ballot in state.seats())
-    require(now.time > voting or not early, "NotDue")
-    require(now.time <= voting + terms.reveal_time, "TooLate")
+    ballot = _empty_seat(state, job.terms, by, now)
+    market = market.with_funds(freed(market.funds, [ballot], job.terms))
+    return market.with_claim(claim_id, state.without([ballot]))
+
+
+def _empty_seat(state: ClaimState, terms: Terms, by: Address, now: Moment) -> Ballot:
+    """The verifier's, with which it has done nothing yet, while it may."""
+    require(now.time <= state.status.since + terms.vote_time, "TooLate")
     ballot = ballot_of(state, by)
-    require(ballot.state != BallotState.DRAWN, "WrongReveal", "nothing was committed")
-    require(ballot.state == BallotState.COMMITTED and not ballot.gone, "AlreadyVoted")
-    require(not event.valid or len(event.traces) == terms.samples, "WrongReveal", "a leaf for each sample")
-    traces_root = trees.root(event.traces) if event.traces else ZERO_DIGEST
-    opened = market.vote_commitment(claim_id, by, event.valid, traces_root, event.salt)
-    require(opened == ballot.word, "WrongReveal")
-    kind = BallotState.VALID if event.valid else BallotState.INVALID
-    return market.with_claim(claim_id, state.with_ballot(replace(ballot, state=kind, word=traces_root)))
+    require(ballot.silent, "AlreadyVoted")
+    return ballot
 
 
 def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> MarketState:
@@ -96,19 +90,13 @@ def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> Market
     Refused: WrongClaim, WrongPhase, NotDue, NotStanding, TooLate.
     """
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
-    status, terms = state.status, job.terms
-    over = now.time > status.since + terms.vote_time + terms.reveal_time
-    silent = [ballot for ballot in state.seats() if ballot.awaited]
-    require(over or not silent, "NotDue")
+    terms, silent = job.terms, state.silent()
+    require(not silent or now.time > state.status.since + terms.vote_time, "NotDue")
     require(market.stands(state), "NotStanding")
-    funds, state = _fined(market.funds, state, silent, terms)
-    market = market.with_funds(funds).with_claim(claim_id, state)
+    state = state.without(silent)
+    market = market.with_funds(fined(market.funds, silent, terms)).with_claim(claim_id, state)
     if (called := _called(market, claim_id, now)) is not None:
         return called
-    if not status.open_games:
-        unfounded = [each for each in state.seats() if each.shown and not each.valid]
-        funds, state = _fined(market.funds, state, unfounded, terms)
-        market = market.with_funds(funds)
     require(not market.closable(state.claim.job_id, now.time), "TooLate")
     market = market.with_job(state.claim.job_id, replace(job, accepted_at=now.time))
     return market.with_claim(claim_id, state.with_status(phase=Phase.ACCEPTED, since=now.time))
@@ -118,27 +106,15 @@ def _called(market: MarketState, claim_id: ClaimId, now: Moment) -> MarketState 
     """With others called to the empty seats; None if there are none, or nobody may be or can be called."""
     state = market.claims[claim_id]
     status, terms = state.status, market.jobs[state.claim.job_id].terms
-    if status.revealed >= terms.verifiers or status.calls == MAX_CALLS:
+    if status.shown >= terms.verifiers or status.calls == MAX_CALLS:
         return None
-    calls, count = status.calls + 1, min(terms.verifiers - status.revealed, MAX_SEATS - len(state.drawn))
+    calls, count = status.calls + 1, min(terms.verifiers - status.shown, MAX_SEATS - len(state.drawn))
     called = state.with_status(calls=calls, since=now.time)
     seed = market.deployment.keccak(encode(status.seed, calls))
     after = _seated(market, claim_id, called, seed, count, now)
     if len(after.claims[claim_id].drawn) > len(state.drawn):
         return after
     return None
-
-
-def _fined(
-    funds: Funds, state: ClaimState, ballots: Sequence[Ballot], terms: Terms
-) -> tuple[Funds, ClaimState]:
-    """missPenalty of each of these seats' stakes is burnt, the rest free."""
-    for ballot in ballots:
-        account, client = ballot.verifier, terms.client
-        funds = funds.unlock(account, Role.VERIFIER, terms.verifier_stake, client)
-        funds = funds.fined(account, Role.VERIFIER, terms.miss_penalty, client)
-        state = state.with_ballot(replace(ballot, gone=True))
-    return funds, state
 
 
 def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
@@ -163,6 +139,6 @@ def _seated(
         if account in others or funds.room(account, Role.VERIFIER, terms.client) < terms.verifier_stake:
             continue
         funds = funds.lock(account, Role.VERIFIER, terms.verifier_stake, terms.client)
-        state = state.with_ballot(Ballot(account, BallotState.DRAWN, ZERO_DIGEST))
+        state = state.with_ballot(Ballot(account))
         left -= 1
     return market.with_funds(funds).with_claim(claim_id, state)

@@ -9,18 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol import trees
-from assay.protocol.demands import Asked, Chunk, StateLeaf
-from assay.protocol.game import Arithmetic
-from assay.protocol.game_state import WITHHELD_SEGMENT
+from assay.protocol.demands import Asked
 from assay.protocol.params import CHUNKS
 from assay.protocol.refusal import require
 from assay.protocol.twin.challenges import challengeable
+from assay.protocol.twin.chunks import leaf_of
 from assay.protocol.twin.convictions import convicted
 from assay.protocol.twin.events import Demand, ExpireDemand, Supply
 from assay.protocol.twin.ledger import demand_bond, free
 from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
-from assay.protocol.types import Address, ProgramRef, Seconds
+from assay.protocol.types import Address, Seconds
 
 
 def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> MarketState:
@@ -58,8 +57,8 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
     require(len(event.chunks) == len(made.places), "WrongCount")
     program = market.jobs[event.claim.job_id].terms.program(event.claim.kind)
     for i, (place, chunk) in enumerate(zip(made.places, event.chunks, strict=True)):
-        sound = _shown(made.state_root, program, place, chunk, market.deployment.arithmetic)
-        require(sound, "BadProof", f"chunk {i}")
+        leaf = leaf_of(made.state_root, program, place, chunk, market.deployment.arithmetic)
+        require(leaf is not None, "BadProof", f"chunk {i}")
     market, stood = _close(market, event.demand_id, made, False, now)
     bond = demand_bond(event.demand_id)
     amount = market.funds.ledger.balance(bond)
@@ -71,8 +70,8 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
 
 
 def expire(market: MarketState, event: ExpireDemand, by: Address, now: Moment) -> MarketState:
-    """Time is up: the claim falls, if it still stands. Refused: NoSuchDemand, WrongDemand,
-    WrongClaim, NotDue."""
+    """Time is up: the claim falls, if it has not ended. Refused: NoSuchDemand, WrongDemand, WrongClaim,
+    NotDue."""
     made = _open(market, event)
     require(now.time > made.deadline, "NotDue")
     market, _ = _close(market, event.demand_id, made, True, now)
@@ -93,28 +92,11 @@ def _open(market: MarketState, event: Supply | ExpireDemand) -> Asked:
 def _close(
     market: MarketState, demand_id: int, made: Asked, withheld: bool, now: Moment
 ) -> tuple[MarketState, bool]:
-    """Off the books; also whether the claim still stood."""
+    """Off the books; also whether the claim had not ended."""
     market = replace(market, demands={i: d for i, d in market.demands.items() if i != demand_id})
     state = market.claims[made.claim_id]
     state = state.with_status(open_games=state.status.open_games - 1)
     market = market.with_claim(made.claim_id, state).quietened(state.claim.job_id, now.time)
-    stood = market.liable(state)
-    if stood and withheld:
-        market = convicted(market, made.claim_id, made.demander, WITHHELD_SEGMENT, now)
-    return market, stood
-
-
-def _shown(root: bytes, program: ProgramRef, place: StateLeaf, chunk: Chunk, arithmetic: Arithmetic) -> bool:
-    """Whether the chunk is the leaf of this place below the state's root."""
-    encodings = 1 + program.nodes + program.slots
-    node = trees.leaf(chunk.node)
-    if not trees.verify(program.root, encodings, 1 + place.slot, node, chunk.node_proof):
-        return False
-    size = arithmetic.facts(chunk.node).bytes
-    leaves = -(-size // trees.LEAF_BYTES)
-    leaf = place.leaf % leaves
-    length = min(trees.LEAF_BYTES, size - leaf * trees.LEAF_BYTES)
-    if len(chunk.data) != length or len(chunk.leaf_proof) != trees.depth(leaves):
-        return False
-    tensor = trees.fold(trees.leaf(chunk.data), leaf, chunk.leaf_proof)
-    return trees.verify(root, program.slots, place.slot, tensor, chunk.slot_proof)
+    if state.live and withheld:
+        market = convicted(market, made.claim_id, made.demander, now)
+    return market, state.live

@@ -9,17 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol import sampling, trees
+from assay.protocol.demands import VoteProof
 from assay.protocol.encoding import words
 from assay.protocol.game import Verdict, input_game, play
 from assay.protocol.game_state import INPUT_SEGMENT, Accused, Found, Game, GamePhase
 from assay.protocol.loops import Byte, FromGenesis, Place, genesis_place, locate, source_of
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
+from assay.protocol.twin.chunks import leaf_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
-from assay.protocol.twin.events import Open, OpenInput, OpenVote, Play, ProveBinding
+from assay.protocol.twin.events import Open, OpenInput, OpenVote, Play, ProveBinding, ProveVote
 from assay.protocol.twin.findings import kept, spend
 from assay.protocol.twin.ledger import bond, free
-from assay.protocol.twin.market_state import Challenge, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import Ballot, Challenge, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -29,6 +31,7 @@ from assay.protocol.types import (
     ClaimId,
     Kind,
     Phase,
+    ProgramRef,
     Seconds,
     Terms,
 )
@@ -59,7 +62,7 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
 
 
 def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) -> MarketState:
-    """Dispute one sample of a revealed valid vote.
+    """Dispute one sample of a valid vote.
 
     Refused: NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed, NotDrawn, NoSuchVote,
     NotAnnounced, TooSoon, BadProof, InsufficientBalance.
@@ -67,11 +70,9 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
     claim, verifier = event.claim, event.verifier
     terms = market.job(claim.job_id).terms
     require(event.sample < terms.samples, "WrongSample")
-    claim_id, state = challengeable(market, claim, now)
-    ballot = ballot_of(state, verifier)
-    require(ballot.valid, "NoSuchVote")
+    claim_id, state, ballot = _answering_vote(market, claim, verifier, now)
     market, _ = spend(market, claim_id, event.sample, verifier, ZERO_DIGEST, event.salt, by, now)
-    root, samples = ballot.word, terms.samples
+    root, samples = ballot.traces_root, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
     seed = state.status.seed
     segment = sampling.sample_segments(seed, verifier, terms.loops)[event.sample]
@@ -86,6 +87,42 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
         out_root=event.trace_root,
     )
     return _start(market, claim_id, state, Challenge(game, verifier), by)
+
+
+def prove_vote(market: MarketState, event: ProveVote, by: Address, now: Moment) -> MarketState:
+    """Convict at once a valid vote whose own trace gives another state than the claim has (rule 5.5).
+
+    Refused: NotAnnounced, TooSoon, NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed,
+    NotDrawn, NoSuchVote, BadProof, NoDifference.
+    """
+    claim, verifier, said = event.claim, event.verifier, event.said
+    claim_id = market.claim_id(claim)
+    market, _ = spend(market, claim_id, event.sample, verifier, ZERO_DIGEST, event.salt, by, now)
+    terms = market.job(claim.job_id).terms
+    require(event.sample < terms.samples, "WrongSample")
+    claim_id, state, ballot = _answering_vote(market, claim, verifier, now)
+    root = ballot.traces_root
+    require(trees.verify(root, terms.samples, event.sample, said.trace_root, said.trace_proof), "BadProof")
+    seed = state.status.seed
+    segment = sampling.sample_segments(seed, verifier, terms.loops)[event.sample]
+    leaves, end = terms.segments + 1, segment + 1
+    require(trees.verify(claim.segments_root, leaves, end, said.state_root, said.state_proof), "BadProof")
+    program = terms.program(Kind.TASK, locate(terms.loops, segment, claim.shard).number)
+    arithmetic = market.deployment.arithmetic
+    place = leaf_of(said.state_root, program, event.place, event.committed, arithmetic)
+    require(place is not None, "BadProof")
+    assert place is not None
+    tensor = place.tensor_root(said.data, said.leaf_proof, sampling.verifier_key(verifier, seed))
+    require(tensor is not None and _is_output(program, event.place.slot, tensor, said), "BadProof")
+    require(said.data != event.committed.data, "NoDifference")
+    return convicted_ballot(market, claim_id, ballot, by)
+
+
+def _is_output(program: ProgramRef, slot: int, tensor: bytes, said: VoteProof) -> bool:
+    """Whether, by the trace, the slot's next value is the tensor of that root."""
+    first, output = 1 + program.nodes, trees.leaf(said.ref.to_bytes(4, "big"))
+    named = trees.verify(program.root, first + program.slots, first + slot, output, said.ref_proof)
+    return named and trees.verify(said.trace_root, program.nodes, said.ref, tensor, said.node_proof)
 
 
 def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) -> MarketState:
@@ -107,7 +144,7 @@ def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) 
 
 
 def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Moment) -> MarketState:
-    """Convict at once a claim whose input is not what it must be (rule 4.4).
+    """Convict at once a claim whose input is not what it must be, and its valid votes (rules 4.4 and 5.1).
 
     Refused: NotAnnounced, TooSoon, NoSuchJob, BadProof, WrongSource, NoDifference, WrongClaim, WrongPhase,
     NotStanding, WindowClosed.
@@ -118,11 +155,12 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     terms = market.job(claim.job_id).terms
     slots = terms.slots_of(claim.kind)
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
-    root, place, count = _source_of(market, event, terms)
+    (root, place, count), certain = _source_of(market, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
-    claim_id, _ = challengeable(market, claim, now, proof=True)
-    market = convicted(market, claim_id, by, INPUT_SEGMENT, now)
+    claim_id, state = _provable(market, claim, now, certain=certain)
+    guilty = [ballot for ballot in state.seats() if ballot.valid]
+    market = convicted(market, claim_id, by, now, guilty)
     if market.claims[claim_id].winner == ZERO_ADDRESS:
         return market
     return kept(market, claim_id, replace(found, segment=INPUT_SEGMENT, root=event.root))
@@ -139,18 +177,46 @@ def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketSt
     return replace(market, games={**market.games, event.game_id: replace(challenge, game=result)})
 
 
-def challengeable(
-    market: MarketState, claim: Claim, now: Moment, *, proof: bool = False
-) -> tuple[ClaimId, ClaimState]:
-    """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is
-    open, even if its round was closed without it."""
+def challengeable(market: MarketState, claim: Claim, now: Moment) -> tuple[ClaimId, ClaimState]:
+    """Exists, stands, and is not past its challenge window."""
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
-    late = proof and state.status.open_games > 0
-    require(market.liable(state) if late else market.stands(state), "NotStanding")
-    if state.status.phase == Phase.ACCEPTED and not late:
-        require(now.time <= state.window_end(market.jobs[claim.job_id].terms), "WindowClosed")
+    require(market.stands(state), "NotStanding")
+    _require_window(market, state, now)
     return claim_id, state
+
+
+def _provable(market: MarketState, claim: Claim, now: Moment, *, certain: bool) -> tuple[ClaimId, ClaimState]:
+    """Challengeable; or a game on it is open: then it may be left out, and even overtaken by a rewind if
+    nothing that the proof compares it with can have changed since its commit."""
+    claim_id, state = market.known(claim)
+    require(state.live, "WrongPhase", state.status.phase.name)
+    if state.status.open_games == 0:
+        return challengeable(market, claim, now)
+    require(certain or not market.is_stale(state), "NotStanding")
+    return claim_id, state
+
+
+def _answering_vote(
+    market: MarketState, claim: Claim, verifier: Address, now: Moment
+) -> tuple[ClaimId, ClaimState, Ballot]:
+    """A valid vote that stands, on a claim that may be challenged, or that fell not long ago."""
+    claim_id, state = market.known(claim)
+    if state.status.phase == Phase.CONVICTED:
+        _require_window(market, state, now)
+    else:
+        challengeable(market, claim, now)
+    ballot = ballot_of(state, verifier)
+    require(ballot.valid, "NoSuchVote")
+    return claim_id, state, ballot
+
+
+def _require_window(market: MarketState, state: ClaimState, now: Moment) -> None:
+    terms = market.jobs[state.claim.job_id].terms
+    if state.status.phase == Phase.CONVICTED:
+        require(now.time <= state.status.since + terms.challenge_window, "WindowClosed")
+    elif not state.pending:
+        require(now.time <= state.window_end(terms), "WindowClosed")
 
 
 def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
@@ -208,23 +274,29 @@ def _start(
     return replace(market, games={**market.games, game_id: challenge}, games_opened=game_id)
 
 
-def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
-    """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4)."""
-    claim = event.claim
+def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[tuple[bytes, int, int], bool]:
+    """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4). Also whether
+    that was so when the claim was committed: no task is absent, and the source was there before."""
+    claim, absent = event.claim, False
 
     def current(place: Place) -> ClaimId | None:
         return market.current(claim.job_id, *place)
 
     def stands(round_: int, shard: int) -> bool:
-        return current((Kind.TASK, round_, shard)) is not None
+        nonlocal absent
+        there = current((Kind.TASK, round_, shard)) is not None
+        absent = absent or not there
+        return there
 
     found = source_of(terms, claim.kind, claim.round, claim.shard, event.slot, stands)
     if isinstance(found, Byte):
-        return found.leaf, 0, 1
+        return (found.leaf, 0, 1), False
     if isinstance(found, FromGenesis):
-        return terms.genesis_of(claim.kind), *genesis_place(terms, claim.kind, claim.shard, found.slot)
+        place = genesis_place(terms, claim.kind, claim.shard, found.slot)
+        return (terms.genesis_of(claim.kind), *place), not absent
     source = _same(market, event.source, current(found.place))
-    return source.output_root, found.slot, terms.slots_of(source.kind)
+    certain = not absent and source.rewinds <= claim.rewinds
+    return (source.output_root, found.slot, terms.slots_of(source.kind)), certain
 
 
 def _same(market: MarketState, source: Claim | None, claim_id: ClaimId | None) -> Claim:
@@ -241,10 +313,9 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
     state = market.claims[claim_id]
     market = market.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
     if challenge.verifier == ZERO_ADDRESS:
-        market = market.quietened(state.claim.job_id, now.time)
-        stood = market.liable(state)
+        market, stood = market.quietened(state.claim.job_id, now.time), state.live
         if stood and challenger_won:
-            market = convicted(market, claim_id, challenger, challenge.game.segment, now)
+            market = convicted(market, claim_id, challenger, now)
         if challenge.found is not None and market.claims[claim_id].winner != ZERO_ADDRESS:
             market = kept(market, claim_id, challenge.found)
     else:
@@ -261,13 +332,9 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
 def _vote_decided(
     market: MarketState, challenge: Challenge, challenger_won: bool
 ) -> tuple[MarketState, bool]:
-    """The market after a game on a vote, and whether the vote and its claim still stood."""
+    """The market after a game on a vote, and whether the vote had not fallen otherwise."""
     claim_id = challenge.game.claim_id
-    state = market.claims[claim_id]
-    ballot = state.ballots[challenge.verifier]
-    if ballot.gone:
-        return market, False
-    stood = market.liable(state)
-    if stood and challenger_won:
-        return convicted_ballot(market, claim_id, ballot, challenge.game.challenger), True
-    return market, stood
+    ballot = market.claims[claim_id].ballots[challenge.verifier]
+    if not ballot.gone and challenger_won:
+        market = convicted_ballot(market, claim_id, ballot, challenge.game.challenger)
+    return market, not ballot.gone

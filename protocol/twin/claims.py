@@ -6,6 +6,7 @@ reason. Votes are in ``protocol.twin.attestations``, convictions in ``protocol.t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assay.protocol import trees
@@ -13,7 +14,7 @@ from assay.protocol.refusal import require
 from assay.protocol.twin.clock import Closing, Job
 from assay.protocol.twin.events import Commit, Settle
 from assay.protocol.twin.ledger import escrow, free
-from assay.protocol.twin.market_state import ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
 from assay.protocol.twin.stakes import Funds
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -70,10 +71,9 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
         phase=Phase.COMMITTED if task else Phase.ACCEPTED,
         seed_block=now.block + terms.seed_delay if task else 0,
         since=now.time,
-        draws=0,
         calls=0,
         open_games=0,
-        revealed=0,
+        shown=0,
         valid=0,
         seed=ZERO_DIGEST,
     )
@@ -94,7 +94,7 @@ def _with_slice(job: Job, before: int, now: Moment) -> Job:
 
 
 def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> MarketState:
-    """Pay a claim whose window is over.
+    """Pay a claim whose window is over, and its valid votes; fine the invalid ones.
 
     Refused: WrongClaim, WrongPhase, GamesOpen, NotDue, NotStanding, EarlierUnsettled.
     """
@@ -106,11 +106,13 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     require(market.stands(state), "NotStanding")
     _check_order(market, job, claim)
     funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
-    funds = unlock_votes(funds, state, terms)
     funds = funds.moved(escrow(claim.job_id), free(claim.claimant), claim.price)
-    for ballot in state.seats():
-        if ballot.valid:
-            funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
+    valid = [ballot for ballot in state.seats() if ballot.valid]
+    funds = freed(funds, valid, terms)
+    for ballot in valid:
+        funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
+    # What the others called invalid was not.
+    funds = fined(funds, [ballot for ballot in state.held() if not ballot.valid], terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.SETTLED))
     if claim.kind == Kind.TASK:
         return market
@@ -123,11 +125,18 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     return market.with_job(claim.job_id, done)
 
 
-def unlock_votes(funds: Funds, state: ClaimState, terms: Terms) -> Funds:
-    """Free the stakes of all seats that have not ended."""
-    for ballot in state.seats():
-        if not ballot.gone:
-            funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake, terms.client)
+def freed(funds: Funds, ballots: Iterable[Ballot], terms: Terms) -> Funds:
+    """With the stakes of these seats unlocked."""
+    for ballot in ballots:
+        funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake, terms.client)
+    return funds
+
+
+def fined(funds: Funds, ballots: Sequence[Ballot], terms: Terms) -> Funds:
+    """With missPenalty of each of these seats' stakes burnt, and the rest unlocked."""
+    funds = freed(funds, ballots, terms)
+    for ballot in ballots:
+        funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty, terms.client)
     return funds
 
 
@@ -148,7 +157,11 @@ def _task_price(market: MarketState, job: Job, claim: Claim, by: Address, now: M
     require(claim.round == job.round, "WrongRound")
     require(not job.pipeline_full, "PipelineFull")
     require(not any(market.slices(claim.job_id, job.round)), "TooLate")
-    require(now.time <= market.deadline(claim.job_id, claim.shard, now.time), "TooLate")
+    # Later than taskTime: where something was in dispute, or for who has the shard since then; not once the
+    # round can be closed.
+    due = market.deadline(claim.job_id, claim.shard, now.time)
+    in_time = now.time <= job.round_start + terms.task_time
+    require(in_time or (now.time <= due and not market.closable(claim.job_id, now.time)), "TooLate")
     return job.shards[claim.shard].price
 
 

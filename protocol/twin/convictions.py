@@ -1,26 +1,26 @@
 """What falls and what falls with it: convictions, rewinds, compensation (docs/protocol.md, section 5).
 
 Contract: pure; every unit that a conviction takes is burnt, paid to the challenger, or set aside for those
-whose work the rewind wastes, and what is set aside is paid out or burnt by the last `void`.
+whose work the rewind wastes, or kept for votes; what is set aside or kept is paid out or burnt by the last
+`void` or `free_seats`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.protocol.game_state import INPUT_SEGMENT, WITHHELD_SEGMENT
 from assay.protocol.refusal import require
-from assay.protocol.sampling import sample_segments
-from assay.protocol.twin.claims import unlock_votes, worth
+from assay.protocol.twin.claims import freed, worth
 from assay.protocol.twin.clock import Rewind
-from assay.protocol.twin.events import Void
+from assay.protocol.twin.events import FreeSeats, Void
 from assay.protocol.twin.jobs import reopened
 from assay.protocol.twin.ledger import compensation, free
 from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import (
     Conviction,
+    convict,
     convicted_vote,
-    conviction,
     position,
 )
 from assay.protocol.twin.stakes import SEIZED, Funds
@@ -28,29 +28,36 @@ from assay.protocol.types import Address, Claim, ClaimId, Kind, Phase, Role, Sec
 
 
 def convicted(
-    market: MarketState, claim_id: ClaimId, challenger: Address, segment: int, now: Moment
+    market: MarketState,
+    claim_id: ClaimId,
+    challenger: Address,
+    now: Moment,
+    guilty: Sequence[Ballot] = (),
 ) -> MarketState:
-    """The claim falls for what is wrong in `segment`, or INPUT_SEGMENT (rules 5.1, 5.2 and 5.4).
+    """The claim falls, and with it the `guilty` votes that the proof has shown to be false (rules 5.1, 5.2
+    and 5.4). If a rewind has overtaken it, or its round was closed without it, the job does not go back.
 
     The winner's own game is no longer in `market.games`.
     """
     state = market.claims[claim_id]
     claim, job = state.claim, market.jobs[state.claim.job_id]
-    left_out = market.left_out(state)
-    wasted = Wei(0) if left_out else _wasted(market, claim)
-    funds, taken = _slash_all(market.funds, state, segment, job.terms)
+    overtaken = market.is_stale(state)
+    goes_back = not overtaken and not market.left_out(state)
+    wasted = _wasted(market, claim) if goes_back else Wei(0)
+    fallen = state.without([*state.silent(), *guilty])
+    funds, verdict = _seized(market.funds, state, fallen, guilty, wasted, job.terms)
+    market = market.with_funds(funds)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
-        market = reopened(market.with_funds(funds), claim.job_id, claim.shard, now.time)
+        market = reopened(market, claim.job_id, claim.shard, now.time)
         funds = market.funds
-    verdict = conviction(taken, wasted)
-    fallen = state.with_status(phase=Phase.CONVICTED)
-    funds = funds.burnt(SEIZED, verdict.burnt)
+    fallen = fallen.with_status(phase=Phase.CONVICTED, since=now.time)
+    fallen = replace(fallen, overtaken=overtaken, overtaker=_overtaker(market, state) if overtaken else None)
     if market.findings(claim_id):  # who was right is not known yet
         fallen = replace(fallen, reward=verdict.reward, winner=challenger)
     else:
         funds = funds.moved(SEIZED, free(challenger), verdict.reward)
     market = market.with_claim(claim_id, fallen)
-    if left_out:  # nothing builds on it
+    if not goes_back:
         return market.with_funds(funds)
     market = _rewound(market, claim, verdict, now.time)
     pot = compensation(claim.job_id, job.rewinds_so_far + 1)
@@ -60,56 +67,75 @@ def convicted(
 def convicted_ballot(
     market: MarketState, claim_id: ClaimId, ballot: Ballot, challenger: Address
 ) -> MarketState:
-    """A vote falls (rule 5.3): it no longer counts and is not paid; acceptance already given stands."""
+    """A vote falls (rule 5.5): it no longer counts and is not paid; acceptance already given stands. Of a
+    fallen claim's vote also the fee is burnt, which was kept for it."""
     state = market.claims[claim_id]
     terms = market.jobs[state.claim.job_id].terms
-    state = state.with_ballot(replace(ballot, gone=True))
     account, stake = ballot.verifier, terms.verifier_stake
-    funds = market.funds.unlock(account, Role.VERIFIER, stake, terms.client)
+    funds = freed(market.funds, [ballot], terms)
     funds, taken = funds.slash(account, Role.VERIFIER, stake, terms.client)
     split = convicted_vote(taken)
-    funds = funds.burnt(SEIZED, split.burnt).moved(SEIZED, free(challenger), split.paid)
-    return market.with_funds(funds).with_claim(claim_id, state)
+    fee = terms.verifier_fee if state.status.phase == Phase.CONVICTED else Wei(0)
+    funds = funds.burnt(SEIZED, Wei(split.burnt + fee)).moved(SEIZED, free(challenger), split.paid)
+    return market.with_funds(funds).with_claim(claim_id, state.without([ballot]))
 
 
 def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketState:
-    """End a claim that a rewind has overtaken, or that its round was closed without.
+    """End a claim that a rewind has overtaken, or that its round was closed without, or can be.
 
-    Refused: WrongClaim, WrongPhase, NotStale, GamesOpen.
+    Refused: WrongClaim, WrongPhase, GamesOpen, NotStale.
     """
     claim = event.claim
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
-    require(not market.stands(state), "NotStale")
-    require(not market.liable(state) or state.status.open_games == 0, "GamesOpen")
+    require(state.status.open_games == 0, "GamesOpen")
+    late = state.pending and market.closable(claim.job_id, now.time)
+    require(late or not market.stands(state), "NotStale")
     terms = market.jobs[claim.job_id].terms
     funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
-    funds = unlock_votes(funds, state, terms)
+    funds = freed(funds, state.held(), terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
     overtaker = _overtaker(market, state)
     return market if overtaker is None else _compensated(market, state, overtaker)
 
 
-def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
-    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters."""
-    claimant = state.claim.claimant
-    client, stake = terms.client, terms.verifier_stake
+def free_seats(market: MarketState, event: FreeSeats, by: Address, now: Moment) -> MarketState:
+    """Pay and free the votes that stand on a fallen claim; burn what was set aside for it (rule 5.5).
+
+    Refused: WrongClaim, WrongPhase, GamesOpen, NotDue, NoSeats.
+    """
+    claim_id, state, job = market.in_phase(event.claim, Phase.CONVICTED)
+    terms, voted = job.terms, state.voted()
+    require(state.status.open_games == 0, "GamesOpen")
+    require(now.time > state.status.since + terms.challenge_window, "NotDue")
+    require(bool(voted) or state.overtaken, "NoSeats")
+    funds = freed(market.funds, voted, terms)
+    for ballot in voted:
+        funds = funds.moved(SEIZED, free(ballot.verifier), terms.verifier_fee)
+    ended = replace(state.without(voted), overtaken=False, overtaker=None)
+    market = market.with_funds(funds).with_claim(claim_id, ended)
+    return market if state.overtaker is None else _compensated(market, state, state.overtaker)
+
+
+def _seized(
+    funds: Funds,
+    state: ClaimState,
+    fallen: ClaimState,
+    guilty: Sequence[Ballot],
+    wasted: Wei,
+    terms: Terms,
+) -> tuple[Funds, Conviction]:
+    """Take from claimant and guilty voters, free the silent seats, and burn half."""
+    claimant, client = state.claim.claimant, terms.client
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake, client)
-    funds = unlock_votes(funds, state, terms)
+    funds = freed(funds, [*state.silent(), *guilty], terms)
     funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake, client)
-    taken = [from_claimant]
-    for ballot in state.seats():
-        if ballot.valid and _guilty(state, ballot.verifier, segment, terms):
-            funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, stake, client)
-            taken.append(from_voter)
-    return funds, taken
-
-
-def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) -> bool:
-    """Whether a valid vote of this verifier vouched for the segment: it is one of its samples (rule 5.1)."""
-    if segment in (INPUT_SEGMENT, WITHHELD_SEGMENT):
-        return segment == INPUT_SEGMENT
-    return segment in sample_segments(state.status.seed, verifier, terms.loops)
+    from_votes = []
+    for ballot in guilty:
+        funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake, client)
+        from_votes.append(taken)
+    verdict = convict(from_claimant, from_votes, fallen.status.shown, terms.verifier_fee, wasted)
+    return funds.burnt(SEIZED, verdict.burnt), verdict
 
 
 def _wasted(market: MarketState, fallen: Claim) -> Wei:
@@ -151,14 +177,15 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
 
 def _compensated(market: MarketState, state: ClaimState, index: int) -> MarketState:
     """The claim's price and its valid votes' fees, of what that rewind set aside; the convict's own price,
-    and the fees of votes that there were not, are burnt."""
+    and the fees of votes that there were not, are burnt. Of a claim that fell all is."""
     claim, job = state.claim, market.jobs[state.claim.job_id]
     rewind, terms = job.rewinds[index], job.terms
     source, due = compensation(claim.job_id, index + 1), worth(claim, terms)
     funds, left = market.funds, due
-    payees = [(ballot.verifier, terms.verifier_fee) for ballot in state.seats() if ballot.valid]
-    if claim.claimant != rewind.convict:
-        payees.append((claim.claimant, claim.price))
+    payees = []
+    if state.live:
+        payees = [(ballot.verifier, terms.verifier_fee) for ballot in state.seats() if ballot.valid]
+        payees += [(claim.claimant, claim.price)] if claim.claimant != rewind.convict else []
     for account, amount in payees:
         funds, left = funds.moved(source, free(account), amount), Wei(left - amount)
     rewinds = (

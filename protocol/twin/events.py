@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import Digests, Move
 from assay.protocol.game_state import Found, Game
 from assay.protocol.guardian import Business
@@ -209,19 +209,19 @@ class RecordSeed:
 
 
 @dataclass(frozen=True)
-class CommitVote:
-    claim: Claim
-    commitment: bytes
+class Vote:
+    """`traces`: of a valid vote, the keyed trace root of each sample; of an invalid one none."""
+
+    claim_id: ClaimId
+    valid: bool
+    traces: Digests
 
 
 @dataclass(frozen=True)
-class RevealVote:
-    """`traces`: the leaves below the traces root that was committed to."""
+class Abstain:
+    """Give a seat up without a vote."""
 
     claim: Claim
-    valid: bool
-    traces: Digests
-    salt: bytes
 
 
 @dataclass(frozen=True)
@@ -236,6 +236,13 @@ class Settle:
 
 @dataclass(frozen=True)
 class Void:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class FreeSeats:
+    """Pay and free the votes of a claim that fell, once they can no longer be disputed."""
+
     claim: Claim
 
 
@@ -273,6 +280,20 @@ class OpenVote:
     from_proof: Digests
     trace_root: bytes
     trace_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class ProveVote:
+    """Show that a vote's own trace gives another state than the claim has. `committed`: the claim's leaf at
+    `place`; `said`: what the trace says of it."""
+
+    claim: Claim
+    verifier: Address
+    sample: int
+    place: StateLeaf
+    committed: Chunk
+    said: VoteProof
     salt: bytes
 
 
@@ -381,14 +402,16 @@ Event = (
     | Expire
     | Commit
     | RecordSeed
-    | CommitVote
-    | RevealVote
+    | Vote
+    | Abstain
     | Tally
     | Settle
     | Void
+    | FreeSeats
     | Announce
     | Open
     | OpenVote
+    | ProveVote
     | OpenInput
     | ProveBinding
     | Share

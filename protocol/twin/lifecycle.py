@@ -3,8 +3,8 @@
 Contract: ``transition(market, event, by, now)`` gives the next market, or raises ``Refused`` with the name of
 the contracts' custom error where they revert; the market given is never changed. No sequence of events
 changes ``market.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a
-verdict is always delivered at once, and one `void` is always enough (the contracts want another for each 64
-rewinds that left the claim standing).
+verdict is always delivered at once, and one `void` or `freeSeats` is always enough (the contracts want
+another for each 64 rewinds that left the claim standing).
 
 Source: ``contracts/src``; ``tests/twin`` holds the two together, event by event.
 """
@@ -173,14 +173,16 @@ _RULES: dict[type, Rule] = {
     e.Expire: jobs.expire,
     e.Commit: claims.commit,
     e.RecordSeed: attestations.record_seed,
-    e.CommitVote: attestations.commit_vote,
-    e.RevealVote: attestations.reveal_vote,
+    e.Vote: attestations.vote,
+    e.Abstain: attestations.abstain,
     e.Tally: attestations.tally,
     e.Settle: claims.settle,
     e.Void: convictions.void,
+    e.FreeSeats: convictions.free_seats,
     e.Announce: findings.announce,
     e.Open: challenges.open_game,
     e.OpenVote: challenges.open_vote,
+    e.ProveVote: challenges.prove_vote,
     e.OpenInput: challenges.open_input,
     e.ProveBinding: challenges.prove_binding,
     e.Share: findings.share,

@@ -7,7 +7,7 @@ claim stands, which tasks of a round are accepted, what a rewind wastes are all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -25,6 +25,7 @@ from assay.protocol.twin.stakes import Funds
 from assay.protocol.twin.weights import Weights
 from assay.protocol.types import (
     ZERO_ADDRESS,
+    ZERO_DIGEST,
     Address,
     Bounds,
     Claim,
@@ -69,46 +70,43 @@ class Deployment:
     bounds: Bounds
 
 
-class BallotState(IntEnum):
-    """How far a drawn verifier's vote has come."""
+class Said(IntEnum):
+    """What a drawn verifier has voted."""
 
-    DRAWN = 0
-    COMMITTED = 1
-    VALID = 2
-    INVALID = 3
+    NOTHING = 0
+    VALID = 1
+    INVALID = 2
 
 
 @dataclass(frozen=True)
 class Ballot:
-    """One drawn verifier's vote. `word`: the commitment, then, once revealed, the traces root. `gone`: the
-    seat is over and nothing is locked for it: abstained, fined, or fallen to a game."""
+    """One drawn verifier's vote. `gone`: the seat is over and nothing is locked for it: abstained, fined,
+    fallen, or paid and freed."""
 
     verifier: Address
-    state: BallotState
-    word: bytes
+    said: Said = Said.NOTHING
+    traces_root: bytes = ZERO_DIGEST
     gone: bool = False
 
     @property
-    def awaited(self) -> bool:
-        """Whether it has neither shown a vote nor ended."""
-        return not self.gone and self.state in (BallotState.DRAWN, BallotState.COMMITTED)
+    def silent(self) -> bool:
+        """Whether it has neither voted nor ended."""
+        return not self.gone and self.said == Said.NOTHING
 
     @property
-    def shown(self) -> bool:
-        """Whether its vote was shown and has not fallen since."""
-        return not self.gone and self.state in (BallotState.VALID, BallotState.INVALID)
+    def stands(self) -> bool:
+        """Whether it has voted, and its stake still answers for that."""
+        return not self.gone and self.said != Said.NOTHING
 
     @property
     def valid(self) -> bool:
-        """Whether its vote was shown, is valid, and has not fallen since."""
-        return not self.gone and self.state == BallotState.VALID
+        """Whether its vote is valid and stands."""
+        return not self.gone and self.said == Said.VALID
 
     @property
     def vote(self) -> Vote:
         """As ``ITasks.votes`` shows it."""
-        revealed = self.state > BallotState.COMMITTED
-        traces_root = self.word if revealed else bytes(32)
-        return Vote(self.verifier, self.word, revealed, self.valid, self.gone, traces_root)
+        return Vote(self.verifier, self.said != Said.NOTHING, self.valid, self.gone, self.traces_root)
 
 
 @dataclass(frozen=True)
@@ -124,6 +122,10 @@ class ClaimState:
     """Who convicted it, while its reward waits."""
     kept: tuple[Found, ...] = ()
     """Findings whose games are over since, in that order."""
+    overtaken: bool = False
+    """Of a convicted claim: whether a rewind had overtaken it before, until `freeSeats`."""
+    overtaker: int | None = None
+    """Which rewind that was, if it set something aside for the claim."""
     ballots: Mapping[Address, Ballot] = field(default_factory=dict)
 
     @property
@@ -140,6 +142,18 @@ class ClaimState:
         """The ballots in the order of the seats."""
         return [self.ballots[verifier] for verifier in self.drawn]
 
+    def held(self) -> list[Ballot]:
+        """Those that have not ended."""
+        return [ballot for ballot in self.seats() if not ballot.gone]
+
+    def silent(self) -> list[Ballot]:
+        """Those that have neither voted nor ended."""
+        return [ballot for ballot in self.seats() if ballot.silent]
+
+    def voted(self) -> list[Ballot]:
+        """Those whose votes stand."""
+        return [ballot for ballot in self.seats() if ballot.stands]
+
     def window_end(self, terms: Terms) -> Seconds:
         """Of an accepted claim: until when it may be challenged; later where not every seat's vote stands
         valid (rule 4.7)."""
@@ -153,10 +167,17 @@ class ClaimState:
     def with_ballot(self, ballot: Ballot) -> ClaimState:
         """With one ballot replaced or added, and counted."""
         ballots = {**self.ballots, ballot.verifier: ballot}
-        shown = sum(each.shown for each in ballots.values())
+        shown = sum(each.stands for each in ballots.values())
         valid = sum(each.valid for each in ballots.values())
         drawn = self.drawn if ballot.verifier in self.drawn else (*self.drawn, ballot.verifier)
-        return replace(self, ballots=ballots, drawn=drawn).with_status(revealed=shown, valid=valid)
+        return replace(self, ballots=ballots, drawn=drawn).with_status(shown=shown, valid=valid)
+
+    def without(self, ballots: Iterable[Ballot]) -> ClaimState:
+        """With these seats over."""
+        state = self
+        for ballot in ballots:
+            state = state.with_ballot(replace(ballot, gone=True))
+        return state
 
 
 @dataclass(frozen=True)
@@ -212,12 +233,6 @@ class MarketState:
         """Hash of the whole claim."""
         return ClaimId(self.deployment.keccak(words(claim)))
 
-    def vote_commitment(
-        self, claim_id: ClaimId, verifier: Address, valid: bool, traces_root: bytes, salt: bytes
-    ) -> bytes:
-        """Rule 4.7."""
-        return self.deployment.keccak(encode(claim_id, verifier, valid, traces_root, salt))
-
     def finding(
         self,
         challenger: Address,
@@ -257,9 +272,9 @@ class MarketState:
         require(state.status.phase == phase, "WrongPhase", state.status.phase.name)
         return claim_id, state, self.jobs[claim.job_id]
 
-    def liable(self, state: ClaimState) -> bool:
-        """Whether the claim answers for the games open on it: not ended, nor overtaken by a rewind."""
-        return state.live and not self.jobs[state.claim.job_id].is_stale(state.claim)
+    def is_stale(self, state: ClaimState) -> bool:
+        """Whether a rewind has overtaken the claim (rule 5.2)."""
+        return self.jobs[state.claim.job_id].is_stale(state.claim)
 
     def left_out(self, state: ClaimState, before: int | None = None) -> bool:
         """Whether the claim's round was fixed without it (before rewind number `before`, if given)."""
@@ -272,7 +287,7 @@ class MarketState:
 
     def stands(self, state: ClaimState) -> bool:
         """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
-        return self.liable(state) and not self.left_out(state)
+        return state.live and not self.is_stale(state) and not self.left_out(state)
 
     def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimId | None:
         """The standing or settled claim of a place."""

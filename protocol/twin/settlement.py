@@ -22,26 +22,30 @@ def burnt_half(amount: Wei) -> Wei:
 
 @dataclass(frozen=True)
 class Conviction:
-    """How the slashed stake of a convicted claim is divided."""
+    """How the slashed stake of a convicted claim is divided. `fees`: held back for the votes that stand."""
 
     slashed: Wei
     burnt: Wei
     compensation: Wei
+    fees: Wei
     reward: Wei
 
 
-def conviction(taken: Sequence[Wei], wasted: Wei) -> Conviction:
-    """Divide what was taken from the claimant and the verifiers that passed the claim (rule 5.1).
+def convict(
+    solver_stake: Wei, fallen_votes: Sequence[Wei], votes: int, verifier_fee: Wei, wasted: Wei
+) -> Conviction:
+    """Divide what was taken from the claimant, and from votes that fall with the claim (rule 5.1).
 
-    `taken`: each account's slash. `wasted`: what the claims that the rewind makes stale are worth, the
-    convict's own included (whose price is burnt in the end). Raises ValueError where that is more than is
-    left, which no stake that `post` takes lets happen (rule 3.1).
+    `fallen_votes`: the stake of each. `votes`: how many stand. `wasted`: what the claims that the rewind
+    makes stale are worth, the convict's own included (whose price is burnt in the end). Raises ValueError
+    where that and the fees are more than is left, which no stake that `post` takes lets happen (rule 3.1).
     """
-    slashed = Wei(sum(taken))
-    burnt = burnt_half(slashed)
-    if wasted > slashed - burnt:
-        raise ValueError(f"{slashed - burnt} left for {wasted} wasted")
-    return Conviction(slashed, burnt, wasted, Wei(slashed - burnt - wasted))
+    slashed = Wei(solver_stake + sum(fallen_votes))
+    burnt, fees = burnt_half(slashed), Wei(votes * verifier_fee)
+    reward = slashed - burnt - fees - wasted
+    if reward < 0:
+        raise ValueError(f"{slashed - burnt} left for {wasted} wasted and {fees} of fees")
+    return Conviction(slashed, burnt, wasted, fees, Wei(reward))
 
 
 def alike(reward: Wei, finders: int) -> tuple[Wei, Wei]:

@@ -170,9 +170,8 @@ class MarketState:
             claim = event.claim
             claim_id = self.rules.places[claim.job_id, claim.kind, claim.round, claim.shard]
             self.roots[claim_id] = tuple(event.roots)
-        elif isinstance(event, e.RevealVote):
-            shown = self.traces.setdefault(self.rules.claim_id(event.claim), {})
-            shown[by] = tuple(event.traces)
+        elif isinstance(event, e.Vote):
+            self.traces.setdefault(event.claim_id, {})[by] = tuple(event.traces)
         elif isinstance(event, e.Demand):
             demand_id = self.rules.demands_made
             made = self.rules.demands[demand_id]
@@ -206,7 +205,7 @@ class MarketState:
         state = self.rules.claims[entry.claim_id]
         votes = tuple(ballot.vote for ballot in state.seats())
         stale = state.live and not self.rules.stands(state)
-        left_out = stale and self.rules.liable(state)
+        left_out = stale and not self.rules.is_stale(state)
         traces = dict(self.traces.get(entry.claim_id, {}))
         roots = self.roots[entry.claim_id]
         return ClaimView(entry.claim_id, state.claim, state.status, votes, stale, left_out, roots, traces)

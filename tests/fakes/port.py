@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
+from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
@@ -255,16 +255,11 @@ class FakeMarket:
     def void(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "void", e.Void(claim))
 
-    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
-        return self._send(intent, "commitVote", e.CommitVote(claim, commitment))
+    def free_seats(self, intent: str, claim: Claim) -> TxResult:
+        return self._send(intent, "freeSeats", e.FreeSeats(claim))
 
-    def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
-    ) -> TxResult:
-        return self._send(intent, "revealVote", e.RevealVote(claim, valid, tuple(traces), salt))
-
-    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        return self.market_state.rules.vote_commitment(claim_id, self._me, valid, traces_root, salt)
+    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
+        return self._send(intent, "vote", e.Vote(claim_id, valid, tuple(traces)))
 
     # -- disputes
 
@@ -315,6 +310,20 @@ class FakeMarket:
         proofs = tuple(from_proof), tuple(trace_proof)
         event = e.OpenVote(claim, verifier, sample, from_leaf, proofs[0], trace_root, proofs[1], salt)
         return self._open(intent, "openVote", event)
+
+    def prove_vote(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        place: StateLeaf,
+        committed: Chunk,
+        said: VoteProof,
+        salt: bytes,
+    ) -> TxResult:
+        event = e.ProveVote(claim, verifier, sample, place, committed, said, salt)
+        return self._send(intent, "proveVote", event)
 
     def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
         return self._open(intent, "openInput", e.OpenInput(claim, root, salt))

@@ -26,7 +26,6 @@ _SMALL: dict[str, Any] = {
     "straggler_time": Seconds(600),
     "outer_time": Seconds(60),
     "vote_time": Seconds(60),
-    "reveal_time": Seconds(60),
     "challenge_window": Seconds(300),
     "move_time": Seconds(60),
     "price_period": Seconds(100),
@@ -38,13 +37,13 @@ _SMALL: dict[str, Any] = {
     "price_cap": Wei(1_000),
     "verifier_fee": Wei(11),
     "outer_fee": Wei(12),
-    "solver_stake": Wei(501),
+    "solver_stake": Wei(1_801),
     "verifier_stake": Wei(303),
     "challenge_bond": Wei(57),
     "miss_penalty": Wei(31),
 }
 _OF_A_CLASS = (
-    *("verifiers", "seed_delay", "vote_time", "reveal_time", "challenge_window", "move_time"),
+    *("verifiers", "seed_delay", "vote_time", "challenge_window", "move_time"),
     *("verifier_stake", "challenge_bond", "miss_penalty"),
 )
 

@@ -77,7 +77,7 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
     ledger = market_state.funds.ledger
     assert ledger.supply == before.funds.ledger.supply  # 1 to 3
     assert all(amount > 0 for amount in ledger.entries.values())
-    assert ledger.balance(SEIZED) == rewards_due(market_state)
+    assert ledger.balance(SEIZED) == held_back(market_state)
     check_locks(market_state)
     for job_id, job in market_state.jobs.items():
         for rewinds, rewind in enumerate(job.rewinds, 1):
@@ -97,21 +97,25 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
         assert not job.closed or after == before.progress(job_id, now)
 
 
-def rewards_due(market_state: MarketState) -> int:
-    """What waits until it is known whose finding is the truth."""
-    return sum(state.reward for state in market_state.claims.values())
+def held_back(market_state: MarketState) -> int:
+    """Rewards that wait until it is known whose finding is the truth, and the fees of fallen claims' votes."""
+    rewards = sum(state.reward for state in market_state.claims.values())
+    return rewards + sum(
+        len(state.voted()) * market_state.jobs[state.claim.job_id].terms.verifier_fee
+        for state in market_state.claims.values()
+        if state.status.phase == Phase.CONVICTED
+    )
 
 
 def check_locks(market_state: MarketState) -> None:
-    """Invariant 5: what is locked is exactly what live claims and votes hold."""
+    """Invariant 5: what is locked is exactly what live claims, and votes on them and on fallen ones, hold."""
     locks: Counter[tuple[Address, Role]] = Counter()
     for state in market_state.claims.values():
         terms = market_state.jobs[state.claim.job_id].terms
         if state.live:
             locks[state.claim.claimant, Role.SOLVER] += terms.solver_stake
-        for verifier, ballot in state.ballots.items():
-            if state.live and not ballot.gone:
-                locks[verifier, Role.VERIFIER] += terms.verifier_stake
+        for ballot in state.held() if state.live or state.status.phase == Phase.CONVICTED else ():
+            locks[ballot.verifier, Role.VERIFIER] += terms.verifier_stake
     for job in market_state.jobs.values():
         for shard in job.shards:
             if shard.solver != ZERO_ADDRESS:
@@ -184,13 +188,15 @@ def drain(alone: Alone, player: Player) -> None:
 
 
 def finished(market_state: MarketState) -> bool:
-    """Every job closed, every game over, every claim ended."""
+    """Every job closed, every game over, every claim and every seat ended."""
     ended = (
         all(job.closed for job in market_state.jobs.values())
         and not market_state.games
         and not market_state.demands
     )
-    return ended and not any(state.live for state in market_state.claims.values())
+    fallen = [s for s in market_state.claims.values() if s.status.phase == Phase.CONVICTED]
+    waiting = any(state.live for state in market_state.claims.values())
+    return ended and not waiting and not any(state.held() or state.overtaken for state in fallen)
 
 
 MANY = 150

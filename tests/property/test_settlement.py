@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.protocol.params import most_wasted, shard_price
+from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted, shard_price
 from assay.protocol.twin.ledger import Bucket, Ledger, free
 from assay.protocol.twin.settlement import (
     burnt_half,
+    convict,
     convicted_vote,
-    conviction,
     is_stale,
     lost_bond,
     position,
@@ -28,16 +28,20 @@ AMOUNTS = st.integers(0, 2**96).map(Wei)
 ALICE, BOB, CLIENT = (Address("0x" + digit * 40) for digit in "abc")
 
 
-@given(st.lists(AMOUNTS, max_size=17), AMOUNTS)
-def test_conviction_splits_exactly_and_burns_at_least_half(taken: list[Wei], wasted: Wei) -> None:
-    wasted = Wei(min(wasted, sum(taken) // 2))
-    verdict = conviction(taken, wasted)
-    assert verdict.slashed == sum(taken)
-    assert verdict.burnt + verdict.compensation + verdict.reward == verdict.slashed
-    assert 2 * verdict.burnt >= verdict.slashed
-    assert verdict.compensation == wasted and verdict.reward >= 0
+@given(AMOUNTS, st.lists(AMOUNTS, max_size=4), st.integers(0, 8), AMOUNTS, AMOUNTS)
+def test_conviction_splits_exactly_and_burns_at_least_half(
+    stake: Wei, fallen: list[Wei], votes: int, fee: Wei, wasted: Wei
+) -> None:
+    slashed = stake + sum(fallen)
+    fee = Wei(min(fee, slashed // 2 // max(votes, 1)))
+    wasted = Wei(min(wasted, slashed // 2 - votes * fee))
+    verdict = convict(stake, fallen, votes, fee, wasted)
+    assert verdict.slashed == slashed
+    assert verdict.burnt + verdict.compensation + verdict.fees + verdict.reward == verdict.slashed
+    assert 0 <= 2 * verdict.burnt - verdict.slashed <= 1
+    assert verdict.compensation == wasted and verdict.fees == votes * fee and verdict.reward >= 0
     with pytest.raises(ValueError, match="wasted"):
-        conviction(taken, Wei(sum(taken) // 2 + 1))
+        convict(stake, fallen, votes, fee, Wei(slashed // 2 - votes * fee + 1))
 
 
 @given(AMOUNTS)
@@ -51,14 +55,15 @@ def test_a_lost_bond_or_vote_burns_at_least_half(amount: Wei) -> None:
 def test_r7_the_least_stake_covers_what_may_be_wasted(
     cap: Wei, fee: Wei, outer: Wei, unsettled: int, shards: int
 ) -> None:
-    """And leaves an eighth of it to whoever finds the fault."""
+    """And the fees of the votes, and leaves a sixteenth of it to whoever finds the fault."""
     terms = replace(
         TERMS, price_cap=cap, verifier_fee=fee, outer_fee=outer, max_unsettled=unsettled, shards=shards
     )
     wasted = most_wasted(terms)
-    stake = Wei(-(-8 * wasted // 3))
-    verdict = conviction([stake], wasted)
-    assert verdict.compensation == wasted and verdict.reward >= stake // 8 - 1
+    votes = terms.verifiers
+    stake = Wei(max(least_stake(wasted), STAKE_PER_FEES * votes * fee))
+    verdict = convict(stake, [], votes, fee, wasted)
+    assert verdict.compensation == wasted and verdict.reward >= stake // 16 - 1
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40))

@@ -32,7 +32,6 @@ from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.game_state import Context, Cursor, Game
 from assay.protocol.keys import Consent
-from assay.protocol.params import ABSTAIN
 from assay.protocol.twin import events
 from assay.protocol.twin.market_state import Moment
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Seconds, Terms, Wei
@@ -81,13 +80,15 @@ _PLAIN = {
     events.Release: ("Tasks", "release"),
     events.Expire: ("Tasks", "expire"),
     events.Commit: ("Tasks", "commit"),
-    events.CommitVote: ("Tasks", "commitVote"),
-    events.RevealVote: ("Tasks", "revealVote"),
+    events.Vote: ("Tasks", "vote"),
+    events.Abstain: ("Tasks", "abstain"),
     events.Tally: ("Tasks", "tally"),
     events.Settle: ("Tasks", "settle"),
     events.Void: ("Tasks", "void"),
+    events.FreeSeats: ("Tasks", "freeSeats"),
     events.Open: ("Challenges", "open"),
     events.OpenVote: ("Challenges", "openVote"),
+    events.ProveVote: ("Challenges", "proveVote"),
     events.OpenInput: ("Challenges", "openInput"),
     events.Share: ("Challenges", "share"),
     events.ShareAlike: ("Challenges", "shareAlike"),
@@ -222,12 +223,6 @@ class DeployedMarket:
         if isinstance(event, events.RecordSeed):
             raw = b"" if event.header is None else self._headers.get(event.header.hash, b"no header")
             return "Tasks", "recordSeed", (event.claim, raw)
-        if isinstance(event, events.CommitVote) and event.commitment == ABSTAIN:
-            return "Tasks", "abstain", (event.claim,)
-        if isinstance(event, events.CommitVote | events.RevealVote):
-            contract, function = _PLAIN[type(event)]
-            claim, *vote = _fields(event)
-            return contract, function, (keccak(encode(claim)), *vote)
         if isinstance(event, events.ProveBinding):
             fields = _fields(event)
             if event.source is None:

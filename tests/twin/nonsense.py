@@ -29,6 +29,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         return calls
     state = rng.choice(list(market_state.claims.values()))
     claim = _twisted(state.claim, rng)
+    claim_id = market_state.claim_id(claim)
     tree = scene.segments[state.claim.segments_root]
     proof = tuple(tree.proof(0))
     salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
@@ -41,11 +42,12 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.Commit(claim, tree.levels[0][::-1]),
         e.Commit(claim, tree.levels[0][1:]),
         e.RecordSeed(claim, ZERO_DIGEST, rng.choice([ITS_OWN, None, e.Header(digest, digest)])),
-        e.CommitVote(claim, digest),
-        e.RevealVote(claim, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3]), salt),
+        e.Vote(claim_id, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3])),
+        e.Abstain(claim),
         e.Tally(claim),
         e.Settle(claim),
         e.Void(claim),
+        e.FreeSeats(claim),
         opened,
         vote,
         e.OpenInput(claim, digest, salt),

@@ -10,22 +10,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from assay.dispute.evidence import node_proof
+from assay.dispute.evidence import node_proof, output_proof
 from assay.program.isa import Program
-from assay.protocol import dispute, sampling, trees
-from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol import dispute, sampling
+from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
 from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
-from assay.protocol.params import ABSTAIN, CHUNKS, shard_price, worst_case
+from assay.protocol.params import CHUNKS, shard_price, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import free
 from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import BallotState, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import ClaimState, MarketState, Moment, Said
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -42,11 +42,21 @@ from assay.protocol.types import (
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
-from tests.twin.scene import INNER, Scene, Secret, program_of
+from tests.twin.scene import INNER, Scene, program_of
 
 PLAYERS = ACCOUNTS[1:]
 ROOTS = (b"\x07" * 32, b"\x08" * 32)
 """What finders say is right: few enough that some agree."""
+BENT: list[dict[str, Any]] = [
+    {"state_proof": ()},
+    {"ref": 0},
+    {"ref_proof": ()},
+    {"trace_proof": (bytes(32),)},
+    {"data": b"something else"},
+    {"leaf_proof": (bytes(32),)},
+    {"node_proof": ()},
+]
+"""What can be wrong with what is said of a vote's trace."""
 Doing = tuple[e.Event, Address]
 
 
@@ -70,7 +80,6 @@ class Player:
     def __init__(self, twin: Driven, rng: random.Random) -> None:
         self.twin, self.rng = twin, rng
         self.scene = Scene(rng)
-        self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
         self.findings: list[tuple[e.Event, Address]] = []
         self.nonce = 0
 
@@ -162,7 +171,9 @@ class Player:
         for state in self.twin.market_state.claims.values():
             terms, since = self._job(state).terms, state.status.since
             if state.status.phase == Phase.SEEDED:
-                found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
+                found.append(since + terms.vote_time)
+            if state.status.phase == Phase.CONVICTED and (state.voted() or state.overtaken):
+                found.append(since + terms.challenge_window)
             if state.status.phase == Phase.ACCEPTED:
                 found.append(state.window_end(terms))
         bindings = self.twin.market_state.keys.bindings.values()
@@ -267,8 +278,11 @@ class Player:
         claim, phase = state.claim, state.status.phase
         anyone = self.rng.choice(PLAYERS)
         doings: list[Doing] = []
-        if state.live and not self.twin.market_state.stands(state):
+        late = state.pending and self.twin.market_state.closable(claim.job_id, self.twin.time)
+        if state.live and (late or not self.twin.market_state.stands(state)):
             doings.append((e.Void(claim), anyone))
+        if phase == Phase.CONVICTED and (state.voted() or state.overtaken):
+            doings.append((e.FreeSeats(claim), anyone))
         if phase == Phase.COMMITTED and self.twin.block >= state.status.seed_block:
             doings.append((e.RecordSeed(claim, ZERO_DIGEST, ITS_OWN), anyone))
         if phase == Phase.SEEDED:
@@ -280,30 +294,19 @@ class Player:
 
     def _vote_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
         doings: list[Doing] = []
-        for ballot in state.seats():
-            if ballot.state == BallotState.DRAWN:
-                abstain = e.CommitVote(state.claim, ABSTAIN)
-                vote = abstain if self.rng.random() < 0.15 else self._vote(claim_id, state, ballot.verifier)
-                doings.append((vote, ballot.verifier))
-            secret = self.secrets.get((claim_id, ballot.verifier))
-            if ballot.state == BallotState.COMMITTED and secret is not None:
-                reveal = e.RevealVote(state.claim, secret.valid, secret.traces, secret.salt)
-                doings.append((reveal, ballot.verifier))
+        for ballot in state.silent():
+            abstains = self.rng.random() < 0.15
+            vote = e.Abstain(state.claim) if abstains else self._vote(claim_id, state, ballot.verifier)
+            doings.append((vote, ballot.verifier))
         return doings * 2
 
-    def _vote(self, claim_id: ClaimId, state: ClaimState, verifier: Address) -> e.CommitVote:
-        valid = self.rng.random() < 0.85
+    def _vote(self, claim_id: ClaimId, state: ClaimState, verifier: Address) -> e.Vote:
+        valid = self.rng.random() < 0.8
         key = sampling.verifier_key(verifier, state.status.seed)
         samples = self._job(state).terms.samples
         count = samples if self.rng.random() < 0.95 else samples + 1
-        traces = self.scene.sampled(INNER, key, count) if valid or self.rng.random() < 0.2 else ()
-        traces_root = trees.root(traces) if traces else ZERO_DIGEST
-        secret = Secret(claim_id, valid, traces, self.rng.randbytes(32))
-        self.secrets[claim_id, verifier] = secret
-        commitment = self.twin.market_state.vote_commitment(
-            claim_id, verifier, valid, traces_root, secret.salt
-        )
-        return e.CommitVote(state.claim, commitment)
+        traces = self.scene.sampled(INNER, key, count) if valid or self.rng.random() < 0.05 else ()
+        return e.Vote(claim_id, valid, traces)
 
     # -- disputes
 
@@ -316,9 +319,8 @@ class Player:
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
         doings += self._shares()
-        live = [
-            state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)
-        ]
+        live = [state for state in self.twin.market_state.claims.values() if state.live]
+        live += [state for state in self.twin.market_state.claims.values() if self._fallen_votes(state)]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             disputed = [state for state in live if state.status.open_games]
             found = self._finding(self.rng.choice(disputed if disputed and self.rng.random() < 0.4 else live))
@@ -341,16 +343,24 @@ class Player:
             doings.append((e.Share(fallen, roots[0], settled, roots[1], found), by))
         return doings
 
+    def _fallen_votes(self, state: ClaimState) -> bool:
+        """Whether the claim fell with a valid vote that still answers for itself."""
+        late = self.twin.time > state.status.since + self._job(state).terms.challenge_window
+        return state.status.phase == Phase.CONVICTED and state.status.valid > 0 and not late
+
     def _finding(self, state: ClaimState) -> Doing | None:
         claim, by, salt = state.claim, self.rng.choice(PLAYERS), self.rng.randbytes(32)
         root = shown = self.rng.choice(ROOTS)
         claim_id = self.twin.market_state.claim_id(claim)
-        voters = [b.verifier for b in state.seats() if b.state == BallotState.VALID]
+        voters = [ballot.verifier for ballot in state.seats() if ballot.said == Said.VALID]
         tree = self.scene.segments[claim.segments_root]
         choice = self.rng.choice(["segment", "vote", "binding", "binding", "input"])
+        if state.status.phase == Phase.CONVICTED:
+            choice = "vote"
         if choice == "vote" and voters:
             verifier = self.rng.choice(voters)
-            event = self._vote_finding(state, verifier, salt)
+            disprove = self.rng.random() < 0.5
+            event = (self._disproof if disprove else self._vote_finding)(state, verifier, salt)
             where, who, shown = event.sample, verifier, ZERO_DIGEST
             self.findings.append((event, by))
         elif choice == "binding":
@@ -378,11 +388,45 @@ class Player:
         terms, claim = self._job(state).terms, state.claim
         sample = self.rng.randrange(terms.samples)
         drawn = sampling.sample_segments(state.status.seed, verifier, terms.loops)
-        traces = self.scene.samples[state.ballots[verifier].word]
+        traces = self.scene.samples[state.ballots[verifier].traces_root]
         tree, at = self.scene.segments[claim.segments_root], drawn[sample]
         start, way = tree.levels[0][at], tuple(tree.proof(at))
         root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
         return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
+
+    def _disproof(self, state: ClaimState, verifier: Address, salt: bytes) -> e.ProveVote:
+        """What the vote's trace says of some slot, now and then badly put. Every tensor here has one leaf."""
+        terms, claim, rng = self._job(state).terms, state.claim, self.rng
+        sample = rng.randrange(terms.samples)
+        end = sampling.sample_segments(state.status.seed, verifier, terms.loops)[sample] + 1
+        traces = self.scene.samples[state.ballots[verifier].traces_root]
+        trace = self.scene.traces[traces.levels[0][sample]]
+        tree = self.scene.segments[claim.segments_root]
+        root, slot = tree.levels[0][end], rng.randrange(INNER.slots)
+        ref, state_tree = INNER.outputs[slot], self.scene.state_tree(root)
+        chunk = Chunk(
+            INNER.nodes[slot].encode(),
+            node_proof(INNER, slot),
+            self.scene.states[root][slot],
+            (),
+            tuple(state_tree.proof(slot)),
+        )
+        said = VoteProof(
+            state_root=root,
+            state_proof=tuple(tree.proof(end)),
+            ref=ref,
+            ref_proof=output_proof(INNER, slot),
+            trace_root=trace.tree.root,
+            trace_proof=tuple(traces.proof(sample)),
+            data=trace.outputs[ref],
+            leaf_proof=(),
+            node_proof=tuple(trace.tree.proof(ref)),
+        )
+        if rng.random() < 0.2:
+            said = replace(said, **rng.choice(BENT))
+        if rng.random() < 0.1:
+            chunk = replace(chunk, data=rng.choice([chunk.data + b"x", bytes(len(chunk.data))]))
+        return e.ProveVote(claim, verifier, sample, StateLeaf(slot, rng.randrange(3)), chunk, said, salt)
 
     def _binding(self, claim: Claim, root: bytes, salt: bytes) -> e.ProveBinding:
         mine = self.scene.state_tree(claim.input_root)
@@ -417,9 +461,7 @@ class Player:
     def demands(self) -> list[Doing]:
         """Answers to open demands, right and wrong, their ends, and new ones."""
         doings: list[Doing] = []
-        live = [
-            state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)
-        ]
+        live = [state for state in self.twin.market_state.claims.values() if state.live]
         for demand_id, made in self.twin.market_state.demands.items():
             claim = self.twin.market_state.claims[made.claim_id].claim
             anyone = self.rng.choice(PLAYERS)

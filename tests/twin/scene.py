@@ -14,12 +14,11 @@ from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
 from assay.protocol.loops import own_link, parted, round_shape
-from assay.protocol.params import most_wasted
+from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted
 from assay.protocol.types import (
     NO_SLOT,
     Address,
     Claim,
-    ClaimId,
     Conditions,
     JobId,
     Kind,
@@ -113,13 +112,13 @@ PAIR = Conditions(
     samples=1,
     seed_delay=1,
     vote_time=Seconds(30),
-    reveal_time=Seconds(20),
     challenge_window=Seconds(120),
     move_time=Seconds(60),
     verifier_stake=Wei(203),
     miss_penalty=Wei(31),
     challenge_bond=Wei(57),
     verifier_fee=Wei(0),
+    solver_stake=Wei(406),
     nodes=64,
     segments=4,
     segment_steps=4,
@@ -137,6 +136,7 @@ LONE = replace(
     challenge_window=Seconds(25),
     move_time=Seconds(15),
     verifier_stake=Wei(505),
+    solver_stake=Wei(505),
     miss_penalty=Wei(252),
     challenge_bond=Wei(505),
 )
@@ -227,7 +227,8 @@ class Scene:
         slices = rng.choice([1, 1, 2])
         conditions = rng.choice(CLASSES)
         segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
-        floor = rng.choice([0, 7, 333])
+        floor, least_shards = rng.choice([0, 7, 333]), rng.choice([1, shards])
+        whole = least_shards == shards
         inner = replace(reference(INNER), params=slices)
         shape = one_loop_each(
             inner, reference(OUTERS[shards]), shards, 4, segment_steps, conditions.samples, slices
@@ -246,11 +247,11 @@ class Scene:
             class_id=class_id(conditions),
             records=5,
             shards=shards,
-            min_shards=rng.choice([1, shards]),
+            min_shards=least_shards,
             rounds=rounds,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
-            straggler_time=Seconds(rng.choice([30, 300])),
+            straggler_time=Seconds(rng.choice([30 if whole else 120, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,
@@ -261,7 +262,8 @@ class Scene:
             outer_fee=Wei(rng.choice([0, 29])),
             solver_stake=Wei(rng.choice([0, 301, 1_001])),
         )
-        least = -(-8 * most_wasted(terms) // 3)  # often as little as `post` takes
+        fees = STAKE_PER_FEES * terms.verifiers * terms.verifier_fee
+        least = max(least_stake(most_wasted(terms)), fees, conditions.solver_stake)  # often as little as that
         return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))
 
     def claim(
@@ -293,13 +295,3 @@ class Scene:
         tree = trees.build([self.trace(program, key).tree.root for _ in range(samples)])
         self.samples[tree.root] = tree
         return tree.levels[0]
-
-
-@dataclass(frozen=True)
-class Secret:
-    """What a verifier committed to."""
-
-    claim_id: ClaimId
-    valid: bool
-    traces: tuple[bytes, ...]
-    salt: bytes

@@ -236,7 +236,7 @@ def open_claim(case: Case, segment: int) -> int:
 
 
 def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
-    """Have the task seeded, and a valid vote revealed from this replay; voter, its traces, its segments."""
+    """Have the task seeded, and a valid vote cast from this replay; voter, its traces, its segments."""
     case.twin.wait(2, 3)
     case.do(e.RecordSeed(case.claim, ZERO_DIGEST, ITS_OWN), STRANGER)
     state = case.twin.market_state.claims[case.claim_id]
@@ -245,9 +245,7 @@ def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     drawn = sampling.sample_segments(state.status.seed, verifier, case.terms.loops)
     steps = case.terms.segment_steps
     traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
-    commitment = case.twin.market_state.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
-    case.do(e.CommitVote(case.claim, commitment), verifier)
-    case.do(e.RevealVote(case.claim, True, traces.levels[0], SALT), verifier)
+    case.do(e.Vote(case.claim_id, True, tuple(traces.levels[0])), verifier)
     case.do(e.Tally(case.claim), STRANGER)
     return verifier, traces, drawn
 

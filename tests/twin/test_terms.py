@@ -27,7 +27,7 @@ from tests.twin.deployed import ACCOUNTS
 SIZES = ("data_bytes", "state_bytes", "step_bytes", "step_operations")
 """Fields of a class that nothing bounds."""
 MOST = {field.name: 2**128 for field in dataclasses.fields(Conditions)}
-MOST |= dict.fromkeys(("vote_time", "reveal_time", "challenge_window", "move_time"), 2**64)
+MOST |= dict.fromkeys(("vote_time", "challenge_window", "move_time"), 2**64)
 MOST |= dict.fromkeys(("verifiers", "samples", "seed_delay", "nodes", "segments", "segment_steps"), 2**32)
 CLASS = replace(conditions_of(TERMS), verifier_fee=Wei(3), segments=16, segment_steps=16, data_bytes=1_000)
 CLASS = replace(CLASS, nodes=60_000, state_bytes=2_000, step_bytes=2_000, step_operations=2_000)

@@ -80,12 +80,19 @@ def test_sound_terms_and_classes_are_taken() -> None:
         ("maxUnsettled", {"max_unsettled": 0}),
         ("priceFloor", {"price_floor": Wei(TERMS.price_cap + 1)}),
         ("taskTime", {"task_time": Seconds(0)}),
+        ("stragglerTime", {"straggler_time": Seconds(0)}),
+        ("outerTime", {"outer_time": Seconds(WIDE.most_time + 1)}),
+        ("pricePeriod", {"price_period": Seconds(0)}),
         ("pricePeriod", {"price_period": Seconds(WIDE.most_time + 1)}),
+        ("stragglerTime", {"min_shards": 1, "straggler_time": Seconds(4 * TERMS.vote_time - 1)}),
         ("samples", {"samples": TERMS.samples + 1}),
         ("verifiers", {"verifiers": TERMS.verifiers + 1}),
         ("seedDelay", {"seed_delay": TERMS.seed_delay - 1}),
         ("moveTime", {"move_time": Seconds(TERMS.move_time + 1)}),
         ("challengeBond", {"challenge_bond": Wei(0)}),
+        ("solverStake", {"solver_stake": Wei(CLASS.solver_stake - 1)}),
+        ("solverStake", {"outer_fee": Wei(3 * TERMS.solver_stake // 8 + 1)}),
+        ("solverStake", {"verifier_fee": Wei(TERMS.solver_stake // (16 * TERMS.verifiers) + 1)}),
         ("priceCap", {"price_cap": Wei(MAX_WORST_CASE)}),
     ],
 )
@@ -96,15 +103,50 @@ def test_the_field_of_the_terms_at_fault_is_named(field: str, changes: dict[str,
 
 
 def test_of_several_faults_the_first_in_the_contracts_order_is_named() -> None:
+    """Of the terms alone; then what the class says; then what all of them come to."""
+    wrong: dict[str, Any] = {
+        "rounds": {"rounds": 0},
+        "taskTime": {"task_time": Seconds(0)},
+        "stragglerTime": {"straggler_time": Seconds(0)},
+        "outerTime": {"outer_time": Seconds(0)},
+        "pricePeriod": {"price_period": Seconds(0)},
+        "seedDelay": {"seed_delay": 0},
+        "solverStake": {"solver_stake": Wei(0)},
+    }
+    fields = list(wrong)
+    for i, field in enumerate(fields):
+        changes = {name: value for later in fields[i:] for name, value in wrong[later].items()}
+        with pytest.raises(BadTerms) as refused:
+            check_terms(replace(TERMS, **changes), CLASS, WIDE)
+        assert refused.value.field == field
+
+
+def test_a_round_that_waits_for_no_straggler_needs_no_time_for_its_votes() -> None:
+    """Rule 3.1: else a task that is committed in the last second is voted on before its round can close."""
+    short = replace(TERMS, straggler_time=Seconds(1))
+    assert short.min_shards == short.shards
+    check_terms(short, CLASS, WIDE)
+    check_terms(replace(TERMS, min_shards=1, straggler_time=Seconds(4 * TERMS.vote_time)), CLASS, WIDE)
     with pytest.raises(BadTerms) as refused:
-        check_terms(replace(TERMS, seed_delay=0, samples=0, rounds=0), CLASS, WIDE)
-    assert refused.value.field == "rounds"
+        check_terms(replace(short, min_shards=1), CLASS, WIDE)
+    assert refused.value.field == "stragglerTime"
+
+
+def test_a_solver_puts_up_at_least_what_its_claims_verifiers_do() -> None:
+    """Rules 3.1 and 3.4: else who plants a wrong binding in its own claim gains by its votes' stakes."""
+    seats = TERMS.verifiers * TERMS.verifier_stake
+    check_conditions(replace(CLASS, solver_stake=Wei(seats)), WIDE)
+    with pytest.raises(BadConditions) as refused:
+        check_conditions(replace(CLASS, solver_stake=Wei(seats - 1)), WIDE)
+    assert refused.value.field == "solverStake"
+    check_terms(replace(TERMS, solver_stake=Wei(seats), verifier_fee=Wei(0)), CLASS, WIDE)
 
 
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
         ("verifierFee", {"verifier_fee": Wei(TERMS.verifier_fee + 1)}),
+        ("solverStake", {"solver_stake": Wei(TERMS.solver_stake + 1)}),
         ("nodes", {"nodes": TERMS.loops[0].nodes - 1}),
         ("segmentSteps", {"segment_steps": TERMS.segment_steps - 1}),
         ("segments", {"segments": TERMS.segments - 1}),
@@ -132,6 +174,7 @@ def test_a_job_is_no_larger_and_pays_no_less_than_its_class_says(field: str, cha
         ("challengeWindow", {"challenge_window": Seconds(WIDE.most_window + 1)}),
         ("missPenalty", {"miss_penalty": Wei(CLASS.verifier_stake // 2 + 1)}),
         ("challengeBond", {"challenge_bond": Wei(CLASS.verifier_stake + 1)}),
+        ("solverStake", {"solver_stake": Wei(CLASS.verifiers * CLASS.verifier_stake - 1)}),
     ],
 )
 def test_the_field_of_a_class_at_fault_is_named(field: str, changes: dict[str, Any]) -> None:
@@ -146,12 +189,12 @@ def test_a_class_at_the_least_of_a_markets_bounds_is_admitted_there(bounds: Any)
         CLASS,
         seed_delay=bounds.least_delay,
         vote_time=bounds.least_vote,
-        reveal_time=bounds.least_vote,
         challenge_window=bounds.least_window,
         move_time=bounds.least_move,
         verifier_stake=bounds.least_stake,
         miss_penalty=Wei(0),
         challenge_bond=bounds.least_bond,
+        solver_stake=Wei(CLASS.verifiers * bounds.least_stake),
     )
     check_conditions(least, bounds)
     assert admitting(least) is not None
