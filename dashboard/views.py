@@ -30,6 +30,7 @@ from assay.protocol.types import (
     Phase,
     Role,
     Terms,
+    Vote,
 )
 
 Names = Mapping[Address, str]

@@ -41,7 +41,7 @@ def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
     """A claim that nobody has made yet, as if it were accepted."""
     place = f"expected/{claim.kind.name}/{claim.round}/{claim.shard}/".encode()
     claim_id = ClaimId(sha256(place + claim.job_id + claim.manifest + b"".join(roots)).digest())
-    status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
+    status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(claim_id, claim, status, (), False, False, tuple(roots), {})
 
 
