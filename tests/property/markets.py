@@ -18,6 +18,7 @@ TERMS = some_terms(
     challenge_window=Seconds(900),
     move_time=Seconds(100),
     price_period=Seconds(77),
+    straggler_time=Seconds(1_200),
     state_bytes=1_000,
     step_bytes=1_000,
     step_operations=1_000,

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from assay.dispute.evidence import node_proof, output_proof
+from assay.dispute.evidence import node_proof
 from assay.program.isa import Program
 from assay.protocol import dispute, sampling
-from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
+from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
@@ -303,9 +303,14 @@ class Player:
     def _vote(self, claim_id: ClaimId, state: ClaimState, verifier: Address) -> e.Vote:
         valid = self.rng.random() < 0.8
         key = sampling.verifier_key(verifier, state.status.seed)
-        samples = self._job(state).terms.samples
-        count = samples if self.rng.random() < 0.95 else samples + 1
-        traces = self.scene.sampled(INNER, key, count) if valid or self.rng.random() < 0.05 else ()
+        terms = self._job(state).terms
+        drawn = sampling.sample_segments(state.status.seed, verifier, terms.loops)
+        drawn = drawn if self.rng.random() < 0.95 else [*drawn, 0]
+        if not valid and self.rng.random() < 0.95:
+            return e.Vote(claim_id, valid, ())
+        ends = self.scene.segments[state.claim.segments_root].levels[0]
+        states = [ends[segment + 1] if self.rng.random() < 0.6 else None for segment in drawn]
+        traces = self.scene.attested([self.scene.trace(INNER, key, state) for state in states])
         return e.Vote(claim_id, valid, traces)
 
     # -- disputes
@@ -395,33 +400,12 @@ class Player:
         return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
 
     def _disproof(self, state: ClaimState, verifier: Address, salt: bytes) -> e.ProveVote:
-        """What the vote's trace says of some slot, now and then badly put. Every tensor here has one leaf."""
+        """What the vote's trace says of some slot, now and then badly put."""
         terms, claim, rng = self._job(state).terms, state.claim, self.rng
         sample = rng.randrange(terms.samples)
-        end = sampling.sample_segments(state.status.seed, verifier, terms.loops)[sample] + 1
-        traces = self.scene.samples[state.ballots[verifier].traces_root]
-        trace = self.scene.traces[traces.levels[0][sample]]
-        tree = self.scene.segments[claim.segments_root]
-        root, slot = tree.levels[0][end], rng.randrange(INNER.slots)
-        ref, state_tree = INNER.outputs[slot], self.scene.state_tree(root)
-        chunk = Chunk(
-            INNER.nodes[slot].encode(),
-            node_proof(INNER, slot),
-            self.scene.states[root][slot],
-            (),
-            tuple(state_tree.proof(slot)),
-        )
-        said = VoteProof(
-            state_root=root,
-            state_proof=tuple(tree.proof(end)),
-            ref=ref,
-            ref_proof=output_proof(INNER, slot),
-            trace_root=trace.tree.root,
-            trace_proof=tuple(traces.proof(sample)),
-            data=trace.outputs[ref],
-            leaf_proof=(),
-            node_proof=tuple(trace.tree.proof(ref)),
-        )
+        segment = sampling.sample_segments(state.status.seed, verifier, terms.loops)[sample]
+        slot, traces_root = rng.randrange(INNER.slots), state.ballots[verifier].traces_root
+        chunk, said = self.scene.against(claim, segment, traces_root, sample, slot)
         if rng.random() < 0.2:
             said = replace(said, **rng.choice(BENT))
         if rng.random() < 0.1:

@@ -7,12 +7,15 @@ States and traces are random bytes, hence almost always wrong: games about them 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.dispute.evidence import node_proof, output_proof
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
+from assay.protocol.demands import Chunk, VoteProof
 from assay.protocol.loops import own_link, parted, round_shape
 from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted
 from assay.protocol.types import (
@@ -206,11 +209,13 @@ class Scene:
         roots = self.geneses[root]
         return roots[unit], trees.build(roots).proof(unit)
 
-    def trace(self, program: Program, key: bytes = b"") -> Trace:
-        """A new trace of random outputs."""
-        outputs = tuple(self.bytes(node.bytes) for node in program.nodes)
+    def trace(self, program: Program, key: bytes = b"", state: bytes | None = None) -> Trace:
+        """A new trace of random outputs; if it is given, the state of that root comes out."""
+        outputs = [self.bytes(node.bytes) for node in program.nodes]
+        for ref, slot in zip(program.outputs, self.states[state] if state else (), strict=False):
+            outputs[ref] = slot
         tree = trees.build([trees.tensor_root(output, key) for output in outputs])
-        self.traces[tree.root] = trace = Trace(key, outputs, tree)
+        self.traces[tree.root] = trace = Trace(key, tuple(outputs), tree)
         return trace
 
     def segment_tree(self, program: Program, segments: int, first: bytes, last: bytes) -> trees.Tree:
@@ -292,6 +297,32 @@ class Scene:
 
     def sampled(self, program: Program, key: bytes, samples: int) -> tuple[bytes, ...]:
         """Leaves of a verifier's tree over one keyed trace for each sample."""
-        tree = trees.build([self.trace(program, key).tree.root for _ in range(samples)])
+        return self.attested([self.trace(program, key) for _ in range(samples)])
+
+    def attested(self, traces: Sequence[Trace]) -> tuple[bytes, ...]:
+        """Leaves of a verifier's tree over these traces."""
+        tree = trees.build([trace.tree.root for trace in traces])
         self.samples[tree.root] = tree
         return tree.levels[0]
+
+    def against(
+        self, claim: Claim, segment: int, traces_root: bytes, sample: int, slot: int
+    ) -> tuple[Chunk, VoteProof]:
+        """The claim's leaf of a slot at the segment's end, and what the vote's trace says of it. Every tensor
+        here has one leaf."""
+        ends, traces = self.segments[claim.segments_root], self.samples[traces_root]
+        root, trace = ends.levels[0][segment + 1], self.traces[traces.levels[0][sample]]
+        ref, state = INNER.outputs[slot], self.state_tree(root)
+        node, way = INNER.nodes[slot].encode(), node_proof(INNER, slot)
+        said = VoteProof(
+            state_root=root,
+            state_proof=tuple(ends.proof(segment + 1)),
+            ref=ref,
+            ref_proof=output_proof(INNER, slot),
+            trace_root=trace.tree.root,
+            trace_proof=tuple(traces.proof(sample)),
+            data=trace.outputs[ref],
+            leaf_proof=(),
+            node_proof=tuple(trace.tree.proof(ref)),
+        )
+        return Chunk(node, way, self.states[root][slot], (), tuple(state.proof(slot))), said

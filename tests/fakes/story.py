@@ -1,0 +1,184 @@
+"""One job of two shards, told event by event to the pure market."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from assay.dispute.evidence import ARITHMETIC
+from assay.protocol import sampling
+from assay.protocol.dispute import Timeout
+from assay.protocol.params import worst_case
+from assay.protocol.twin import events as e
+from assay.protocol.twin.ledger import free
+from assay.protocol.twin.lifecycle import (
+    Deployment,
+    MarketState,
+    Moment,
+    Refused,
+    new_market_state,
+    transition,
+)
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimId,
+    JobId,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
+from tests.fakes.classes import WIDE, conditions_of, of_its_class
+from tests.fakes.shapes import one_loop_each
+from tests.property.markets import TERMS
+from tests.twin.scene import INNER, OUTERS, Scene, reference
+
+CLIENT, ANN, BOB, VERA, WHISTLER = (Address("0x" + digit * 40) for digit in "12345")
+SALT = b"s" * 32
+ROOT = b"r" * 32
+NOBODYS = JobId(b"\x00" * 32)
+
+
+@dataclass
+class Story:
+    """One job of two shards and three rounds, told event by event."""
+
+    market_state: MarketState
+    scene: Scene
+    job_id: JobId = NOBODYS
+    time: int = 1_000
+    block: int = 10
+
+    def tell(self, event: e.Event, by: Address, after_s: int = 1) -> None:
+        self.time, self.block = self.time + after_s, self.block + 3
+        self.market_state = transition(self.market_state, event, by, Moment(Seconds(self.time), self.block))
+
+    def refuse(self, event: e.Event, by: Address, after_s: int = 1) -> str:
+        with pytest.raises(Refused) as caught:
+            self.tell(event, by, after_s)
+        return caught.value.error
+
+    def commit(self, kind: Kind, shard: int, by: Address) -> ClaimId:
+        job = self.market_state.jobs[self.job_id]
+        genesis = job.terms.genesis_root if kind == Kind.TASK else job.terms.outer_genesis_root
+        program = INNER if kind == Kind.TASK else OUTERS[2]
+        input_root = genesis if job.round == 0 else self.scene.state(program)
+        claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
+        claim = replace(claim, rewinds=job.rewinds_so_far)
+        tree = self.scene.segments[claim.segments_root]
+        self.tell(e.Commit(claim, tree.levels[0]), by)
+        claim_id = self.market_state.current(self.job_id, kind, job.round, shard)
+        assert claim_id is not None
+        return claim_id
+
+    def seed(self, claim_id: ClaimId) -> None:
+        digest = keccak(claim_id)
+        claim = self.market_state.claims[claim_id].claim
+        self.tell(e.RecordSeed(claim, digest, e.Header(digest, keccak(digest))), WHISTLER)
+
+    def vote(self, claim_id: ClaimId, valid: bool = True, honest: bool = False) -> None:
+        """Vera's: of an invented trace, or of one that gives the claim's state."""
+        state = self.market_state.claims[claim_id]
+        key = sampling.verifier_key(VERA, state.status.seed)
+        end = state.claim.output_root if honest else None
+        traces = self.scene.attested([self.scene.trace(INNER, key, end)]) if valid else ()
+        self.tell(e.Vote(claim_id, valid, traces), VERA)
+
+    def accept(self, claim_id: ClaimId, valid: bool = True, honest: bool = False) -> ClaimId:
+        self.seed(claim_id)
+        self.vote(claim_id, valid, honest)
+        self.tell(e.Tally(self.claim(claim_id)), WHISTLER)
+        return claim_id
+
+    def claim(self, claim_id: ClaimId) -> Claim:
+        return self.market_state.claims[claim_id].claim
+
+    @property
+    def terms(self) -> Terms:
+        return self.market_state.jobs[self.job_id].terms
+
+    @property
+    def burnt(self) -> int:
+        return self.market_state.funds.ledger.burnt
+
+    def worth_of(self, account: Address) -> int:
+        """All that the account has."""
+        funds = self.market_state.funds
+        return self.free(account) + sum(funds.active(account, r) + funds.unbonding(account, r) for r in Role)
+
+    def challenge(self, claim_id: ClaimId, by: Address = WHISTLER) -> int:
+        claim = self.claim(claim_id)
+        tree = self.scene.segments[claim.segments_root]
+        self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, ROOT, SALT), by)
+        first, second = tree.levels[0][:2]
+        proofs = tuple(tree.proof(0)), tuple(tree.proof(1))
+        self.tell(e.Open(claim, 0, first, proofs[0], second, proofs[1], ROOT, SALT), by)
+        return self.market_state.games_opened
+
+    def challenge_vote(self, claim_id: ClaimId) -> int:
+        state = self.market_state.claims[claim_id]
+        traces = self.scene.samples[state.ballots[VERA].traces_root]
+        tree = self.scene.segments[state.claim.segments_root]
+        self.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
+        start, way = tree.levels[0][0], tuple(tree.proof(0))
+        self.tell(e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT), WHISTLER)
+        return self.market_state.games_opened
+
+    def silence(self, game_id: int) -> None:
+        """Whoever has to move does not."""
+        game = self.market_state.games[game_id].game
+        self.tell(e.Play(game_id, game, Timeout()), BOB, game.move_time + 2)
+
+    def free(self, account: Address) -> int:
+        return self.market_state.funds.ledger.balance(free(account))
+
+    def phase(self, claim_id: ClaimId) -> Phase:
+        return self.market_state.claims[claim_id].status.phase
+
+    def locked(self) -> int:
+        return sum(self.market_state.funds.locked(a, r) for a in (ANN, BOB, VERA) for r in Role)
+
+
+def begin(**changes: Any) -> Story:
+    """Ann and Bob hold a shard each; Vera is the only verifier."""
+    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC, WIDE)
+    everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
+    scene = Scene(random.Random(1))
+    told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
+    terms = replace(
+        TERMS,
+        client=CLIENT,
+        genesis_root=scene.state(INNER),
+        outer_genesis_root=scene.state(OUTERS[2]),
+        rounds=3,
+        verifiers=1,
+        max_unsettled=2,
+        task_time=Seconds(20_000),
+        challenge_window=Seconds(100_000),
+        price_period=Seconds(10_000),
+        price_cap=Wei(150),
+        solver_stake=Wei(1_001),
+        **one_loop_each(reference(INNER), reference(OUTERS[2]), 2, 4, 4, 1),
+    )
+    terms = of_its_class(replace(terms, **changes))
+    told.tell(e.Register(conditions_of(terms)), CLIENT)
+    told.tell(e.Subscribe(terms.class_id), VERA)
+    for account in everybody:
+        told.tell(e.Deposit(account, Wei(100_000)), account)
+    for solver in (ANN, BOB):
+        told.tell(e.Stake(Role.SOLVER, Wei(5_000)), solver)
+    told.tell(e.Stake(Role.VERIFIER, Wei(5_000)), VERA)
+    told.tell(e.Post(terms, worst_case(terms)), CLIENT)
+    told.job_id = told.market_state.job_id(terms)
+    told.tell(e.TakeShard(told.job_id, 0, Wei(0)), ANN)
+    told.tell(e.TakeShard(told.job_id, 1, Wei(0)), BOB, 7_000)
+    return told
