@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from assay.dispute.chunks import chunks_of, first_difference, vote_proof
 from assay.dispute.trace import StepTrace
+from assay.node.artifacts import State
 from assay.node.replays import Order, Replayed, Replays, order_of
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.program.state import state_root
@@ -299,27 +300,30 @@ def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Fi
     shown = view.traces.get(vote.verifier, ())
     if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
         raise Retry(f"the vote of {vote.verifier} is not in this view", hint="read the events again")
+    unknown: SourceMissing | None = None
     for sample, segment in enumerate(segments):
         trace = keyed_trace(state_provider, view, segment, key)
         if not isinstance(trace, StepTrace):
-            if view.fallen:
-                raise _lost(vote, f"the state at the start of segment {segment} cannot be had ({trace})")
-            return _unreached(state_provider, view, trace)
+            if not view.fallen:
+                return _unreached(state_provider, view, trace)
+            unknown = _lost(vote, f"the state at the start of segment {segment} cannot be had ({trace})")
+            continue
         if trace.root != shown[sample]:
             return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
         if state_root(trace.next_state) != view.roots[segment + 1]:
-            return _refuted(state_provider, view, vote, sample, trace)
+            attested = state_provider.at_hand(view, segment + 1)
+            if attested is not None:
+                return _refuted(view, vote, sample, segment, trace, attested)
+            unknown = _lost(vote, f"the state at the end of segment {segment} cannot be had")
+    if unknown is not None:
+        raise unknown
     return None
 
 
 def _refuted(
-    state_provider: StateProvider, view: ClaimView, vote: Vote, sample: int, trace: StepTrace
+    view: ClaimView, vote: Vote, sample: int, segment: int, trace: StepTrace, attested: State
 ) -> RefutedVote:
     """What convicts a vote whose trace of a sample is true and leads to another state than it attests."""
-    segment = sampled(state_provider, view, vote.verifier)[sample]
-    attested = state_provider.at_hand(view, segment + 1)
-    if attested is None:
-        raise _lost(vote, f"the state that the claim has at the end of segment {segment} cannot be had")
     place = first_difference(trace.next_state, attested)
     assert place is not None  # their roots differ
     (committed,) = chunks_of(trace.program, attested, (place,))

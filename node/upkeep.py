@@ -215,9 +215,9 @@ def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
 
 def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
     """Valid votes of a task that may be disputed at this time."""
-    phase = view.status.phase
+    phase, ends = view.status.phase, now
     if phase in CHALLENGEABLE and not view.stale:
-        ends: int = window_end(view, terms) if phase == Phase.ACCEPTED else now
+        ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
     elif view.fallen:
         ends = disputable_until(view, terms)
     else:

@@ -77,4 +77,4 @@ class SilentVerifier(VerifierService):
             if isinstance(action, policy.SendVote) and action.claim_id not in self._dropped:
                 self._dropped.add(action.claim_id)
                 self.emit("fault-planted", plan="sends no vote", claim=action.claim_id.hex())
-        return [action for action in actions if not isinstance(action, policy.SendVote | policy.Abstain)]
+        return [action for action in actions if not isinstance(action, policy.SendVote)]
