@@ -52,7 +52,6 @@ TERMS = {
     "outer_time": 20,
     "seed_delay": 2,
     "vote_time": 4 * DEEPEST,
-    "reveal_time": 4 * DEEPEST,
     "move_time": 10 * DEEPEST,
     "task_time": 40 * DEEPEST,
     "straggler_time": 40 * DEEPEST,

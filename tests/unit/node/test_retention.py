@@ -21,12 +21,13 @@ from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.state import state_root
 from assay.protocol.errors import BlockNotFound, CorruptBlock
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
 from assay.storage import blockstore
 from assay.storage.blockstore import BlockStore
-from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
+from assay.verifier.adversary import ColludingVerifier
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
 from tests.fakes.later import Later
 from tests.unit.examples.second import StoredDay
 
