@@ -98,7 +98,7 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
 
 
 def held_back(market_state: MarketState) -> int:
-    """Rewards that wait until it is known whose finding is the truth, and the fees of fallen claims' votes."""
+    """Rewards that wait until it is known whose finding is right, and the fees of fallen claims' votes."""
     rewards = sum(state.reward for state in market_state.claims.values())
     return rewards + sum(
         len(state.voted()) * market_state.jobs[state.claim.job_id].terms.verifier_fee

@@ -359,7 +359,7 @@ class Player:
         claim_id = self.twin.market_state.claim_id(claim)
         voters = [ballot.verifier for ballot in state.seats() if ballot.said == Said.VALID]
         tree = self.scene.segments[claim.segments_root]
-        choice = self.rng.choice(["segment", "vote", "binding", "binding", "input"])
+        choice = self.rng.choice(["segment", "vote", "vote", "binding", "binding", "input"])
         if state.status.phase == Phase.CONVICTED:
             choice = "vote"
         if choice == "vote" and voters:

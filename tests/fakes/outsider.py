@@ -1,0 +1,135 @@
+"""Somebody who has nothing in the market and ends what anybody may end, while all others do nothing.
+
+Contract: `end_all` changes a pure market by events of an account without funds alone, and by waiting: as soon
+as nothing more can be ended it waits for the next time at which something may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from eth_utils.crypto import keccak
+
+from assay.protocol.dispute import Timeout
+from assay.protocol.params import MAX_CALLS
+from assay.protocol.refusal import Refused
+from assay.protocol.twin import events as e
+from assay.protocol.twin.ledger import Bucket
+from assay.protocol.twin.lifecycle import transition
+from assay.protocol.twin.market_state import MarketState, Moment
+from assay.protocol.types import ZERO_ADDRESS, Address, Phase, Seconds, Terms
+
+OUTSIDER = Address("0x" + "e" * 40)
+SLACK = 8
+"""Seconds: each of the steps that follow one another comes a second after its time at most."""
+Check = Callable[[MarketState, MarketState, Seconds], None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One event of the outsider, and the market before and after it."""
+
+    event: e.Event
+    time: Seconds
+    before: MarketState
+    after: MarketState
+
+
+def bound(terms: Terms) -> int:
+    """Seconds after which nothing of a job is locked, if nobody acts but an outsider (invariant 21).
+
+    A game or demand ends by moveTime; a task is accepted by then or after four voteTimes, and settled after
+    two challengeWindows; votes on what fell are free a challengeWindow after; a halted job ends taskTime
+    later.
+    """
+    votes = (1 + MAX_CALLS) * terms.vote_time
+    return terms.move_time + votes + 2 * terms.challenge_window + terms.task_time + SLACK
+
+
+def end_all(
+    market: MarketState, time: Seconds, block: int, most: int, check: Check | None = None
+) -> tuple[MarketState, list[Ended]]:
+    """The market after at most `most` seconds of nothing but the outsider, and what it did."""
+    done: list[Ended] = []
+    start = time
+    while True:
+        acted = True
+        while acted:
+            acted = False
+            for event in list(endings(market)):
+                block += 1
+                try:
+                    after = transition(market, event, OUTSIDER, Moment(time, block))
+                except Refused:
+                    continue
+                if after == market:
+                    continue
+                if check is not None:
+                    check(market, after, time)
+                done.append(Ended(event, time, market, after))
+                market, acted = after, True
+        later = [due + 1 for due in deadlines(market, time) if due + 1 > time]
+        if not later or min(later) > start + most:
+            return market, done
+        time = Seconds(min(later))
+
+
+def endings(market: MarketState) -> Iterator[e.Event]:
+    """Everything that anybody might end."""
+    for game_id, challenge in market.games.items():
+        yield e.Play(game_id, challenge.game, Timeout())
+    for demand_id, made in market.demands.items():
+        yield e.ExpireDemand(demand_id, made, market.claims[made.claim_id].claim)
+    for claim_id, state in market.claims.items():
+        claim = state.claim
+        digest = keccak(claim_id)
+        if state.status.phase == Phase.COMMITTED:
+            yield e.RecordSeed(claim, digest, e.Header(digest, digest))
+        if state.status.phase == Phase.SEEDED:
+            yield e.Tally(claim)
+        if state.status.phase == Phase.ACCEPTED:
+            yield e.Settle(claim)
+        if state.live:
+            yield e.Void(claim)
+        if state.status.phase == Phase.CONVICTED:
+            yield e.FreeSeats(claim)
+            if state.winner != ZERO_ADDRESS:
+                yield e.ShareAlike(claim_id, state.kept)
+    for job_id, job in market.jobs.items():
+        for number, shard in enumerate(job.shards):
+            if shard.solver != ZERO_ADDRESS and not job.closed:
+                yield e.Expire(job_id, number)
+        if not job.closed:
+            yield e.Close(job_id)
+
+
+def deadlines(market: MarketState, now: Seconds) -> Iterator[int]:
+    """When something may be ended that may not be yet."""
+    yield from (challenge.game.deadline for challenge in market.games.values())
+    yield from (made.deadline for made in market.demands.values())
+    for state in market.claims.values():
+        terms, since = market.jobs[state.claim.job_id].terms, state.status.since
+        yield since + terms.vote_time
+        yield since + terms.challenge_window
+        yield state.window_end(terms)
+    for job_id, job in market.jobs.items():
+        yield job.stragglers_end
+        yield max(market.due_since(job_id, now), job.last_shard_claim) + job.terms.task_time
+        yield from (market.deadline(job_id, shard, now) for shard in range(job.terms.shards))
+
+
+def stakes_in_claims(market: MarketState) -> int:
+    """What claims and seats have locked: all that is, but for what holders have for their shards."""
+    locked = sum(entry.locked for entry in market.funds.accounts.values())
+    return locked - sum(
+        job.terms.miss_penalty
+        for job in market.jobs.values()
+        for shard in job.shards
+        if shard.solver != ZERO_ADDRESS
+    )
+
+
+def bonds(market: MarketState) -> int:
+    """What lies in bonds."""
+    return market.funds.ledger.total(Bucket.BOND)
