@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from assay.app.games import WHAT_IS_ASKED, side_to_move
 from assay.app.invocation import App
 from assay.app.times import show_moment, show_span
-from assay.dispute.player import moot
 from assay.node.idle import place_of
 from assay.program.isa import Node
-from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView
+from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView, moot
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.trees import LEAF_BYTES
 from assay.protocol.types import ZERO_DIGEST, ClaimView, Terms

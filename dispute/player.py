@@ -13,9 +13,9 @@ from hashlib import sha256
 
 from assay.dispute.disputant import Disputant, overdue
 from assay.protocol.dispute import Move
-from assay.protocol.game_state import Game, GameView
+from assay.protocol.game_state import GameView, moot
 from assay.protocol.ports import Market
-from assay.protocol.types import ClaimView, Phase, Seconds
+from assay.protocol.types import Seconds
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,6 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
     send(market, view, move)
     return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
-
-
-def moot(claim: ClaimView, game: Game) -> bool:
-    """Whether the claim or the vote that a game is about has fallen otherwise: nobody loses its bond then
-    (rule 5.3). An overtaken claim can still fall while a game on it is open."""
-    if game.ballot:
-        return claim.votes[game.ballot - 1].gone
-    return claim.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 def send(market: Market, view: GameView, move: Move) -> None:

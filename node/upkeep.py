@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.dispute.player import moot
 from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, closable, closable_since, tasks
 from assay.node.service import intent, turn
-from assay.protocol.game_state import GameView, WaitingReward
+from assay.protocol.game_state import GameView, WaitingReward, moot
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
     Address,
@@ -215,7 +214,8 @@ def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
 
 def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
     """Valid votes of a task that may be disputed at this time."""
-    phase, ends = view.status.phase, now
+    phase = view.status.phase
+    ends: Seconds = now
     if phase in CHALLENGEABLE and not view.stale:
         ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
     elif view.fallen:

@@ -15,8 +15,10 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimId,
+    ClaimView,
     JobId,
     Kind,
+    Phase,
     ProgramRef,
     Seconds,
     Wei,
@@ -217,3 +219,11 @@ class Opening:
     data: bytes
     siblings: tuple[bytes, ...]
     path: tuple[bytes, ...]
+
+
+def moot(claim: ClaimView, game: Game) -> bool:
+    """Whether the claim or the vote that a game is about has fallen otherwise: nobody loses its bond then
+    (rule 5.3). An overtaken claim can still fall while a game on it is open."""
+    if game.ballot:
+        return claim.votes[game.ballot - 1].gone
+    return claim.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)

@@ -102,8 +102,9 @@ class Narrator:
     def _free_seats(self, event: Event) -> str:
         return f"frees the votes that stand on {self._place(event)}, which has fallen: each is paid"
 
-    def _convicted(self, event: Event) -> str:
-        return f"[bold]proves it at once:[/] {event['reason']}"
+    def _convicted(self, event: Event) -> str | None:
+        """Of whoever has proven it; a solver whose claim has fallen says so by itself."""
+        return f"[bold]proves it at once:[/] {event['reason']}" if "reason" in event else None
 
     def _audited(self, event: Event) -> str | None:
         return None if int(event["verifier"], 16) else f"rechecked all of {self._place(event)}: right"

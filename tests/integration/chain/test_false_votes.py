@@ -1,4 +1,4 @@
-"""Votes on a claim that has fallen, on a real chain: those that vouched for what is false lose their stakes."""
+"""Votes on a claim that has fallen, on a real chain: those that vouched for what is false lose stakes."""
 
 from __future__ import annotations
 
