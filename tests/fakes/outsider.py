@@ -48,19 +48,26 @@ def bound(terms: Terms) -> int:
 
 
 def end_all(
-    market: MarketState, time: Seconds, block: int, most: int, check: Check | None = None
+    market: MarketState,
+    time: Seconds,
+    block: int,
+    most: int,
+    check: Check | None = None,
+    halting: bool = False,
 ) -> tuple[MarketState, list[Ended]]:
-    """The market after at most `most` seconds of nothing but the outsider, and what it did."""
+    """The market after at most `most` seconds of nothing but the outsider, and what it did. `halting`:
+    clients halt their own jobs, as soon as these have a round to come (again)."""
     done: list[Ended] = []
     start = time
     while True:
         acted = True
         while acted:
             acted = False
-            for event in list(endings(market)):
+            halts = [(e.Halt(i), job.terms.client) for i, job in market.jobs.items() if halting]
+            for event, by in [*halts, *((event, OUTSIDER) for event in endings(market))]:
                 block += 1
                 try:
-                    after = transition(market, event, OUTSIDER, Moment(time, block))
+                    after = transition(market, event, by, Moment(time, block))
                 except Refused:
                     continue
                 if after == market:

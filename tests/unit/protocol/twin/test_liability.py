@@ -133,7 +133,7 @@ def test_a_wrong_binding_convicts_no_overtaken_claim_without_a_game() -> None:
     assert story.refuse(binding(story, felled.late), WHISTLER) == "NotStanding"
 
 
-def test_a_wrong_binding_to_a_source_of_after_a_rewind_proves_nothing_of_an_overtaken_claim(
+def test_a_binding_to_a_source_of_after_a_rewind_convicts_no_overtaken_claim(
     felled: Felled,
 ) -> None:
     """Rule 4.4: the claim was right about what was there at its commit."""
