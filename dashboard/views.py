@@ -91,11 +91,11 @@ def game_line(view: GameView, now: int, names: Names) -> dict[str, Any]:
     }
 
 
-def _said(vote: Vote) -> str:
+def _said(view: ClaimView, vote: Vote) -> str:
     """What a vote says, also once its seat is over."""
     if not vote.shown:
         return "no vote"
-    return "invalid" if vote.traces_root == ZERO_DIGEST else "valid"
+    return "valid" if view.traces.get(vote.verifier) else "invalid"
 
 
 def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[Loop]) -> list[str]:
@@ -189,7 +189,7 @@ def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], nam
         "votes": [
             {
                 "verifier": party(vote.verifier, names),
-                "said": _said(vote),
+                "said": _said(view, vote),
             }
             for vote in view.votes
         ],

@@ -181,10 +181,8 @@ class Retention:
         """Claims with an open game or demand, and fallen ones whose valid votes may still be disputed."""
         games = (game.game.claim_id for game in self._market.games(job_id) if not game.decided)
         demands = (demand.claim_id for demand in self._market.demands(job_id) if not demand.outcome)
-        fallen = (view for view in self._market.claims(job_id) if view.fallen)
-        vouched = (
-            view.claim_id for view in fallen if any(vote.valid and not vote.gone for vote in view.votes)
-        )
+        claims = self._market.claims(job_id)
+        vouched = (view.claim_id for view in claims if view.fallen and any(v.valid for v in view.votes))
         return frozenset((*games, *demands, *vouched))
 
     def _of(self, job: JobView) -> Disposal:

@@ -121,10 +121,10 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
             return None
         return poke("void", status.since, f"{how}: free its stakes", again)
     if view.fallen:
-        end = disputable_until(view, terms)
-        if watcher.now <= end or status.open_games or not locks(view, watcher.me):
+        until = disputable_until(view, terms)
+        if watcher.now <= until or status.open_games or not locks(view, watcher.me):
             return None
-        return poke("free_seats", end, "its votes can no longer be disputed: free their stakes", again)
+        return poke("free_seats", until, "its votes can no longer be disputed: free their stakes", again)
     if late(job, claims, view, watcher.now):
         if status.open_games or not locks(view, watcher.me):
             return None
@@ -214,8 +214,7 @@ def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
 
 def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
     """Valid votes of a task that may be disputed at this time."""
-    phase = view.status.phase
-    ends: Seconds = now
+    phase, ends = view.status.phase, now
     if phase in CHALLENGEABLE and not view.stale:
         ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
     elif view.fallen:

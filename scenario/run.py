@@ -31,7 +31,7 @@ from assay.jobfile.read import GptModel, JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import GameView
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, JobId, Phase, Vote
+from assay.protocol.types import Address, ClaimView, JobId, Phase, Vote
 from assay.scenario.balances import snapshot
 from assay.scenario.catalogue import SCENARIOS, Scenario
 from assay.scenario.disturbances import disturb
@@ -325,7 +325,7 @@ class Run:
 
 def _passed(view: ClaimView) -> list[Vote]:
     """Votes that called a claim valid, also those that have fallen or were freed since."""
-    return [vote for vote in view.votes if vote.shown and vote.traces_root != ZERO_DIGEST]
+    return [vote for vote in view.votes if view.traces.get(vote.verifier)]
 
 
 def next_steps(recording: Path) -> list[str]:

@@ -1,10 +1,9 @@
 """What a whistleblower does next: a pure function from what it sees to a list of actions with reasons.
 
 Contract: `decide` is deterministic and never acts. Order of urgency: our games, findings to bring, then
-audits, those whose challenge window closes first before the others; of a claim that has fallen its votes, for
-as long as they can be disputed. In mode `advise` it audits and says what
-it would do; in mode `off` it only plays on what it has begun. Not guaranteed: that there is time to audit
-everything.
+audits, those whose challenge window closes first before the others; of a claim that has fallen its votes,
+for as long as they can be disputed. In mode `advise` it audits and says what it would do; in mode `off` it
+only plays on what it has begun. Not guaranteed: that there is time to audit everything.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class Job:
             claim.fault = -1
         asked, seed = {}, claim.status["seed"]
         for vote in claim.votes if claim.kind == TASK else ():
-            if vote["shown"] and any(vote["tracesRoot"]):  # it called the claim valid, whatever became of it
+            if vote["traces"]:  # it called the claim valid, whatever became of it
                 need(root_of(vote["traces"]) == vote["tracesRoot"], "a vote's traces are not its own")
                 key = sha256(b"assay/key/1" + vote["verifier"] + seed).digest()
                 drawn = self.samples(seed, vote["verifier"])

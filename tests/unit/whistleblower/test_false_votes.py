@@ -59,7 +59,7 @@ def test_attack_13_votes_that_cover_for_a_false_segment_fall_by_their_own_traces
     day.whistleblower("wendy", await_votes=True)
     assert day.run(lambda: over(day, job_id)), [s.status for s in day.services.values()]
     view = fallen(day, job_id)
-    assert all(vote.shown and vote.traces_root != bytes(32) and vote.gone for vote in view.votes)
+    assert all(vote.shown and vote.gone and view.traces[vote.verifier] for vote in view.votes)
     assert stakes(day, "v0", "v1") == [STAKE - VERIFIER_STAKE] * 2
     assert sum("RefutedVote" in e["finding"] for e in day.named("found")) == 2
     games = [played.view.game for played in day.market_state.games.values()]
@@ -79,7 +79,7 @@ def test_a_verifier_that_found_the_fault_disputes_the_votes_that_did_not(day: Ma
     job_id = lied_to(day, 4, v0=colluding(), v1=partial(ColludingVerifier, accomplices=frozenset()))
     assert day.run(lambda: over(day, job_id)), [s.status for s in day.services.values()]
     view = fallen(day, job_id)
-    said = {vote.verifier: vote.traces_root != bytes(32) for vote in view.votes}
+    said = {vote.verifier: bool(view.traces[vote.verifier]) for vote in view.votes}
     assert said == {account("v0"): True, account("v1"): False}
     assert stakes(day, "v0", "v1") == [STAKE - VERIFIER_STAKE, STAKE]
 
