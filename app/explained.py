@@ -13,10 +13,10 @@ from assay.app.invocation import App
 from assay.app.times import show_moment, show_span
 from assay.node.idle import place_of
 from assay.program.isa import Node
-from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView
+from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView, moot
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.trees import LEAF_BYTES
-from assay.protocol.types import ZERO_DIGEST, ClaimView, Phase, Terms
+from assay.protocol.types import ZERO_DIGEST, ClaimView, Terms
 from assay.protocol.words import show_amount
 
 ENDS = {
@@ -177,24 +177,19 @@ def _ended(view: GameView, challenger: str, defender: str) -> str:
 
 def _stakes(view: GameView, claim: ClaimView, terms: Terms, challenger: str, defender: str) -> str:
     """What the loser of the game loses, and to whom."""
-    if not view.decided and (claim.status.phase in (Phase.CONVICTED, Phase.VOID) or _overtaken(claim)):
-        return f"nothing any more: the claim is over, and {challenger} has its bond back however this ends"
+    if not view.decided and moot(claim, view.game):
+        back = f"{challenger} has its bond back however this ends"
+        return f"nothing any more: what it is about has fallen, and {back}"
     bond, solver, verifier = terms.challenge_bond, terms.solver_stake, terms.verifier_stake
     lost = f"{challenger} loses its bond of {show_amount(bond)}, half to {defender}, half burnt"
     if view.game.ballot:
         won = f"{defender} loses its stake of {show_amount(verifier)}, half to {challenger}, half burnt"
     else:
-        valid = sum(vote.revealed and vote.valid for vote in claim.votes)
-        what = "vouched for it" if view.game.segment == INPUT_SEGMENT else "replayed and passed this segment"
         won = (
-            f"the claim falls, {defender} loses {show_amount(solver)} and each of the verifiers who {what}"
-            f" {show_amount(verifier)} ({valid} passed the claim); half is burnt, the rest pays for work that"
-            f" this makes worthless and then {challenger}, who has its bond back"
+            f"the claim falls and {defender} loses {show_amount(solver)}; half is burnt, the rest pays for"
+            f" work that this makes worthless, for the votes on the claim that stand, and then {challenger},"
+            " who has its bond back"
         )
     if view.decided:
         return won if view.challenger_won else lost
     return f"if {challenger} wins, {won}; if {defender} wins, {lost}"
-
-
-def _overtaken(claim: ClaimView) -> bool:
-    return claim.stale and not claim.left_out

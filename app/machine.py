@@ -79,8 +79,8 @@ def secret_of(home: Path, journal: Journal | None) -> bytes:
     """
     path = home / SECRET_FILE
     hint = (
-        "restore it from a backup; without one, wait until no vote of this account awaits its reveal and no"
-        f" finding its challenge, then move {path} away"
+        "restore it from a backup; without one, wait until no finding of this account awaits its challenge,"
+        f" then move {path} away"
     )
     body = record.read(path, _SECRET, hint=hint, earlier=_bare_secret)
     if body is None:
@@ -90,8 +90,8 @@ def secret_of(home: Path, journal: Journal | None) -> bytes:
     mark = sha256(b"assay/secret/1" + secret).hexdigest()
     if journal is not None and journal.remember("secret", mark) != mark:
         raise Ask(
-            f"{path} is not the secret that this account has used, so nothing that it has committed to or"
-            " announced could be revealed",
+            f"{path} is not the secret that this account has used, so nothing that it has announced could be"
+            " shown",
             hint="restore it from a backup",
             code="other-secret",
         )

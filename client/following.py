@@ -124,6 +124,6 @@ def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:
     total = 0
     for view in claims:
         if view.status.phase == Phase.SETTLED:
-            valid = sum(vote.revealed and vote.valid for vote in view.votes)
+            valid = sum(vote.shown and vote.valid for vote in view.votes)
             total += view.claim.price + valid * job.terms.verifier_fee
     return Wei(total)

@@ -112,8 +112,8 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
 
 
 def _vote_json(view: ClaimView, vote: Vote) -> dict[str, Any]:
-    """A vote, and the leaves of its traces tree once it is revealed."""
-    traces = view.traces.get(vote.verifier, ()) if vote.revealed else ()
+    """A vote, and the leaves of its traces tree once it was cast."""
+    traces = view.traces.get(vote.verifier, ()) if vote.shown else ()
     return {"vote": words(vote).hex(), "traces": [trace.hex() for trace in traces]}
 
 
@@ -243,7 +243,7 @@ def _view(entry: dict[str, Any]) -> ClaimView:
         stale=bool(entry["stale"]),
         left_out=bool(entry["leftOut"]),
         roots=tuple(bytes.fromhex(root) for root in entry["roots"]),
-        traces={vote.verifier: traces for vote, traces in zip(votes, shown, strict=True) if vote.revealed},
+        traces={vote.verifier: traces for vote, traces in zip(votes, shown, strict=True) if vote.shown},
     )
 
 

@@ -35,7 +35,7 @@ from assay.program.isa import MalformedProgram, Program, decode
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names
-from assay.protocol.params import L1_BOUNDS, BadTerms, check_shape
+from assay.protocol.params import ANYWHERE, BadTerms, check_shape
 from assay.protocol.types import Claim, ClaimView, Kind, Phase, ProgramRef, Terms
 from assay.training.slicing import blocks_in
 
@@ -74,14 +74,14 @@ def settled(receipt: Receipt) -> list[ClaimView]:
 
 
 def replayed_segments(terms: Terms, claims: list[ClaimView]) -> tuple[int, int]:
-    """How many of the settled tasks' segments a revealed valid vote stands for, and how many there are."""
+    """How many of the settled tasks' segments a valid vote stands for, and how many there are."""
     segments = replayed = 0
     for view in claims:
         if view.claim.kind == Kind.TASK and view.status.phase == Phase.SETTLED:
             segments += terms.segments
             seen: set[int] = set()
             for vote in view.votes:
-                if vote.revealed and vote.valid:
+                if vote.shown and vote.valid:
                     drawn = sampling.sample_segments(view.status.seed, vote.verifier, terms.loops)
                     seen.update(drawn)
             replayed += len(seen)
@@ -111,7 +111,7 @@ def _place(claim: Claim) -> str:
 
 def _check_terms(terms: Terms) -> None:
     try:
-        check_shape(terms, L1_BOUNDS)  # of times it asks what every deployment does
+        check_shape(terms, ANYWHERE)
     except BadTerms as error:
         raise bad(error.message) from error
 
@@ -128,7 +128,7 @@ def _check_roots(receipt: Receipt) -> None:
         if [view.roots[0], view.roots[-1]] != ends:
             raise bad(f"{_place(claim)} contradicts its own segments root")
         for vote in view.votes:
-            if not vote.revealed or not vote.valid:
+            if not vote.shown or not vote.valid:
                 continue
             shown = view.traces.get(vote.verifier, ())
             whole = len(shown) == terms.samples and all(len(trace) == 32 for trace in shown)

@@ -30,6 +30,7 @@ from assay.protocol.types import (
     Phase,
     Role,
     Terms,
+    Vote,
 )
 
 Names = Mapping[Address, str]
@@ -90,13 +91,20 @@ def game_line(view: GameView, now: int, names: Names) -> dict[str, Any]:
     }
 
 
+def _said(view: ClaimView, vote: Vote) -> str:
+    """What a vote says, also once its seat is over."""
+    if not vote.shown:
+        return "no vote"
+    return "valid" if view.traces.get(vote.verifier) else "invalid"
+
+
 def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[Loop]) -> list[str]:
     """Of each segment of a task: convicted, disputed, replayed (by a verifier who vouched for it) or
     committed."""
     segments = sum(loop.segments for loop in loops)
     states = ["committed"] * segments
     for vote in view.votes:
-        if vote.revealed and vote.valid and view.status.seed != ZERO_DIGEST:
+        if vote.shown and vote.valid and view.status.seed != ZERO_DIGEST:
             for s in sampling.sample_segments(view.status.seed, vote.verifier, loops):
                 states[s] = "replayed"
     for game in games:
@@ -181,7 +189,7 @@ def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], nam
         "votes": [
             {
                 "verifier": party(vote.verifier, names),
-                "said": ("valid" if vote.valid else "invalid") if vote.revealed else "not revealed",
+                "said": _said(view, vote),
             }
             for vote in view.votes
         ],

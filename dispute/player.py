@@ -13,9 +13,9 @@ from hashlib import sha256
 
 from assay.dispute.disputant import Disputant, overdue
 from assay.protocol.dispute import Move
-from assay.protocol.game_state import GameView
+from assay.protocol.game_state import GameView, moot
 from assay.protocol.ports import Market
-from assay.protocol.types import Phase, Seconds
+from assay.protocol.types import Seconds
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,11 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         return Played(view, "", f"decided for the {winner}: {view.reason}")
     if (late := overdue(view, now)) is not None:
         ours = view.game.mover == market.me
-        if ours and _stands(market, view):
+        if ours and not moot(market.claim(view.game.claim_id), view.game):
             return Played(view, "", "our own clock has run out")
         send(market, view, late)
-        why = "the claim has fallen: the bond comes back" if ours else "the other side's clock has run out"
+        fallen = "what it is about has fallen: the bond comes back"
+        why = fallen if ours else "the other side's clock has run out"
         return Played(view, type(late).__name__, why)
     if view.game.mover != market.me:
         return Played(view, "", "the other side is to move")
@@ -47,13 +48,6 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
     send(market, view, move)
     return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
-
-
-def _stands(market: Market, view: GameView) -> bool:
-    """Whether the claim that a game is about can still fall; if not, nobody loses its bond (rule 5.3)."""
-    claim = market.claim(view.game.claim_id)
-    overtaken = claim.stale and not claim.left_out
-    return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not overtaken
 
 
 def send(market: Market, view: GameView, move: Move) -> None:

@@ -68,7 +68,7 @@ def main(folder):
     assert sum(r == rounds for r, _ in outputs) < slices, "a further round is settled"
     manifest = (folder / "manifest.json").read_bytes()
     assert sha256(manifest).digest() == terms[4], "a manifest that the terms do not name"
-    for word, at in ("inner", number(terms[42]) // 32), ("outer", number(terms[43]) // 32):
+    for word, at in ("inner", number(terms[41]) // 32), ("outer", number(terms[42]) // 32):
         for i in range(number(terms[at])):  # loops, of seven words each
             data = (folder / (f"{word}-{i}.program" if i else f"{word}.program")).read_bytes()
             assert program_root(data) == terms[at + 1 + 7 * i], "a program that the terms do not name"

@@ -28,7 +28,6 @@ KEYS = {
     "stragglerTime": ("times", "straggler"),
     "outerTime": ("times", "outer"),
     "voteTime": ("times", "vote"),
-    "revealTime": ("times", "reveal"),
     "challengeWindow": ("times", "challenge_window"),
     "moveTime": ("times", "move"),
     "pricePeriod": ("times", "price_period"),

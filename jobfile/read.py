@@ -190,7 +190,6 @@ class Times(Section):
     straggler: Duration
     outer: Duration
     vote: Duration
-    reveal: Duration
     challenge_window: Duration
     move: Duration
     price_period: Duration

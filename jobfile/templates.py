@@ -47,7 +47,6 @@ task = "{task}"
 straggler = "{straggler}"         # after `task`, for the votes: a round may then close without the others
 outer = "{outer}"              # for which the outer step is reserved to one shard's holder
 vote = "{vote}"
-reveal = "{vote}"
 challenge_window = "{window}"
 move = "{move}"
 price_period = "60s"
@@ -60,7 +59,7 @@ outer_fee = "1tok"
 solver_stake = "440tok"     # locked by each claim; 8/3 of what its conviction may waste, at least
 verifier_stake = "40tok"    # locked by each seat of a draw
 challenge_bond = "20tok"
-miss_penalty = "20tok"      # for no vote shown, a false invalid one, a missed task; at most half a stake
+miss_penalty = "20tok"      # for no vote, a false invalid one, a missed task; at most half a stake
 
 [class]                     # of conditions: what verifiers subscribe to, with counts, times and stakes above
 least_fee = "1tok"
@@ -218,9 +217,9 @@ def _aligned(text: str) -> str:
 
 def common(batch: int, rounds: int, times: dict[str, str]) -> str:
     """What every job file has. A task of the last second is given its draw and every call to empty seats,
-    so that silent verifiers do not leave it out: the stragglers' time is four times vote and reveal, unless
+    so that silent verifiers do not leave it out: the stragglers' time is four times the vote's, unless
     `times` states another."""
-    straggler = f"{2 * (1 + MAX_CALLS) * parse_duration(times['vote'])}s"
+    straggler = f"{(1 + MAX_CALLS) * parse_duration(times['vote'])}s"
     return _aligned(_COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times}))
 
 

@@ -12,20 +12,21 @@ from assay.training.round_names import loops_of
 
 
 def conditions_of(file: JobFile) -> Conditions:
-    """The class of conditions that the file's jobs are of."""
+    """The class of conditions that the file's jobs are of. Its least solver's stake is the least that any
+    class can have, so that jobs of other stakes share its verifiers."""
     verification, times, money, rest = file.verification, file.times, file.money, file.conditions
     return Conditions(
         verifiers=verification.verifiers,
         samples=verification.samples + loops_of(file.outer.algorithm) - 1 + (file.held_out is not None),
         seed_delay=verification.seed_delay_blocks,
         vote_time=Seconds(times.vote),
-        reveal_time=Seconds(times.reveal),
         challenge_window=Seconds(times.challenge_window),
         move_time=Seconds(times.move),
         verifier_stake=Wei(money.verifier_stake),
         miss_penalty=Wei(money.miss_penalty),
         challenge_bond=Wei(money.challenge_bond),
         verifier_fee=Wei(rest.least_fee),
+        solver_stake=Wei(verification.verifiers * money.verifier_stake),
         nodes=rest.nodes,
         segments=rest.segments,
         segment_steps=rest.segment_steps,
@@ -65,7 +66,6 @@ def terms_of(file: JobFile, published: Published, class_id: bytes, client: Addre
         straggler_time=Seconds(times.straggler),
         outer_time=Seconds(times.outer),
         vote_time=Seconds(times.vote),
-        reveal_time=Seconds(times.reveal),
         challenge_window=Seconds(times.challenge_window),
         move_time=Seconds(times.move),
         price_period=Seconds(times.price_period),

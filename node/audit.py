@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.dispute.chunks import chunks_of, first_difference, vote_proof
+from assay.dispute.trace import StepTrace
+from assay.node.artifacts import State
 from assay.node.replays import Order, Replayed, Replays, order_of
-from assay.node.states import Broken, Hidden, Known, StateProvider
+from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
+from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 from assay.protocol.errors import Retry
 from assay.protocol.loops import Byte
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
@@ -92,6 +96,26 @@ class WrongVote(_Said):
 
 
 @dataclass(frozen=True)
+class RefutedVote(_Said):
+    """A verifier attested a state that its own keyed trace contradicts."""
+
+    claim_id: ClaimId
+    verifier: Address
+    sample: int
+    segment: int
+    place: StateLeaf
+    """Where the two differ first."""
+    committed: Chunk
+    said: VoteProof
+
+    def __str__(self) -> str:
+        return (
+            f"the vote of {self.verifier} attests the end of segment {self.segment}, and its own trace leads"
+            f" to another state: tensor {self.place.slot} differs"
+        )
+
+
+@dataclass(frozen=True)
 class HiddenInput(_Said):
     """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
 
@@ -103,7 +127,7 @@ class HiddenInput(_Said):
         return "the input is not the state it must be, and its claimant shows nobody what it is"
 
 
-Finding = WrongSegment | WrongInput | WrongVote | HiddenInput
+Finding = WrongSegment | WrongInput | WrongVote | RefutedVote | HiddenInput
 
 
 @dataclass(frozen=True)
@@ -204,14 +228,14 @@ def sampled(state_provider: StateProvider, view: ClaimView, verifier: Address) -
 
 def keyed_trace(
     state_provider: StateProvider, view: ClaimView, segment: int, key: bytes
-) -> bytes | Broken | Hidden:
-    """Keyed trace root of a segment's last step, from the claim's own state at the segment's start."""
+) -> StepTrace | Broken | Hidden:
+    """Keyed trace of a segment's last step, from the claim's own state at the segment's start."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return start
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-    return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key).root
+    return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key)
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
@@ -281,16 +305,45 @@ def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) ->
 
 
 def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Finding | None:
-    """Whether a revealed valid vote's keyed traces are the true ones. Raises Retry."""
+    """Whether a valid vote's keyed traces are the true ones, and lead to the states that it attests. Raises
+    Retry."""
     segments = sampled(state_provider, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
     shown = view.traces.get(vote.verifier, ())
     if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
-        raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
+        raise Retry(f"the vote of {vote.verifier} is not in this view", hint="read the events again")
+    unknown: SourceMissing | None = None
     for sample, segment in enumerate(segments):
-        root = keyed_trace(state_provider, view, segment, key)
-        if not isinstance(root, bytes):
-            return _unreached(state_provider, view, root)
-        if root != shown[sample]:
+        trace = keyed_trace(state_provider, view, segment, key)
+        if not isinstance(trace, StepTrace):
+            if not view.fallen:
+                return _unreached(state_provider, view, trace)
+            unknown = _lost(vote, f"the state at the start of segment {segment} cannot be had ({trace})")
+            continue
+        if trace.root != shown[sample]:
             return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
+        if state_root(trace.next_state) != view.roots[segment + 1]:
+            attested = state_provider.at_hand(view, segment + 1)
+            if attested is not None:
+                return _refuted(view, vote, sample, segment, trace, attested)
+            unknown = _lost(vote, f"the state at the end of segment {segment} cannot be had")
+    if unknown is not None:
+        raise unknown
     return None
+
+
+def _refuted(
+    view: ClaimView, vote: Vote, sample: int, segment: int, trace: StepTrace, attested: State
+) -> RefutedVote:
+    """What convicts a vote whose trace of a sample is true and leads to another state than it attests."""
+    place = first_difference(trace.next_state, attested)
+    assert place is not None  # their roots differ
+    (committed,) = chunks_of(trace.program, attested, (place,))
+    said = vote_proof(trace, place, view.roots, segment, view.traces[vote.verifier], sample)
+    return RefutedVote(view.claim_id, vote.verifier, sample, segment, place, committed, said)
+
+
+def _lost(vote: Vote, why: str) -> SourceMissing:
+    return SourceMissing(
+        f"the vote of {vote.verifier} cannot be judged: {why}", hint="wait until somebody serves it"
+    )

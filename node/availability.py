@@ -1,7 +1,7 @@
 """Showing named pieces of a committed state, and asking others to (docs/protocol.md 7.3).
 
-Contract: the chunks are exactly those that the demand names, from a state with the demanded root; without
-such a state nothing is made. What is asked for is what could not be fetched.
+Contract: what is shown is exactly what the demand names, of a state with the demanded root; without such a
+state nothing is shown. What is asked for is what could not be fetched.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from assay.dispute.evidence import node_proof
-from assay.node.artifacts import State
+from assay.dispute.chunks import chunks_of
 from assay.node.checkpoints import Gap
 from assay.node.service import intent
 from assay.node.states import Known, StateProvider
-from assay.numerics.encoding import to_bytes
 from assay.program.isa import Program
-from assay.program.state import state_tree
 from assay.protocol import trees
-from assay.protocol.demands import Chunk, DemandView, StateLeaf
+from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.params import CHUNKS
 from assay.protocol.ports import Market
@@ -27,20 +24,6 @@ from assay.protocol.types import ClaimView, TxResult
 
 TRIES = 64
 """Draws for CHUNKS different leaves; there may be fewer."""
-
-
-def chunks_of(program: Program, state: State, places: Sequence[StateLeaf]) -> tuple[Chunk, ...]:
-    """The leaves of a state at these places, with their proofs."""
-    slots = state_tree(state)
-    found = []
-    for place in places:
-        slot = place.slot
-        leaves = trees.split_leaves(to_bytes(state[slot]))
-        leaf = place.leaf % len(leaves)
-        way = tuple(trees.tensor_tree(to_bytes(state[slot])).proof(leaf))
-        node, proof = program.nodes[slot].encode(), node_proof(program, slot)
-        found.append(Chunk(node, proof, bytes(leaves[leaf]), way, tuple(slots.proof(slot))))
-    return tuple(found)
 
 
 def answer(market: Market, state_provider: StateProvider, demand: DemandView) -> TxResult:

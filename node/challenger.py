@@ -14,7 +14,15 @@ from hashlib import sha256
 
 from assay.dispute.disputant import disputed_path
 from assay.dispute.replay import Replay
-from assay.node.audit import Finding, HiddenInput, WrongInput, WrongSegment, WrongVote, wrong_input
+from assay.node.audit import (
+    Finding,
+    HiddenInput,
+    RefutedVote,
+    WrongInput,
+    WrongSegment,
+    WrongVote,
+    wrong_input,
+)
 from assay.node.service import intent
 from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
@@ -42,7 +50,7 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
             return claim_id, segment, ZERO_ADDRESS
         case WrongInput(claim_id, slot):
             return claim_id, slot, ZERO_ADDRESS
-        case WrongVote(claim_id, verifier, sample):
+        case WrongVote(claim_id, verifier, sample) | RefutedVote(claim_id, verifier, sample):
             return claim_id, sample, verifier
         case HiddenInput(claim_id):
             return claim_id, INPUT_SEGMENT, ZERO_ADDRESS
@@ -50,7 +58,12 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
 
 def root_of(finding: Finding) -> bytes:
     """What the finder has there itself: its own root, which nobody has who has not looked; none of a vote."""
-    return ZERO_DIGEST if isinstance(finding, WrongVote) else finding.root
+    return ZERO_DIGEST if isinstance(finding, WrongVote | RefutedVote) else finding.root
+
+
+def is_proof(finding: Finding) -> bool:
+    """Whether a finding is proven at once, by no game."""
+    return isinstance(finding, WrongInput | RefutedVote)
 
 
 def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
@@ -90,13 +103,11 @@ class Challenger:
         """The next step for a finding, at block number `block`. Raises what the port raises."""
         claim_id, place, verifier = key_of(finding)
         view = self.market.claim(claim_id)
-        binding = isinstance(finding, WrongInput)
-        answers = binding and view.left_out and view.status.open_games > 0
-        if view.status.phase not in CHALLENGEABLE or (view.stale and not answers):
-            return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
+        if why := _moot(view, finding):
+            return Pursuit("moot", None, why)
         if (game := self.running(finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
-        attempt = 0 if binding else self._decided(view, finding)
+        attempt = 0 if is_proof(finding) else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
         what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))
         leaf = finding.leaf if isinstance(finding, WrongInput) else b""
@@ -119,8 +130,8 @@ class Challenger:
 
     def running(self, finding: Finding) -> GameView | None:
         """Our game about a finding's claim (or vote) that is not decided yet: while it is on, `pursue` sends
-        nothing. None where there is none, and of a wrong input, which no game decides."""
-        if isinstance(finding, WrongInput):
+        nothing. None where there is none, and of what no game decides."""
+        if is_proof(finding):
             return None
         view = self.market.claim(key_of(finding)[0])
         return next((game for game in self._games(view, finding) if not game.decided), None)
@@ -140,6 +151,18 @@ class Challenger:
             return Pursuit("opened", game_id, f"segment {at} is disputed")
         if isinstance(finding, WrongVote):
             return self._open_vote(view, finding, key, salt)
+        if isinstance(finding, RefutedVote):
+            self.market.prove_vote(
+                key,
+                claim,
+                finding.verifier,
+                finding.sample,
+                finding.place,
+                finding.committed,
+                finding.said,
+                salt,
+            )
+            return Pursuit("convicted", None, f"{finding.verifier}'s vote contradicts its own trace")
         if isinstance(finding, HiddenInput):
             game_id = self.market.open_input(key, claim, finding.root, salt)
             return Pursuit("opened", game_id, "the input state must be opened")
@@ -195,6 +218,20 @@ class Challenger:
             return None
         proof = disputed_path(claim.input_root, slot, right, game.opened)
         return self.pursue(wrong_input(state_provider, view, slot, shown[slot - first], proof), block)
+
+
+def _moot(view: ClaimView, finding: Finding) -> str:
+    """Why a finding is of no use any more; empty if it is."""
+    verifier, phase = key_of(finding)[2], view.status.phase
+    if verifier != ZERO_ADDRESS:
+        stands = any(v.verifier == verifier and v.shown and v.valid and not v.gone for v in view.votes)
+        live = phase in CHALLENGEABLE and not view.stale
+        return "" if stands and (live or view.fallen) else f"the vote of {verifier} is over by now"
+    # What a proof takes may have come out in a game alone: while one is open, it is in time (rule 5.2).
+    answers = isinstance(finding, WrongInput) and view.status.open_games > 0
+    if phase not in CHALLENGEABLE or (view.stale and not answers):
+        return f"the claim is {phase.name.lower()} by now"
+    return ""
 
 
 def slots_shown(game: Game) -> bool:

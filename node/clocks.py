@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from assay.node.upkeep import voted
 from assay.protocol.ports import MarketView
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, JobView, Kind, Phase
+from assay.protocol.types import Address, ClaimView, JobView, Kind, Phase
 
 HALF, LATE = 0.5, 0.9
 """Shares of a clock at which somebody is told."""
@@ -84,14 +85,10 @@ def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
     if view.status.phase != Phase.SEEDED or view.stale:
         return
     for vote in view.votes:
-        if vote.verifier != me or vote.gone or vote.revealed:
-            continue
-        begins, terms = int(view.status.since), job.terms
-        voted = vote.commitment != ZERO_DIGEST
-        begins += int(terms.vote_time) if voted else 0
-        ends = begins + int(terms.reveal_time if voted else terms.vote_time)
-        what = f"{'the reveal of a vote' if voted else 'a vote'} on claim {view.claim_id.hex()[:16]}"
-        yield Clock(what, "a penalty is lost", begins, ends)
+        if vote.verifier == me and not voted(vote):
+            begins = int(view.status.since)
+            what = f"a vote on claim {view.claim_id.hex()[:16]}"
+            yield Clock(what, "a penalty is lost", begins, begins + int(job.terms.vote_time))
 
 
 class Alarms:

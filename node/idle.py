@@ -38,7 +38,7 @@ def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:
         case Phase.COMMITTED:
             return f"for its seed, block {status.seed_block}"
         case Phase.SEEDED:
-            end = status.since + terms.vote_time + terms.reveal_time
+            end = status.since + terms.vote_time
             return f"for its verifiers' votes, until {show_time(end, now)} at the latest"
         case Phase.ACCEPTED:
             end = status.since + terms.challenge_window

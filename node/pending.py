@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assay.node.upkeep import window_end
+from assay.node.upkeep import disputable_until, window_end
 from assay.protocol.ports import MarketView
-from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Phase, Wei
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Phase, Vote, Wei
 from assay.protocol.words import show_place
 
 WAITS = {
     Phase.COMMITTED: "its verifiers are not drawn yet",
     Phase.SEEDED: "its verifiers vote",
     Phase.ACCEPTED: "the challenge window ends then",
+    Phase.CONVICTED: "the claim has fallen; its votes can be disputed until then",
 }
 
 
@@ -48,17 +49,24 @@ def pending(market: MarketView, account: Address, role: str) -> list[Pending]:
 
 def _of_claim(job: JobView, view: ClaimView, account: Address, role: str) -> Iterator[Pending]:
     claim, status, terms = view.claim, view.status, job.terms
-    if role == "solver" and claim.claimant == account:
+    fallen = status.phase == Phase.CONVICTED
+    if role == "solver" and claim.claimant == account and not fallen:
         amount = claim.price
-    elif role == "verifier" and any(v.verifier == account and v.revealed and v.valid for v in view.votes):
+    elif role == "verifier" and any(v.verifier == account and _pays(v, fallen) for v in view.votes):
         amount = terms.verifier_fee
     else:
         return
     due = int(window_end(view, terms)) if status.phase == Phase.ACCEPTED else None
+    due = int(disputable_until(view, terms)) if fallen else due
     why = WAITS[status.phase]
     if status.open_games:
         due, why = None, f"{status.open_games} game(s) on it are being played"
-    elif due is not None and claim.round > job.progress.settled_rounds:
+    elif due is not None and not fallen and claim.round > job.progress.settled_rounds:
         why = f"it ends then, and round {job.progress.settled_rounds} has to be settled first"
     place = show_place(claim.kind, claim.round, claim.shard)
     yield Pending(job.job_id, view.claim_id, place, Wei(amount), due, why)
+
+
+def _pays(vote: Vote, fallen: bool) -> bool:
+    """Whether a vote will be paid: on a fallen claim each that stands, else a valid one."""
+    return vote.shown and not vote.gone and (vote.valid or fallen)

@@ -3,11 +3,12 @@
 Contract: deleted are only files that the market names, of jobs and claims that are over: everything of a
 closed job but the model that it ended with, of an open one the states of settled, fallen and overtaken claims
 but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned files, those of a role's
-unfinished work, and everything of a claim with an open game or demand stay. What is deleted here can be
-computed again from the job's files, which its client keeps. Files that no claim names, such as another
-program's, are never touched. With an executor they are deleted by its thread, by what was known when that was
-decided, which each call looks at: where anything has changed it ends at once, and is decided anew. Whoever is
-cut short, or killed, leaves nothing of which no file tells.
+unfinished work, and everything of a claim with an open game or demand stay, as does that of a fallen one
+whose votes may still be disputed. What is deleted here can be computed again from the job's files, which its
+client keeps. Files that no claim names, such as another program's, are never touched. With an executor they
+are deleted by its thread, by what was known when that was decided, which each call looks at: where anything
+has changed it ends at once, and is decided anew. Whoever is cut short, or killed, leaves nothing of which no
+file tells.
 """
 
 from __future__ import annotations
@@ -177,10 +178,12 @@ class Retention:
         return _Mark(job.job_id, at, self._disputed(job.job_id))
 
     def _disputed(self, job_id: JobId) -> frozenset[ClaimId]:
-        """Claims with an open game or demand."""
+        """Claims with an open game or demand, and fallen ones whose valid votes may still be disputed."""
         games = (game.game.claim_id for game in self._market.games(job_id) if not game.decided)
         demands = (demand.claim_id for demand in self._market.demands(job_id) if not demand.outcome)
-        return frozenset((*games, *demands))
+        claims = self._market.claims(job_id)
+        vouched = (view.claim_id for view in claims if view.fallen and any(v.valid for v in view.votes))
+        return frozenset((*games, *demands, *vouched))
 
     def _of(self, job: JobView) -> Disposal:
         claims, disputed = Claims(self._market.claims(job.job_id)), self._disputed(job.job_id)

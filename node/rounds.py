@@ -25,11 +25,14 @@ class Claims(tuple[ClaimView, ...]):
     """The last one of each place."""
     moving: tuple[ClaimView, ...]
     """Those that are neither settled nor over otherwise."""
+    fallen: tuple[ClaimView, ...]
+    """Those that were convicted and on which votes still hold stake."""
 
     def __new__(cls, claims: Iterable[ClaimView]) -> Claims:
         self = super().__new__(cls, claims)
         self.latest = {(view.claim.kind, view.claim.round, view.claim.shard): view for view in self}
         self.moving = tuple(view for view in self if view.status.phase in CHALLENGEABLE)
+        self.fallen = tuple(view for view in self if view.fallen)
         return self
 
 
@@ -43,6 +46,11 @@ def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -
 def moving(claims: Sequence[ClaimView]) -> Sequence[ClaimView]:
     """The claims that are neither settled nor over otherwise."""
     return (claims if isinstance(claims, Claims) else Claims(claims)).moving
+
+
+def fallen(claims: Sequence[ClaimView]) -> Sequence[ClaimView]:
+    """The claims that were convicted and on which votes still hold stake."""
+    return (claims if isinstance(claims, Claims) else Claims(claims)).fallen
 
 
 def tasks(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[ClaimView]:

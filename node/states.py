@@ -26,7 +26,6 @@ from assay.node.kept_replays import KeptReplays
 from assay.node.rounds import PASSED
 from assay.node.slots import SlotFile, SlotReader, Slots, state_root_of
 from assay.node.work import Work
-from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
@@ -299,9 +298,9 @@ class StateProvider:
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
-        claim, program = view.claim, self.work.program(view.claim.kind)
+        claim = view.claim
         start = leaf
-        while start >= 0 and (state := self._at_hand(view, start, program)) is None:
+        while start >= 0 and (state := self.at_hand(view, start)) is None:
             start -= 1
         if start < 0:
             start, state = 0, self.input_state(claim.kind, claim.round, claim.shard)
@@ -316,9 +315,9 @@ class StateProvider:
                 return Broken(segment, state_root(state))
         return Known(state, view.roots[leaf])
 
-    def _at_hand(self, view: ClaimView, leaf: int, program: Program) -> State | None:
-        """The state at a leaf, if nothing has to be computed for it."""
-        root = view.roots[leaf]
+    def at_hand(self, view: ClaimView, leaf: int) -> State | None:
+        """The state that a claim says is at a leaf, right or wrong, if nothing has to be computed for it."""
+        root, program = view.roots[leaf], self.work.program(view.claim.kind)
         if (state := self._published.remembered(root, program)) is not None:
             return state
         if self._kept is not None and (state := self._kept.state(root, program)) is not None:

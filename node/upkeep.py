@@ -3,7 +3,8 @@
 Contract: decisions are pure; the same claim and clock give the same answer to everyone. A call that anyone
 may make to move a claim on (record its seed, tally its votes, settle it, void it) is its claimant's at once,
 and others' after their patience, each at a turn of his own, so that not everybody pays gas for the same call.
-Rules: docs/protocol.md, 4.5 to 4.8, 5.2 and 5.3.
+What frees stakes alone is left to those who have some in the claim. Rules: docs/protocol.md, 4.5 to 4.8, 5.2
+and 5.3.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.node.rewards import waits_for
-from assay.node.rounds import CHALLENGEABLE, STANDING, closable, tasks
+from assay.node.rounds import CHALLENGEABLE, closable, closable_since, tasks
 from assay.node.service import intent, turn
-from assay.protocol.game_state import GameView, WaitingReward
+from assay.protocol.game_state import GameView, WaitingReward, moot
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
-    ZERO_DIGEST,
     Address,
     ClaimId,
     ClaimView,
@@ -105,7 +105,7 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     """The call that moves a claim on, if it is due from this watcher; on a closed job only what frees its own
     stake."""
     terms, status = job.terms, view.status
-    if job.progress.closed and not (view.stale and locks(view, watcher.me)):
+    if job.progress.closed and not ((view.stale or view.fallen) and locks(view, watcher.me)):
         return None
 
     def poke(what: Together, since: int, reason: str, again: int = 0) -> Poke | None:
@@ -114,22 +114,27 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
         called_for = Seconds(status.since + again)
         return Poke(what, view.claim_id, job.job_id, called_for, reason, _turn_s(watcher, view))
 
+    again = (watcher.now - status.since) // VOID_AGAIN * VOID_AGAIN
     if view.stale:
-        live = status.phase in STANDING and status.phase != Phase.SETTLED
-        answers = view.left_out and status.open_games > 0
         how = "its round was closed without the claim" if view.left_out else "a rewind overtook the claim"
-        if not live or answers:
+        if status.phase not in CHALLENGEABLE or status.open_games:
             return None
-        again = (watcher.now - status.since) // VOID_AGAIN * VOID_AGAIN
         return poke("void", status.since, f"{how}: free its stakes", again)
+    if view.fallen:
+        until = disputable_until(view, terms)
+        if watcher.now <= until or status.open_games or not locks(view, watcher.me):
+            return None
+        return poke("free_seats", until, "its votes can no longer be disputed: free their stakes", again)
+    if late(job, claims, view, watcher.now):
+        if status.open_games or not locks(view, watcher.me):
+            return None
+        return poke("void", closable_since(job, claims), "its round goes on without it: free its stakes")
     if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:
-        if closable(job, claims, watcher.now):
-            return None
-        if all(vote.revealed or vote.gone for vote in view.votes):
+        if all(voted(vote) for vote in view.votes):
             return poke("tally", status.since, "every seat has voted or ended")
-        end = status.since + terms.vote_time + terms.reveal_time
+        end = status.since + terms.vote_time
         return poke("tally", end, "the time to vote is over") if watcher.now > end else None
     if status.phase == Phase.ACCEPTED and not status.open_games and _earlier_settled(job, claims, view):
         end = window_end(view, terms)
@@ -137,14 +142,19 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     return None
 
 
+def late(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
+    """Whether a task is not accepted, and its round goes on without it (rule 4.3)."""
+    claim, pending = view.claim, view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
+    present = claim.kind == Kind.TASK and claim.round == job.progress.round
+    return pending and present and closable(job, claims, now)
+
+
 def write(market: MarketView, poke: Poke) -> Write:
     """The call to make. Its intent is new whenever the claim has changed, so that a lost race is not for
     ever."""
     view = market.claim(poke.claim_id)
     status = view.status
-    key = intent(
-        poke.what, poke.claim_id, status.phase.name, status.draws, status.seed_block, status.revealed
-    )
+    key = intent(poke.what, poke.claim_id, status.phase.name, status.calls, status.seed_block, status.shown)
     return Write(f"{key}/{poke.since}", poke.what, (view.claim,))
 
 
@@ -170,7 +180,7 @@ def plays(
             continue
         if _fallen(claims, view, me):
             if late:
-                yield Play(job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
+                yield Play(job_id, view.game_id, f"game {view.game_id}: what it is about has fallen")
         elif late != ours:
             left = f"our move ({game.phase.name}), {game.deadline - now} s left"
             what = left if ours else "the other side let its deadline pass"
@@ -178,21 +188,17 @@ def plays(
 
 
 def _fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
-    """Whether this challenger's game is about a claim that has ended otherwise: its bond comes back once the
-    clock has run out, whoever is to move (rule 5.3)."""
+    """Whether this challenger's game is about what has fallen otherwise: its bond comes back once the clock
+    has run out, whoever is to move (rule 5.3)."""
     if game.game.challenger != challenger:
         return False
     about = next((view for view in claims if view.claim_id == game.game.claim_id), None)
-    if about is None:
-        return False
-    overtaken = about.stale and not about.left_out
-    return overtaken or about.status.phase in (Phase.CONVICTED, Phase.VOID)
+    return about is not None and moot(about, game.game)
 
 
 def voted(vote: Vote) -> bool:
-    """Whether a drawn verifier has voted, or its seat has ended. (After the reveal of an invalid vote its
-    commitment reads zero.)"""
-    return vote.revealed or vote.gone or vote.commitment != ZERO_DIGEST
+    """Whether a drawn verifier has voted, or its seat has ended."""
+    return vote.shown or vote.gone
 
 
 def window_end(view: ClaimView, terms: Terms) -> Seconds:
@@ -201,11 +207,31 @@ def window_end(view: ClaimView, terms: Terms) -> Seconds:
     return Seconds(view.status.since + (1 if attested else 2) * terms.challenge_window)
 
 
+def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
+    """Of a fallen claim: until when its valid votes may be disputed (rule 5.5)."""
+    return Seconds(view.status.since + terms.challenge_window)
+
+
+def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
+    """Valid votes of a task that may be disputed at this time."""
+    phase, ends = view.status.phase, now
+    if phase in CHALLENGEABLE and not view.stale:
+        ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
+    elif view.fallen:
+        ends = disputable_until(view, terms)
+    else:
+        return
+    if now <= ends:
+        yield from (vote for vote in view.votes if vote.shown and vote.valid and not vote.gone)
+
+
 def locks(view: ClaimView, account: Address) -> bool:
-    """Whether a claim that has not ended locks stake of the account: its claimant's, or that behind a
-    vote."""
-    behind = (vote.verifier for vote in view.votes if not vote.gone)
-    return view.status.phase in CHALLENGEABLE and account in (view.claim.claimant, *behind)
+    """Whether a claim locks stake of the account: its claimant's until it has ended, and that behind a vote,
+    which a fallen claim still locks."""
+    behind = [vote.verifier for vote in view.votes if not vote.gone]
+    if view.status.phase in CHALLENGEABLE:
+        behind.append(view.claim.claimant)
+    return (view.status.phase in CHALLENGEABLE or view.fallen) and account in behind
 
 
 def watched(market: MarketView) -> list[JobView]:

@@ -15,8 +15,10 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimId,
+    ClaimView,
     JobId,
     Kind,
+    Phase,
     ProgramRef,
     Seconds,
     Wei,
@@ -95,7 +97,7 @@ class Params:
     accused: Accused = NOBODY_ACCUSED
     claim_id: ClaimId
     ballot: int = 0
-    """0: the claim itself is in dispute; else its vote: draw · 256 + the place in it."""
+    """0: the claim itself is in dispute; else its vote: the place among the claim's votes, from 1."""
     segment: int = 0
     found: bytes = ZERO_DIGEST
     """Keccak-256 of the challenger's `Found`; zero in a game on a vote."""
@@ -217,3 +219,11 @@ class Opening:
     data: bytes
     siblings: tuple[bytes, ...]
     path: tuple[bytes, ...]
+
+
+def moot(claim: ClaimView, game: Game) -> bool:
+    """Whether the claim or the vote that a game is about has fallen otherwise: nobody loses its bond then
+    (rule 5.3). An overtaken claim can still fall while a game on it is open."""
+    if game.ballot:
+        return claim.votes[game.ballot - 1].gone
+    return claim.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)

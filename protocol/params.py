@@ -7,6 +7,8 @@ do. Nothing has a default.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay.protocol.errors import Stop
 from assay.protocol.types import (
     NO_SLOT,
@@ -327,6 +329,8 @@ L1_BOUNDS = Bounds(
     most_stake=Wei(100_000 * _TOKEN),
     least_bond=Wei(10 * _TOKEN),
 )
+ANYWHERE = replace(L1_BOUNDS, least_time=Seconds(1))
+"""Of a job's shape and times, what every deployment asks."""
 
 
 def admitting(conditions: Conditions) -> Bounds:

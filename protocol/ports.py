@@ -107,7 +107,7 @@ class Clock(Protocol):
         ...
 
 
-Together = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote"]
+Together = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote", "abstain"]
 """Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
 
 
@@ -255,6 +255,10 @@ class Market(MarketView, Protocol):
     def free_seats(self, intent: str, claim: Claim) -> TxResult: ...
     def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
         """Of a drawn verifier (rule 4.7); `traces`: a keyed trace root for each sample, none if not valid."""
+        ...
+
+    def abstain(self, intent: str, claim: Claim) -> TxResult:
+        """Give a drawn verifier's seat up without a vote."""
         ...
 
     def class_id(self, conditions: Conditions) -> bytes:

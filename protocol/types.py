@@ -373,13 +373,19 @@ class ClaimView:
     status: ClaimStatus
     votes: tuple[Vote, ...]
     stale: bool
-    """Overtaken by a rewind or left out when its round was closed, and not yet voided."""
+    """Overtaken by a rewind or left out when its round was closed, and not yet voided; it still answers for
+    the games that are open on it."""
     left_out: bool
-    """Its round was closed without it; it still answers for the games that are open on it."""
+    """Its round was closed without it, and no rewind has overtaken it."""
     roots: tuple[bytes, ...]
     """State roots at the ends of its segments, as the commit gave them: the leaves of its segments tree."""
     traces: Mapping[Address, tuple[bytes, ...]]
-    """Leaves of each revealed vote's traces tree, as the reveal gave them."""
+    """Leaves of each vote's traces tree, as the vote gave them."""
+
+    @property
+    def fallen(self) -> bool:
+        """Convicted, with votes that still hold stake."""
+        return self.status.phase == Phase.CONVICTED and any(v.shown and not v.gone for v in self.votes)
 
 
 @dataclass(frozen=True)

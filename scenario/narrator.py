@@ -87,8 +87,8 @@ class Narrator:
         verdict = "right" if event["valid"] else "[bold red]FALSE[/]"
         return f"replayed segments {event['segments']} of {place}: votes {verdict}"
 
-    def _revealed(self, event: Event) -> str:
-        return f"reveals its vote on {self._place(event)}"
+    def _voted(self, event: Event) -> str:
+        return f"shows its vote on {self._place(event)}"
 
     def _tally(self, event: Event) -> str:
         return f"closes the vote on {self._place(event)}: accepted, the challenge window runs"
@@ -97,7 +97,14 @@ class Narrator:
         return f"settles {self._place(event)}: solver and verifiers are paid"
 
     def _void(self, event: Event) -> str:
-        return f"ends {self._place(event)}, overtaken by the rewind: stakes unlocked, wasted work compensated"
+        return f"ends {self._place(event)}, which goes for nothing: stakes unlocked, wasted work compensated"
+
+    def _free_seats(self, event: Event) -> str:
+        return f"frees the votes that stand on {self._place(event)}, which has fallen: each is paid"
+
+    def _convicted(self, event: Event) -> str | None:
+        """Of whoever has proven it; a solver whose claim has fallen says so by itself."""
+        return f"[bold]proves it at once:[/] {event['reason']}" if "reason" in event else None
 
     def _audited(self, event: Event) -> str | None:
         return None if int(event["verifier"], 16) else f"rechecked all of {self._place(event)}: right"

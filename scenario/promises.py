@@ -51,10 +51,17 @@ def votes(outcome: Outcome) -> list[str]:
 
 
 def falls(
-    kind: str, round_: int | None, finding: str, reason: str | None, winner: str | None = "whistle-1"
+    kind: str,
+    round_: int | None,
+    finding: str,
+    reason: str | None,
+    winner: str | None = "whistle-1",
+    *,
+    shown: bool = True,
 ) -> Promise:
     """solver-1's claim of this kind (and round) is convicted, once, for the fault that was planted: the
-    client's replay gives this `finding`, and a game ended for this `reason` (None: no game was needed)."""
+    client's replay gives this `finding`, and a game ended for this `reason` (None: no game was needed).
+    `shown`: whether its states are published, without which no vote that covers for it is refuted."""
 
     def promised(outcome: Outcome) -> list[str]:
         missing = planted(outcome, "solver-1")
@@ -70,7 +77,7 @@ def falls(
             missing.append(f"no game was decided by {reason}, but by {reasons or 'none'}")
         if reason is None and reasons:
             missing.append(f"a game was needed: {reasons}")
-        missing += votes(outcome) + losers(outcome, "solver-1")
+        missing += (votes(outcome) if shown else []) + losers(outcome, "solver-1")
         return missing + winners(outcome, *([winner] if winner else []))
 
     return promised

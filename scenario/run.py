@@ -55,7 +55,7 @@ BLOCK_TIME_S = 0.5
 def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
     """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
     times = {**LOCAL, "task": "180s", "vote": "90s", "move": "45s"}
-    times["window"] = "7s" if quick else "32s"
+    times["window"] = "12s" if quick else "32s"
     rounds = scenario.quick_rounds if quick else 3
     text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")
@@ -297,31 +297,35 @@ class Run:
                         "kind": claim.kind.name.lower(),
                         "round": claim.round,
                         "shard": claim.shard,
-                        "passedBy": sum(vote.revealed and vote.valid for vote in view.votes),
+                        "passedBy": len(_passed(view)),
                         "guilty": [names[vote.verifier] for vote in guilty],
                         "finding": describe(found) if found else "",
                     }
                 )
         for game in self.games:
-            view = market.claim(game.game.claim_id)
-            for vote in view.votes:
-                if game.challenger_won and vote.verifier == game.game.defender:
-                    lie = audit_vote(state_provider, view, vote)
-                    said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
-                    self.outcome.lies.append(said)
+            if game.challenger_won and game.game.ballot:
+                view = market.claim(game.game.claim_id)
+                vote = view.votes[game.game.ballot - 1]
+                lie = audit_vote(state_provider, view, vote)
+                said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
+                self.outcome.lies.append(said)
 
     def _guilty(self, state_provider: StateProvider, view: ClaimView) -> list[Vote]:
         """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
-        the game was won, or no game was, and the input is at fault (rule 5.1)."""
+        the game was won, or no game was, and the input is at fault (rules 5.1 and 5.5)."""
         from assay.node.audit import sampled
 
         won = [g.game for g in self.games if g.challenger_won and g.game.claim_id == view.claim_id]
         won = [game for game in won if game.defender == view.claim.claimant]
-        valid = [vote for vote in view.votes if vote.revealed and vote.valid]
         if not won:
-            return valid
+            return _passed(view)
         segment = won[0].segment
-        return [vote for vote in valid if segment in sampled(state_provider, view, vote.verifier)]
+        return [vote for vote in _passed(view) if segment in sampled(state_provider, view, vote.verifier)]
+
+
+def _passed(view: ClaimView) -> list[Vote]:
+    """Votes that called a claim valid, also those that have fallen or were freed since."""
+    return [vote for vote in view.votes if view.traces.get(vote.verifier)]
 
 
 def next_steps(recording: Path) -> list[str]:

@@ -102,7 +102,7 @@ def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits)
 
 def votes_end(terms: Terms, block: Seconds) -> Seconds:
     """Seconds from a task's commit to its acceptance at the latest: the seed, then a draw and every call."""
-    return Seconds((terms.seed_delay + 1) * block + (1 + MAX_CALLS) * (terms.vote_time + terms.reveal_time))
+    return Seconds((terms.seed_delay + 1) * block + (1 + MAX_CALLS) * terms.vote_time)
 
 
 def locked_at_most(terms: Terms, block: Seconds) -> Seconds:

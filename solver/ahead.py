@@ -19,7 +19,6 @@ from assay.node.rounds import Claims, standing
 from assay.node.slots import SlotFile, Slots
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.node.time_spent import COMPUTING, FETCHING, TimeSpent
-from assay.program.isa import Program
 from assay.protocol import trees
 from assay.protocol.loops import FromClaim, FromGenesis
 from assay.protocol.types import (
@@ -42,7 +41,7 @@ def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
     """A claim that nobody has made yet, as if it were accepted."""
     place = f"expected/{claim.kind.name}/{claim.round}/{claim.shard}/".encode()
     claim_id = ClaimId(sha256(place + claim.job_id + claim.manifest + b"".join(roots)).digest())
-    status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
+    status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(claim_id, claim, status, (), False, False, tuple(roots), {})
 
 
@@ -96,14 +95,14 @@ class ExpectedStates(StateProvider):
                 return end.slots
         return super()._output_slots(kind, unit, source)
 
-    def _at_hand(self, view: ClaimView, leaf: int, program: Program) -> State | None:
+    def at_hand(self, view: ClaimView, leaf: int) -> State | None:
         end = self._ends.get(view.roots[leaf])
-        return super()._at_hand(view, leaf, program) if end is None else end.state
+        return super().at_hand(view, leaf) if end is None else end.state
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """As its base has it, but that no task is computed for it. Raises SourceMissing."""
         if view.claim.kind == Kind.TASK:
-            state = self._at_hand(view, leaf, self.work.program(Kind.TASK))
+            state = self.at_hand(view, leaf)
             if state is None:
                 raise SourceMissing(
                     f"what shard {view.claim.shard} made in round {view.claim.round} cannot be had yet",

@@ -162,7 +162,7 @@ def decide(observation: Observation) -> list[Action]:
 
 
 def _supplies(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    live_claims = {view.claim_id: view for view in moving(job.claims) if not view.stale or view.left_out}
+    live_claims = {view.claim_id: view for view in moving(job.claims)}
     for demand in job.demands:
         view = live_claims.get(demand.claim_id)
         if demand.outcome or view is None or view.claim.claimant != observation.me:

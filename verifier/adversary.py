@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from assay.dispute.trace import StepTrace
 from assay.node.audit import Attestation, attest, keyed_trace, sampled
 from assay.node.role import Action
 from assay.protocol import sampling
@@ -59,12 +60,12 @@ class ColludingVerifier(VerifierService):
         segments = sampled(state_provider, view, self.market.me)
         key = sampling.verifier_key(self.market.me, view.status.seed)
         traces = [keyed_trace(state_provider, view, segment, key) for segment in segments]
-        known = tuple(root if isinstance(root, bytes) else ZERO_DIGEST for root in traces)
+        known = tuple(trace.root if isinstance(trace, StepTrace) else ZERO_DIGEST for trace in traces)
         return Attestation(True, known, None, tuple(segments))
 
 
 class SilentVerifier(VerifierService):
-    """Commits to its votes and shows none of them: it drops the draws that it does not want."""
+    """Casts none of its votes: it drops the draws that it does not want."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -73,7 +74,7 @@ class SilentVerifier(VerifierService):
     def decide(self) -> Sequence[Action]:
         actions = super().decide()
         for action in actions:
-            if isinstance(action, policy.RevealVote) and action.claim_id not in self._dropped:
+            if isinstance(action, policy.SendVote) and action.claim_id not in self._dropped:
                 self._dropped.add(action.claim_id)
-                self.emit("fault-planted", plan="shows no vote", claim=action.claim_id.hex())
-        return [action for action in actions if not isinstance(action, policy.RevealVote)]
+                self.emit("fault-planted", plan="sends no vote", claim=action.claim_id.hex())
+        return [action for action in actions if not isinstance(action, policy.SendVote)]

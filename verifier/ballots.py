@@ -1,17 +1,13 @@
-"""What a verifier has worked out and not yet revealed, on its disk, so that a restart reveals what it
-committed.
+"""What a verifier has worked out, on its disk: a restart knows what was found, and contradicts no vote.
 
 Contract: one record (``disk.record``) for each claim and seed, on the disk before the vote is sent. A damaged
-one counts as absent: a sample replayed again gives the same ballot. Salts are not stored: they follow from
-the operator's secret. INVARIANT checked-here: `fresh` gives only what this process has worked out, so a vote
-that is not committed yet is never staked on what another process has left; `get` gives both, as what is
-committed must be revealed.
+one counts as absent: a sample replayed again gives the same ballot. INVARIANT checked-here: `fresh` gives
+only what this process has worked out, so a vote that is not on the chain yet is never staked on what another
+process has left.
 """
 
 from __future__ import annotations
 
-from hashlib import sha256
-from hmac import new as hmac
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +30,8 @@ class ReplaysDiffer(Ask):
 class Ballots:
     """Ballots by claim and seed."""
 
-    def __init__(self, folder: Path, secret: bytes) -> None:
-        self._folder, self._secret = folder, secret
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._fresh: dict[_Key, Ballot] = {}
         self._kept: dict[_Key, Ballot] = {}
@@ -46,16 +42,12 @@ class Ballots:
                 key, ballot = _decoded(body)
                 self._kept[key] = ballot
 
-    def salt(self, claim_id: ClaimId, seed: bytes) -> bytes:
-        """Salt of our vote commitment: ours alone, and the same after every restart."""
-        return hmac(self._secret, b"assay/vote/1" + claim_id + seed, sha256).digest()
-
     def all(self) -> dict[_Key, Ballot]:
-        """What there is to reveal."""
+        """What this process or an earlier one has worked out."""
         return {**self._kept, **self._fresh}
 
     def fresh(self) -> dict[_Key, Ballot]:
-        """What this process has worked out, and may commit to."""
+        """What this process has worked out, and may send."""
         return dict(self._fresh)
 
     def get(self, claim_id: ClaimId, seed: bytes) -> Ballot | None:
@@ -101,5 +93,5 @@ def _decoded(body: dict[str, Any]) -> tuple[_Key, Ballot]:
 
 
 def _earlier(data: bytes) -> Any:
-    """A ballot without a checksum. (What is revealed is compared with the commitment all the same.)"""
+    """A ballot without a checksum. (Its sample is replayed again before its vote is sent.)"""
     return _encoded(*_decoded(bounded_json.loads(data)))

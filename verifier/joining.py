@@ -92,8 +92,8 @@ def outside(conditions: Conditions, limits: ClassLimits) -> str:
         return f"a seat locks {c.verifier_stake}, the operator allows {limits.most_stake}"
     if c.verifier_fee < limits.least_fee:
         return f"a vote may pay only {c.verifier_fee}, the operator asks {limits.least_fee}"
-    if min(c.vote_time, c.reveal_time) < limits.least_vote:
-        return f"a vote has {min(c.vote_time, c.reveal_time)} s, the operator asks {limits.least_vote}"
+    if c.vote_time < limits.least_vote:
+        return f"a vote has {c.vote_time} s, the operator asks {limits.least_vote}"
     for name in ("data_bytes", "state_bytes", "step_bytes", "step_operations"):
         if getattr(c, name) > getattr(limits, name):
             return f"its {name} may be {getattr(c, name)}, this node takes {getattr(limits, name)}"

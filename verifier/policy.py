@@ -1,8 +1,9 @@
 """What a verifier does next: a pure function from what it sees to a list of actions with reasons.
 
-Contract: `decide` is deterministic and never acts. Order of urgency: games that run against us, reveals,
-commits of votes, games that we brought, then what anyone may do. A vote is committed only once it was worked
-out by replay; an invalid one is shown only once our game on the claim is open, if it can be (rule 4.7).
+Contract: `decide` is deterministic and never acts. Order of urgency: games that run against us, votes, games
+that we brought, then what anyone may do. A vote is sent only once it was worked out by replay; an invalid one
+only once our game on the claim is open, if it can be (rule 4.7). Of a claim that has fallen as we found it
+would, the others' valid votes are looked at too, for as long as they can be disputed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rewards import Share, shares
-from assay.node.rounds import moving
-from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
-from assay.protocol import trees
+from assay.node.rounds import fallen, moving
+from assay.node.upkeep import (
+    CHALLENGEABLE,
+    Play,
+    Poke,
+    Watcher,
+    disputable,
+    others_suffice,
+    plays,
+    poke_for,
+    voted,
+)
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
+    ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
     ClaimId,
@@ -46,9 +57,9 @@ class Limits:
     bond_budget: Wei
     """The most that may lie in bonds of its own challenges at once."""
     seed_age: Seconds
-    """How long ago a seed must have been recorded before a vote is committed under it: as long as the chain
-    takes to make it final, or half of voteTime if that is less. A vote cannot be shown once a reorganisation
-    has replaced its seed."""
+    """How long ago a seed must have been recorded before a vote is sent under it: as long as the chain takes
+    to make it final, or half of voteTime if that is less. Once a reorganisation has replaced its seed, a vote
+    is false."""
     classes: ClassLimits | None = None
     """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
 
@@ -62,11 +73,6 @@ class Ballot:
     finding: bool
     """Whether it found a fault."""
 
-    @property
-    def traces_root(self) -> bytes:
-        """What the vote commits to."""
-        return trees.root(self.traces) if self.traces else ZERO_DIGEST
-
 
 @dataclass(frozen=True)
 class JobObservation:
@@ -79,6 +85,8 @@ class JobObservation:
     ballots: Mapping[tuple[ClaimId, bytes], Ballot]
     """Worked out already, by claim and seed."""
     rewards: tuple[WaitingReward, ...] = ()
+    audited: Mapping[tuple[ClaimId, Address], bool] = field(default_factory=dict)
+    """Votes on fallen claims that were looked at, and whether they are false."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class CommitVote:
+class SendVote:
     job_id: JobId
     claim_id: ClaimId
     seed: bytes
@@ -138,19 +146,23 @@ class Subscribe:
 
 
 @dataclass(frozen=True)
-class RevealVote:
+class AuditVote:
+    """Recompute the keyed traces of another's valid vote on a claim that has fallen."""
+
     job_id: JobId
     claim_id: ClaimId
-    seed: bytes
+    verifier: Address
     reason: str
 
 
 @dataclass(frozen=True)
 class Pursue:
-    """Announce, then open, a challenge of a claim that our replay contradicts."""
+    """Announce, then open (or prove at once), what our replay contradicts: a claim (zero address), or a
+    verifier's vote on one that has fallen."""
 
     job_id: JobId
     claim_id: ClaimId
+    verifier: Address
     reason: str
 
 
@@ -162,7 +174,7 @@ class Wait:
     reason: str
 
 
-Action = Replay | CommitVote | Abstain | RevealVote | Pursue | Play | Share | Poke | Subscribe | Wait
+Action = Replay | SendVote | Abstain | Pursue | AuditVote | Play | Share | Poke | Subscribe | Wait
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -174,11 +186,11 @@ def decide(observation: Observation) -> list[Action]:
         actions.extend(plays(observation.me, observation.now, *seen, rewards))
         actions.extend(shares(observation.me, job.claims, job.games, rewards))
     for job in running:
-        actions.extend(_reveals(observation, job))
-    for job in running:
         actions.extend(_votes(observation, job))
     for job in running:
         actions.extend(_pursuits(observation, job))
+    for job in observation.jobs:
+        actions.extend(_vote_pursuits(observation, job))
     for job in observation.jobs:
         actions.extend(_pokes(observation, job))
     actions.extend(_subscriptions(observation))
@@ -224,41 +236,16 @@ def _drawn(observation: Observation, job: JobObservation) -> Iterator[tuple[Clai
             yield view, vote
 
 
-def _reveals(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    terms = job.view.terms
-    for view, vote in _drawn(observation, job):
-        status = view.status
-        if not voted(vote) or vote.revealed or vote.gone:
-            continue
-        end = status.since + terms.vote_time
-        if (view.claim_id, status.seed) not in job.ballots and observation.now <= end + terms.reveal_time:
-            yield Replay(
-                job.view.job_id, view.claim_id, "the ballot of a committed vote is gone from the disk"
-            )
-            continue
-        everyone = all(voted(other) for other in view.votes)
-        if _unbacked(observation, job, view) and observation.now <= end + terms.reveal_time // 2:
-            continue
-        if (everyone or observation.now > end) and observation.now <= end + terms.reveal_time:
-            reason = "every drawn verifier has voted" if everyone else "voting is over"
-            yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
-
-
-def _unbacked(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
-    """Whether we found a fault and have no game on it: an invalid vote shown now may cost its penalty."""
-    ballot = job.ballots.get((view.claim_id, view.status.seed))
-    return ballot is not None and ballot.finding and view.claim_id not in _accused(observation, job)
-
-
 def _accused(observation: Observation, job: JobObservation) -> set[ClaimId]:
     """Claims on which we have opened a game."""
-    return {g.game.claim_id for g in job.games if g.game.challenger == observation.me}
+    return {g.game.claim_id for g in job.games if g.game.challenger == observation.me and not g.game.ballot}
 
 
 def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms = job.view.terms
     for view, vote in _drawn(observation, job):
         status = view.status
+        late = observation.now > status.since + terms.vote_time * 3 // 4
         if voted(vote) or observation.now > status.since + terms.vote_time:
             continue
         subject = (job.view.job_id, view.claim_id, status.seed)
@@ -266,23 +253,22 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield Abstain(*subject, f"the job's files are refused: {job.refusal}")
             continue
         ballot = job.ballots.get((view.claim_id, status.seed))
-        if ballot is None and observation.now > status.since + terms.vote_time * 3 // 4:
+        if ballot is None and late:
             yield Abstain(*subject, "there is no replay of it so late in the time to vote")
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"
             yield Replay(
                 job.view.job_id, view.claim_id, f"drawn to replay {terms.samples} segment(s) of {place}"
             )
+        elif ballot.finding and not late and view.claim_id not in _accused(observation, job):
+            continue  # an invalid vote without a game may cost its penalty, and warns the claimant
         elif observation.now >= status.since + min(observation.limits.seed_age, terms.vote_time // 2):
             finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
-            yield CommitVote(job.view.job_id, view.claim_id, status.seed, finding)
+            yield SendVote(job.view.job_id, view.claim_id, status.seed, finding)
 
 
 def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    terms = job.view.terms
-    playing = _accused(observation, job)
-    own = [g for g in job.games if g.game.challenger == observation.me and not g.decided]
-    found = {claim_id for (claim_id, _), ballot in job.ballots.items() if ballot.finding}
+    playing, found = _accused(observation, job), _found(job)
     for view in moving(job.claims):
         open_ = view.status.phase in CHALLENGEABLE and not view.stale
         if view.claim_id not in found or not open_ or view.claim_id in playing:
@@ -290,19 +276,51 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
         drawn = view.status.phase == Phase.SEEDED and own_vote(observation, view) is not None
         if not drawn and others_suffice(observation.now, job.view, view, job.games):
             continue
-        bond = terms.challenge_bond
-        if observation.free < bond or (len(own) + 1) * bond > observation.limits.bond_budget:
-            yield Wait(
-                job.view.job_id,
-                f"a fault was found, but its bond of {show_amount(bond)} exceeds balance or budget",
-            )
+        if not _afford(observation, job):
+            yield _no_bond(job, "a fault")
             continue
-        yield Pursue(job.view.job_id, view.claim_id, "our replay contradicts the claim")
+        yield Pursue(job.view.job_id, view.claim_id, ZERO_ADDRESS, "our replay contradicts the claim")
+
+
+def _vote_pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    """Valid votes of others on claims that have fallen as we had found they would."""
+    terms, found = job.view.terms, _found(job)
+    own = [g.game for g in job.games if g.game.challenger == observation.me]
+    for view in fallen(job.claims):
+        begun = {game.defender for game in own if game.claim_id == view.claim_id and game.ballot}
+        for vote in disputable(view, terms, observation.now) if view.claim_id in found else ():
+            subject = (job.view.job_id, view.claim_id, vote.verifier)
+            false = job.audited.get(subject[1:])
+            if vote.verifier == observation.me or false is False or vote.verifier in begun:
+                continue
+            if false is None:
+                yield AuditVote(*subject, f"vote of {vote.verifier} on a claim that has fallen")
+            elif not _afford(observation, job):
+                yield _no_bond(job, "a false vote")
+            else:
+                yield Pursue(*subject, "our replay contradicts the vote")
+
+
+def _found(job: JobObservation) -> set[ClaimId]:
+    """Claims in which we have found a fault."""
+    return {claim_id for (claim_id, _), ballot in job.ballots.items() if ballot.finding}
+
+
+def _afford(observation: Observation, job: JobObservation) -> bool:
+    """Whether balance and budget allow one more bond in the job."""
+    bond = job.view.terms.challenge_bond
+    own = [g for g in job.games if g.game.challenger == observation.me and not g.decided]
+    return observation.free >= bond and (len(own) + 1) * bond <= observation.limits.bond_budget
+
+
+def _no_bond(job: JobObservation, what: str) -> Wait:
+    bond = show_amount(job.view.terms.challenge_bond)
+    return Wait(job.view.job_id, f"{what} was found, but its bond of {bond} exceeds balance or budget")
 
 
 def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
-    for view in moving(job.claims):
+    for view in (*moving(job.claims), *fallen(job.claims)):
         ours = own_vote(observation, view) is not None
         if (ours or view.status.phase == Phase.COMMITTED) and (
             poke := poke_for(watcher, job.view, job.claims, view)

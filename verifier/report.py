@@ -68,7 +68,7 @@ class Coverage:
 
 
 def coverage(state_provider: StateProvider, claims: Sequence[ClaimView]) -> Coverage:
-    """Coverage of a job's tasks by revealed valid votes."""
+    """Coverage of a job's tasks by valid votes."""
     terms = state_provider.work.terms
     total = replayed = 0
     for view in claims:
@@ -77,7 +77,7 @@ def coverage(state_provider: StateProvider, claims: Sequence[ClaimView]) -> Cove
         total += terms.segments
         seen: set[int] = set()
         for vote in view.votes:
-            if vote.revealed and vote.valid:
+            if vote.shown and vote.valid:
                 seen.update(sampled(state_provider, view, vote.verifier))
         replayed += len(seen)
     unseen = max(1 - loop.samples / loop.segments for loop in terms.loops)

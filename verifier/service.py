@@ -1,9 +1,10 @@
 """The verifier as a running thing: reads the market, asks `verifier.policy`, and does what it says.
 
-Contract: a vote is sent only after it was worked out by this process's replay and written to disk, so a
-restart reveals what was committed; what the disk has lost is replayed again. A claim that its replay
-contradicts gets an invalid vote and a challenge, which this service plays to the end, as it defends its own
-votes. Not guaranteed: that a sample finds every fault; see ``verifier.report``.
+Contract: a vote is sent only after it was worked out by this process's replay and written to disk; what the
+disk has lost is replayed again. A vote of this account that is on the chain is left as it is, whoever sent
+it. A claim that its replay contradicts gets an invalid vote and a challenge, and what votes attested it are
+disputed once it has fallen; this service plays to the end, as it defends its own votes. Not guaranteed: that
+a sample finds every fault; see ``verifier.report``.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from typing import Any, Unpack
 
 from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Attestation, Finding, attest
+from assay.node.audit import Attestation, Finding, attest, audit_vote
 from assay.node.idle import no_stake
 from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
-from assay.protocol.errors import Ask
-from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Role, Seconds, Wei
+from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView, Role, Seconds, Wei
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
 from assay.verifier.joining import Past
@@ -32,10 +31,10 @@ from assay.verifier.stays import Stays
 
 
 class VerifierService(Accuser):
-    """One verifier account. `secret` (32 bytes, the operator's) makes its salts."""
+    """One verifier account. `secret` (32 bytes, the operator's) makes its challenges' salts."""
 
-    TOGETHER = (policy.CommitVote, policy.Abstain, policy.RevealVote, upkeep.Poke)
-    LONG = (policy.Replay,)
+    TOGETHER = (policy.SendVote, policy.Abstain, upkeep.Poke)
+    LONG = (policy.Replay, policy.AuditVote)
     FETCHING = LONG
     SILENT = (policy.Wait,)
 
@@ -57,8 +56,9 @@ class VerifierService(Accuser):
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits, self._fees = limits, fees
         self._stays = Stays(folder / "stays")
-        self._ballots = Ballots(folder / "ballots", secret)
-        self._findings: dict[ClaimId, Finding] = {}
+        self._ballots = Ballots(folder / "ballots")
+        self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}
+        """Of claims (zero address) and of others' votes; None of a vote that is right."""
         self._seen: Observation | None = None
 
     # -- reading
@@ -86,13 +86,14 @@ class VerifierService(Accuser):
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         fresh, ballots = self._ballots.fresh(), self._ballots.all()
-        for view in claims.moving:  # what is not committed yet is worked out by this process before it is
+        for view in claims.moving:  # what is not sent yet is worked out by this process before it is
             key = view.claim_id, view.status.seed
             ours = next((vote for vote in view.votes if vote.verifier == self.market.me), None)
             if key not in fresh and ours is not None and not upkeep.voted(ours):
                 ballots.pop(key, None)
         rewards = tuple(self.market.rewards(job.job_id))
-        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots, rewards)
+        audited = {key: found is not None for key, found in self._findings.items() if key[1] != ZERO_ADDRESS}
+        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots, rewards, audited)
 
     # -- deciding and acting
 
@@ -109,6 +110,7 @@ class VerifierService(Accuser):
         return {
             policy.Replay: self._replay,
             policy.Pursue: self._pursue,
+            policy.AuditVote: self._audit_vote,
             upkeep.Play: self._play,
             policy.Subscribe: self._subscribe,
             policy.Wait: self._wait,
@@ -116,25 +118,25 @@ class VerifierService(Accuser):
         }
 
     def write(self, action: Any) -> Write:
-        if isinstance(action, policy.CommitVote):
-            return self._commit(action)
+        if isinstance(action, policy.SendVote):
+            ballot = self._ballots.get(action.claim_id, action.seed)
+            assert ballot is not None  # the policy has it worked out first
+            key = intent("vote", action.claim_id, action.seed)
+            return Write(key, "vote", (action.claim_id, ballot.valid, ballot.traces))
         if isinstance(action, policy.Abstain):
             claim = self.market.claim(action.claim_id).claim
-            return Write(intent("abstain", action.claim_id, action.seed), "commit_vote", (claim, ABSTAIN))
-        return self._reveal(action) if isinstance(action, policy.RevealVote) else super().write(action)
+            return Write(intent("abstain", action.claim_id, action.seed), "abstain", (claim,))
+        return super().write(action)
 
     def sent(self, action: Any) -> None:
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
-        if isinstance(action, policy.CommitVote):
+        if isinstance(action, policy.SendVote):
+            ballot = self._ballots.get(action.claim_id, action.seed)
             self.count("votes")
-            self.emit("voted", **place)
+            self.emit("voted", **place, valid=ballot is not None and ballot.valid)
         elif isinstance(action, policy.Abstain):
             self.count("abstentions")
             self.emit("abstained", **place, reason=action.reason)
-        elif isinstance(action, policy.RevealVote):
-            ballot = self._ballots.get(action.claim_id, action.seed)
-            self.count("reveals")
-            self.emit("revealed", **place, valid=ballot is not None and ballot.valid)
         else:
             super().sent(action)
 
@@ -147,7 +149,7 @@ class VerifierService(Accuser):
         found = self.judge(view)
         claim = view.claim
         if found.finding is not None:
-            self._findings[view.claim_id] = found.finding
+            self._findings[view.claim_id, ZERO_ADDRESS] = found.finding
         ballot = Ballot(found.valid, found.traces, found.finding is not None)
         self._ballots.put(view.claim_id, view.status.seed, ballot)
         self.count("replays")
@@ -161,39 +163,25 @@ class VerifierService(Accuser):
             finding=str(found.finding or ""),
         )
 
-    def _commit(self, action: policy.CommitVote) -> Write:
-        view = self.market.claim(action.claim_id)
-        ballot = self._ballots.get(action.claim_id, action.seed)
-        assert ballot is not None
-        salt = self._ballots.salt(action.claim_id, action.seed)
-        commitment = self.market.vote_commitment(action.claim_id, ballot.valid, ballot.traces_root, salt)
-        return Write(intent("vote", action.claim_id, action.seed), "commit_vote", (view.claim, commitment))
-
-    def _reveal(self, action: policy.RevealVote) -> Write:
-        view = self.market.claim(action.claim_id)
-        ballot = self._ballots.get(action.claim_id, action.seed)
-        assert ballot is not None  # the policy has it worked out again first
-        salt = self._ballots.salt(action.claim_id, action.seed)
-        commitment = self.market.vote_commitment(action.claim_id, ballot.valid, ballot.traces_root, salt)
-        if all(vote.commitment != commitment for vote in view.votes if vote.verifier == self.market.me):
-            raise Ask(
-                f"the vote on claim 0x{view.claim_id.hex()} is not the one that was committed, so it cannot"
-                " be revealed",
-                hint="restore this node's secret from a backup",
-                code="other-vote",
-            )
-        key = intent("reveal", action.claim_id, action.seed)
-        return Write(key, "reveal_vote", (view.claim, ballot.valid, ballot.traces, salt))
-
     def _subscribe(self, action: policy.Subscribe) -> None:
         done = self.market.subscribe(f"subscribe/{action.job_id.hex()}/{self.clock.block()}", action.job_id)
         self.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
 
-    def _pursue(self, action: policy.Pursue) -> None:
+    def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
-        if action.claim_id not in self._findings:
-            finding = self.judge(view).finding
+        vote = next(vote for vote in view.votes if vote.verifier == action.verifier)
+        finding = audit_vote(self.state_provider(action.job_id), view, vote)
+        self._findings[action.claim_id, action.verifier] = finding
+        self.count("audits")
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "verifier": action.verifier}
+        self.emit("audited" if finding is None else "found", **place, finding=str(finding or ""))
+
+    def _pursue(self, action: policy.Pursue) -> None:
+        key = action.claim_id, action.verifier
+        finding = self._findings.get(key)
+        if finding is None:  # an earlier process has found it
+            finding = self.judge(self.market.claim(action.claim_id)).finding
             if finding is None:
                 return
-            self._findings[action.claim_id] = finding
-        self.accuse(action.job_id, action.claim_id, self._findings[action.claim_id])
+            self._findings[key] = finding
+        self.accuse(action.job_id, action.claim_id, finding)

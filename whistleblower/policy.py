@@ -1,9 +1,9 @@
 """What a whistleblower does next: a pure function from what it sees to a list of actions with reasons.
 
 Contract: `decide` is deterministic and never acts. Order of urgency: our games, findings to bring, then
-audits, those whose challenge window closes first before the others. In mode `advise` it audits and says what
-it would do; in mode `off` it only plays on what it has begun. Not guaranteed: that there is time to audit
-everything.
+audits, those whose challenge window closes first before the others; of a claim that has fallen its votes,
+for as long as they can be disputed. In mode `advise` it audits and says what it would do; in mode `off` it
+only plays on what it has begun. Not guaranteed: that there is time to audit everything.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from enum import StrEnum
 
 from assay.node.idle import NO_JOB
 from assay.node.rewards import Share, shares
-from assay.node.rounds import moving
-from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
+from assay.node.rounds import fallen, moving
+from assay.node.upkeep import (
+    CHALLENGEABLE,
+    Play,
+    disputable,
+    disputable_until,
+    others_suffice,
+    plays,
+    window_end,
+)
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
@@ -25,7 +33,6 @@ from assay.protocol.types import (
     ClaimView,
     JobId,
     JobView,
-    Kind,
     Phase,
     Seconds,
     Wei,
@@ -51,13 +58,14 @@ class Limits:
     bond_budget: Wei
     """The most that may lie in bonds at once; a lost game loses its bond."""
     audit_votes: bool = True
+    """Whether votes on claims that stand are rechecked too, not only those on fallen ones."""
     demand: bool = False
     """Whether to demand pieces of a claim whose states are not published before computing them again."""
     kept_bytes: int = 1 << 30
     """The most on disk for states of its own replays."""
     await_votes: bool = False
-    """Whether a claim that was found wrong is left alone until its vote is closed: false votes lose their
-    stakes too, but somebody else may come first, and a vote may reject the claim."""
+    """Whether a claim that was found wrong is left alone until its vote is closed: false votes can be
+    disputed too then, but somebody else may come first."""
     shares: Shares | None = None
     """Which jobs are watched, and which of their claims and votes are audited; None: all."""
 
@@ -109,7 +117,7 @@ class AuditClaim:
 
 @dataclass(frozen=True)
 class AuditVote:
-    """Recompute the keyed traces of a revealed valid vote."""
+    """Recompute the keyed traces of a valid vote."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -241,10 +249,11 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
     bond = job.view.terms.challenge_bond
     own = [game for game in job.games if game.game.challenger == observation.me]
     at_stake: int = sum(bond for game in own if not game.decided)
-    for view in _open_claims(observation, job):
+    for view in (*_open_claims(observation, job), *fallen(job.claims)):
         found = [(t, s) for t, s in observation.suspicions.items() if t[0] == view.claim_id]
-        whole = [(t, s) for t, s in found if t[1] == ZERO_ADDRESS]
-        for target, suspicion in whole or found:
+        whole = [(t, s) for t, s in found if t[1] == ZERO_ADDRESS and not view.fallen]
+        votes = {vote.verifier for vote in disputable(view, job.view.terms, observation.now)}
+        for target, suspicion in whole or [(t, s) for t, s in found if t[1] in votes]:
             subject = (job.view.job_id, *target)
             begun = any(g.game.claim_id == target[0] and _defends(g, view, target[1]) for g in own)
             if begun:
@@ -286,23 +295,33 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
         if _wanted(observation, job, target):
             yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")
             continue
-        for vote in view.votes:
-            if (
-                observation.limits.audit_votes
-                and vote.revealed
-                and vote.valid
-                and not vote.gone
-                and vote.verifier != observation.me
-                and claim.kind == Kind.TASK
-                and _wanted(observation, job, (view.claim_id, vote.verifier))
-            ):
-                reason = f"vote of {vote.verifier} on {place}"
-                yield (left, order), AuditVote(job.view.job_id, view.claim_id, vote.verifier, reason)
+        for audit in _vote_audits(observation, job, view) if observation.limits.audit_votes else ():
+            yield (left, order), audit
+    for view in fallen(job.claims):
+        left = disputable_until(view, job.view.terms) - observation.now
+        for audit in _vote_audits(observation, job, view):
+            yield (left, -1), audit
+
+
+def _vote_audits(observation: Observation, job: JobObservation, view: ClaimView) -> Iterator[AuditVote]:
+    """Valid votes of others that can be disputed and are to be audited: on a fallen claim all of them."""
+    claim = view.claim
+    place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
+    for vote in disputable(view, job.view.terms, observation.now):
+        target = (view.claim_id, vote.verifier)
+        fell = view.status.phase == Phase.CONVICTED
+        wanted = _unseen(observation, target) if fell else _wanted(observation, job, target)
+        if wanted and vote.verifier != observation.me:
+            yield AuditVote(
+                job.view.job_id, view.claim_id, vote.verifier, f"vote of {vote.verifier} on {place}"
+            )
+
+
+def _unseen(observation: Observation, target: Target) -> bool:
+    return target not in observation.audited and target not in observation.suspicions
 
 
 def _wanted(observation: Observation, job: JobObservation, target: Target) -> bool:
     """Whether a claim or a vote is to be audited, and was not yet."""
     shares = observation.limits.shares
-    if target in observation.audited or target in observation.suspicions:
-        return False
-    return shares is None or shares.takes(job.view.job_id, *target)
+    return _unseen(observation, target) and (shares is None or shares.takes(job.view.job_id, *target))

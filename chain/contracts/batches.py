@@ -12,13 +12,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from eth_utils.crypto import keccak
-
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.sender import Sender
-from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import AssayError, Reverted
-from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Write
 
 BATCH_CALLS = 16
@@ -26,16 +23,9 @@ BATCH_CALLS = 16
 
 
 def entry_point(write: Write) -> tuple[str, tuple[Any, ...]]:
-    """What Tasks calls a method of the port, the same words written as Solidity does, and its arguments: a
-    vote names its claim by the id, but for one that abstains."""
-    if write.method == "commit_vote" and write.arguments[1] == ABSTAIN:
-        return "abstain", write.arguments[:1]
+    """What Tasks calls a method of the port, the same words written as Solidity does, and its arguments."""
     first, *rest = write.method.split("_")
-    function = first + "".join(map(str.capitalize, rest))
-    if write.method in ("commit_vote", "reveal_vote"):
-        claim, *vote = write.arguments
-        return function, (keccak(encode(claim)), *vote)
-    return function, write.arguments
+    return first + "".join(map(str.capitalize, rest)), write.arguments
 
 
 def send_together(sender: Sender, tasks: Contract, writes: Sequence[Write]) -> dict[str, AssayError]:

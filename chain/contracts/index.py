@@ -48,7 +48,7 @@ class MarketIndex:
     claims: dict[ClaimId, Claim] = field(default_factory=dict)
     roots: dict[ClaimId, tuple[bytes, ...]] = field(default_factory=dict)
     traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = field(default_factory=dict)
-    """Of each claim, the leaves that each verifier last revealed."""
+    """Of each claim, the leaves that each verifier last showed."""
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
@@ -76,6 +76,10 @@ class MarketIndex:
     """Jobs that are over, until whoever reads this takes them out."""
     _moving: dict[JobId, set[ClaimId]] = field(default_factory=dict)
     """Of each job, the claims of which no event has told the end."""
+    _votes: dict[ClaimId, dict[Address, bool]] = field(default_factory=dict)
+    """Of these, the votes that stand, and which are valid; they outlast a claim that has fallen."""
+    _fallen: set[ClaimId] = field(default_factory=set)
+    """Those of them that have fallen."""
     _places: dict[ClaimId, list[Place]] = field(default_factory=dict)
     """Of the events of claims whose jobs are not over."""
     _now: Place = (0, 0)
@@ -213,14 +217,28 @@ class MarketIndex:
         self._moving.setdefault(claim.job_id, set()).add(claim_id)
         self._places[claim_id] = [self._now]
 
-    def _on_Tasks_VoteRevealed(self, a: dict) -> None:
-        claim_id = ClaimId(a["claimId"])
+    def _on_Tasks_VoteShown(self, a: dict) -> None:
+        claim_id, verifier = ClaimId(a["claimId"]), Address(a["verifier"])
         if claim_id not in self.claims and self.over.add(claim_id, self._now):
             return
-        shown = self.traces.setdefault(claim_id, {})
-        shown[Address(a["verifier"])] = tuple(a["traces"])
+        self.traces.setdefault(claim_id, {})[verifier] = tuple(a["traces"])
+        self._votes.setdefault(claim_id, {})[verifier] = a["valid"]
         if claim_id in self._places:
             self._places[claim_id].append(self._now)
+
+    def _on_Tasks_VoteConvicted(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self._votes.get(claim_id, {}).pop(Address(a["verifier"]), None)
+        self._end_if_freed(claim_id)
+
+    def _on_Challenges_BindingConvicted(self, a: dict) -> None:
+        """The valid votes fall with the claim, as `Convicted` tells in the same transaction."""
+        claim_id = ClaimId(a["claimId"])
+        votes = self._votes.get(claim_id, {})
+        self._votes[claim_id] = {verifier: False for verifier, valid in votes.items() if not valid}
+
+    def _on_Tasks_SeatsFreed(self, a: dict) -> None:
+        self._end(ClaimId(a["claimId"]))
 
     def _on_Tasks_Settled(self, a: dict) -> None:
         self._end(ClaimId(a["claimId"]))
@@ -229,9 +247,17 @@ class MarketIndex:
         self._end(ClaimId(a["claimId"]))
 
     def _on_Tasks_Convicted(self, a: dict) -> None:
-        self._end(ClaimId(a["claimId"]))
+        self._fallen.add(ClaimId(a["claimId"]))
+        self._end_if_freed(ClaimId(a["claimId"]))
+
+    def _end_if_freed(self, claim_id: ClaimId) -> None:
+        """A fallen claim has ended once no vote on it holds stake."""
+        if claim_id in self._fallen and not self._votes.get(claim_id):
+            self._end(claim_id)
 
     def _end(self, claim_id: ClaimId) -> None:
+        self._votes.pop(claim_id, None)
+        self._fallen.discard(claim_id)
         claim = self.claims.get(claim_id)
         if claim is not None:
             self._moving[claim.job_id].discard(claim_id)

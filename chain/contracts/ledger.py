@@ -194,8 +194,8 @@ class _Reader:
         a = event.arguments
         if self._me not in a["to"]:
             return
-        if shared := self._nearest(event, "RewardShared"):
-            yield from self._shared(event, shared)
+        if a["from"] == 0:
+            yield from self._paid_by_tasks(event)
             return
         settled = self._nearest(event, "Settled", claimant=a["to"][0])
         claim_id = b"" if settled is None else settled.arguments["claimId"]
@@ -207,12 +207,18 @@ class _Reader:
                 kind, why = ("fee", f"valid vote on {place}") if number else ("pay", f"{place} settled")
                 yield self._entry(event, FREE, kind, amount, why, **ids)
 
-    def _shared(self, event: Event, shared: Event) -> Iterator[Entry]:
-        """Its part of a reward that waited."""
-        a, claim_id = event.arguments, shared.arguments["claimId"]
+    def _paid_by_tasks(self, event: Event) -> Iterator[Entry]:
+        """Its part of a reward that waited, or the fee of its vote on a claim that fell."""
+        a, cause = event.arguments, self._nearest(event, "RewardShared", "SeatsFreed")
+        if cause is None:
+            return
+        claim_id = cause.arguments["claimId"]
         parts = [a["rest"] if n else a["first"] for n, account in enumerate(a["to"]) if account == self._me]
-        why = f"found what was wrong in {self._place(claim_id)}"
-        yield self._entry(event, FREE, "reward", sum(parts), why, **self._about(claim_id))
+        kind, why = "reward", "found what was wrong in"
+        if cause.name == "SeatsFreed":
+            kind, why = "fee", "vote that stands on the fallen"
+        why = f"{why} {self._place(claim_id)}"
+        yield self._entry(event, FREE, kind, sum(parts), why, **self._about(claim_id))
 
     def _vault_burnt(self, event: Event) -> Iterator[Entry]:
         a = event.arguments
@@ -341,11 +347,11 @@ class _Reader:
             return "slashed", {}
         if fined := self._nearest(event, "VoteFined", verifier=me):
             claim_id = fined.arguments["claimId"]
-            return f"no vote shown on {self._place(claim_id)}, or a false one", self._about(claim_id)
+            return f"no vote on {self._place(claim_id)}, or one that was wrong", self._about(claim_id)
         if lied := self._nearest(event, "VoteConvicted", verifier=me):
             claim_id = lied.arguments["claimId"]
             return f"the vote on {self._place(claim_id)} was convicted", self._about(claim_id)
         if passed := self._nearest(event, "Convicted"):
             claim_id = passed.arguments["claimId"]
-            return f"vouched for {self._place(claim_id)}, which was convicted", self._about(claim_id)
+            return f"vouched for the input of {self._place(claim_id)}, which was wrong", self._about(claim_id)
         return "slashed", {}

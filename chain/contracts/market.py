@@ -25,7 +25,7 @@ from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Receipt
 from assay.chain.eth.rpc import Rpc
 from assay.chain.eth.sender import Sender
-from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError
@@ -174,7 +174,7 @@ class ChainMarket(ChainView):
         return self.do(write.intent, "Tasks", "recordSeed", *write.arguments)
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
-        """Accept a task whose votes are in, or redraw."""
+        """Accept a task whose votes are in, or call others to its empty seats."""
         return self.do(intent, "Tasks", "tally", claim)
 
     def settle(self, intent: str, claim: Claim) -> TxResult:
@@ -182,26 +182,24 @@ class ChainMarket(ChainView):
         return self.do(intent, "Tasks", "settle", claim)
 
     def void(self, intent: str, claim: Claim) -> TxResult:
-        """End a claim that a rewind has overtaken."""
+        """End a claim that a rewind has overtaken, or that its round goes on without."""
         return self.do(intent, "Tasks", "void", claim)
 
-    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
-        """Commit to a vote."""
-        return self._write(Write(intent, "commit_vote", (claim, commitment)))
+    def free_seats(self, intent: str, claim: Claim) -> TxResult:
+        """Pay the votes that stand on a fallen claim, and free their stakes."""
+        return self.do(intent, "Tasks", "freeSeats", claim)
 
-    def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
-    ) -> TxResult:
-        """Reveal a vote, with the leaves of its traces tree."""
-        return self._write(Write(intent, "reveal_vote", (claim, valid, traces, salt)))
+    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
+        """Vote, with the leaves of the vote's traces tree."""
+        return self.do(intent, "Tasks", "vote", claim_id, valid, traces)
+
+    def abstain(self, intent: str, claim: Claim) -> TxResult:
+        """Give a seat up without a vote."""
+        return self.do(intent, "Tasks", "abstain", claim)
 
     def class_id(self, conditions: Conditions) -> bytes:
         """Id of a class of conditions (rule 3.4)."""
         return keccak(encode(conditions))
-
-    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        """Commitment of the caller's vote (rule 4.7)."""
-        return keccak(encode(claim_id, self.me, valid, traces_root, salt))
 
     # Challenges
 
@@ -249,9 +247,24 @@ class ChainMarket(ChainView):
         trace_proof: Sequence[bytes],
         salt: bytes,
     ) -> int:
-        """Dispute a revealed vote; the new game's id."""
+        """Dispute a valid vote; the new game's id."""
         arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
         return self._open(intent, "openVote", *arguments)
+
+    def prove_vote(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        place: StateLeaf,
+        committed: Chunk,
+        said: VoteProof,
+        salt: bytes,
+    ) -> TxResult:
+        """Convict a valid vote whose own trace gives another state than the claim has."""
+        arguments = (claim, verifier, sample, place, committed, said, salt)
+        return self.do(intent, "Challenges", "proveVote", *arguments)
 
     def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
         """Make the claimant open its input state's tree; the new game's id."""

@@ -1,9 +1,8 @@
 """What a view knows of claims: asked in batches, and kept until an event may have changed it.
 
-Contract: every change of a claim names it in an event, but for the end of its vote, which no event tells; so
-only a claim that may still be voted on is asked again at the next block. What was kept is forgotten when the
-block it was seen at is gone. What the events say of a claim whose job is over is read from them again, and
-forgotten after some more such claims: an old market's past is on disk.
+Contract: every change of a claim names it in an event, so nothing is asked again without one. What was kept
+is forgotten when the block it was seen at is gone. What the events say of a claim whose job is over is read
+from them again, and forgotten after some more such claims: an old market's past is on disk.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from assay.chain.contracts.answers import Answers, Key
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.records import unpack
 from assay.chain.eth.events import Event, EventFollower
-from assay.chain.eth.rpc import Rpc, get_block, quantity
-from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, Phase, Seconds, Vote
+from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, Phase, Vote
 
 _STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 MOST_OVER = 1_024
@@ -26,19 +24,12 @@ MOST_OVER = 1_024
 class SeenClaims:
     """Claims as of the block that the answers are of."""
 
-    def __init__(self, rpc: Rpc, answers: Answers, follower: EventFollower) -> None:
+    def __init__(self, answers: Answers, follower: EventFollower) -> None:
         """`answers` are of the last block that the follower has read."""
-        self._rpc, self._answers, self._follower = rpc, answers, follower
+        self._answers, self._follower = answers, follower
         self._over: dict[ClaimId, None] = {}
         """Those of `_kept` whose jobs were over when they were asked for, oldest first."""
-        self._voted_on: dict[ClaimId, ClaimView] = {}
         self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
-        self._block_time: Seconds | None = None
-
-    def moved(self) -> None:
-        """The answers are of another block."""
-        self._voted_on.clear()
-        self._block_time = None
 
     def clear(self) -> None:
         """Forget what was kept."""
@@ -62,7 +53,7 @@ class SeenClaims:
 
     def view(self, claim_id: ClaimId) -> ClaimView:
         """A claim that was asked for."""
-        return self._kept[claim_id][1] if claim_id in self._kept else self._voted_on[claim_id]
+        return self._kept[claim_id][1]
 
     def ask(self, index: MarketIndex, claim_ids: Sequence[ClaimId], ahead: Iterator[ClaimId]) -> None:
         """Know these claims, and of those that will be asked for next, `ahead`, what the batch has room for.
@@ -73,21 +64,18 @@ class SeenClaims:
             oldest = next(iter(self._over))
             del self._over[oldest]
             self._kept.pop(oldest, None)
-        asked = [claim_id for claim_id in claim_ids if not self._knows(claim_id)]
+        asked = [claim_id for claim_id in claim_ids if claim_id not in self._kept]
         room = max(self._answers.batch // 2, 1)
         for first in range(0, len(asked), room):
             part = dict.fromkeys(asked[first : first + room])
             if len(part) < room:
-                new = (i for i in ahead if i not in part and not self._knows(i))
+                new = (i for i in ahead if i not in part and i not in self._kept)
                 part |= dict.fromkeys(islice(new, room - len(part)))
             self._ask_part(index, list(part))
 
     def _drop(self, claim_ids: Iterable[ClaimId]) -> None:
         for claim_id in claim_ids:
             self._kept.pop(claim_id, None)
-
-    def _knows(self, claim_id: ClaimId) -> bool:
-        return claim_id in self._kept or claim_id in self._voted_on
 
     def _ask_part(self, index: MarketIndex, claim_ids: Sequence[ClaimId]) -> None:
         past = self._past(index, claim_ids)
@@ -110,9 +98,6 @@ class SeenClaims:
             roots, traces = told[claim_id].roots[claim_id], told[claim_id].traces.get(claim_id, {})
             status = statuses[claim_id]
             view = ClaimView(claim_id, claim, status, votes, claim_id in stale, left_out, roots, dict(traces))
-            if self._voting(index, claim, status):
-                self._voted_on[claim_id] = view
-                continue
             self._kept[claim_id] = (self._answers.block, view)
             self._over |= {claim_id: None} if claim_id in past.claims else {}
             self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
@@ -124,21 +109,6 @@ class SeenClaims:
         for event in self._follower.at([place for claim_id in over for place in index.over.places(claim_id)]):
             past.apply(event)
         return past
-
-    def _voting(self, index: MarketIndex, claim: Claim, status: ClaimStatus) -> bool:
-        """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""
-        if status.phase != Phase.SEEDED:
-            return False
-        return self._time() <= status.since + index.jobs[claim.job_id].vote_time
-
-    def _time(self) -> Seconds:
-        """Timestamp of the block that all answers are of; 0 while the node does not know it."""
-        if self._block_time is None and (told := self._follower.cursor_time) is not None:
-            self._block_time = Seconds(told)
-        if self._block_time is None:
-            block = get_block(self._rpc, self._answers.block)
-            self._block_time = Seconds(0 if block is None else quantity(block["timestamp"], "a block's time"))
-        return self._block_time
 
 
 def _place(claim: Claim) -> Key:

@@ -89,7 +89,7 @@ class ChainView:
             rpc.has_seen(self._follower.cursor)
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
-        self._claims = SeenClaims(rpc, self._answers, self._follower)
+        self._claims = SeenClaims(self._answers, self._follower)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._freshness = Freshness(max_age_s, clock)
         self._readers = self._looks = 0
@@ -125,7 +125,6 @@ class ChainView:
                 raise self._read_anew(error) from error
             if changed or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
                 self._answers.move(self._follower.cursor, self._follower.cursor_hash)
-                self._claims.moved()
 
     def _follow(self) -> bool:
         """Fold in whatever is new, part by part; whether anything was."""

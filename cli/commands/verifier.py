@@ -61,7 +61,7 @@ def run(
     copy_from: Annotated[
         str | None, typer.Option(help="Drills only: attest with this account's traces.")
     ] = None,
-    silent: Annotated[bool, typer.Option(help="Drills only: commit to votes and show none.")] = False,
+    silent: Annotated[bool, typer.Option(help="Drills only: cast no vote.")] = False,
 ) -> None:
     """Run a verifier until stopped."""
     app = app_of(context)
@@ -144,7 +144,7 @@ def classes(context: typer.Context) -> None:
     for class_id, c in market.classes().items():
         weight = market.class_weight(class_id)
         found[class_id.hex()] = {"conditions": c, "weight": weight}
-        times = f"{c.vote_time} + {c.reveal_time} s"
+        times = f"{c.vote_time} s"
         amounts = (show_amount(a) for a in (c.verifier_stake, c.verifier_fee, weight))
         rows.add_row(class_id.hex(), str(c.verifiers), str(c.samples), times, *amounts)
     app_of(context).output.result("classes", found, rows)

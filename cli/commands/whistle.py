@@ -31,7 +31,7 @@ def run(
     notify: Notify = False,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
-    audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
+    audit_votes: Annotated[bool, typer.Option(help="Recheck votes also on claims that stand.")] = True,
     demand: Annotated[
         bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
     ] = False,

@@ -180,7 +180,7 @@ def canonical(data):
 STRUCTS = {
     "Terms": "client datasetRoot genesisRoot outerGenesisRoot manifest seed classId records recordSize slots"
     " outerSlots params shards minShards slices rounds segments outerSegments samples verifiers seedDelay"
-    " maxUnsettled taskTime stragglerTime outerTime voteTime revealTime challengeWindow moveTime"
+    " maxUnsettled taskTime stragglerTime outerTime voteTime challengeWindow moveTime"
     " pricePeriod nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee outerFee"
     " solverStake verifierStake challengeBond missPenalty loops:Loop outerLoops:Loop links:Link"
     " outerLinks:Link",
@@ -188,10 +188,10 @@ STRUCTS = {
     "Link": "origin source lag count times first shift otherwise div mod stride",
     "Claim": "jobId kind round shard attempt claimant inputRoot outputRoot segmentsRoot manifest price"
     " committedAt rewinds",
-    "ClaimStatus": "phase seedBlock since draws calls openGames revealed valid seed",
-    "Vote": "verifier commitment revealed valid gone tracesRoot",
+    "ClaimStatus": "phase seedBlock since calls openGames shown valid seed",
+    "Vote": "verifier shown valid gone tracesRoot",
 }
-DIGESTS = {"jobId", "inputRoot", "outputRoot", "segmentsRoot", "manifest", "seed", "commitment", "tracesRoot"}
+DIGESTS = {"jobId", "inputRoot", "outputRoot", "segmentsRoot", "manifest", "seed", "tracesRoot"}
 DIGESTS |= {"classId", "root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
 ADDRESSES = {"client", "claimant", "verifier"}
 

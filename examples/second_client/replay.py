@@ -128,7 +128,7 @@ class Job:
     def passed(self, claim):
         """Whether it was ever accepted: an outer claim at once, a task when its seats are over (4.3, 4.7)."""
         accepted = claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED)
-        over = all(vote["revealed"] or vote["gone"] for vote in claim.votes)
+        over = all(vote["shown"] or vote["gone"] for vote in claim.votes)
         return accepted or (over and claim.status["seed"] != bytes(32))
 
     def input_of(self, claim):
@@ -203,7 +203,7 @@ class Job:
             claim.fault = -1
         asked, seed = {}, claim.status["seed"]
         for vote in claim.votes if claim.kind == TASK else ():
-            if vote["revealed"] and (vote["valid"] or (claim.id, vote["verifier"]) in self.convicted):
+            if vote["traces"]:  # it called the claim valid, whatever became of it
                 need(root_of(vote["traces"]) == vote["tracesRoot"], "a vote's traces are not its own")
                 key = sha256(b"assay/key/1" + vote["verifier"] + seed).digest()
                 drawn = self.samples(seed, vote["verifier"])

@@ -20,8 +20,7 @@ SNAPSHOTS = ROOT / "contracts" / "snapshots"
 EACH = {
     "commit a task, 5 segment roots": ("market", "commit_task"),
     "record a seed, drawing three verifiers": ("market", "record_seed"),
-    "attest: commit a vote": ("market", "attest_commit"),
-    "attest: reveal it": ("market", "attest_reveal"),
+    "attest: vote": ("market", "attest"),
     "tally": ("market", "tally"),
     "settle a task with three votes": ("market", "settle_task"),
     "settle eight with two votes each, in one transaction": ("batch", "settle_batch_8"),
@@ -35,7 +34,7 @@ EACH = {
     "prove one element of a product of 1,024 terms": ("Court", "check_1024"),
     "the same at the fan-in bound, 4,096 terms": ("Court", "check_bound"),
     "the arbiter alone, 1,024 terms": ("Arbiter", "product_1024"),
-    "convict a task and its guilty votes": ("market", "convict_task"),
+    "convict a task": ("market", "convict_task"),
     "a whole dispute: 1,643 nodes, 1,024 terms": ("dispute", "dispute_total"),
     "a whole dispute: 4,900 nodes, 124 million parameters": ("dispute", "dispute_total_124m"),
 }

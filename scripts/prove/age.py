@@ -201,7 +201,7 @@ def wave(crowd: Crowd, clients: Sequence[Address], solvers: Sequence[Address], j
         drafts = [draft(job_id, Kind.OUTER, round, 0, last[job_id], 1) for job_id in ids]
         outers += crowd.commit([(holders[d.job_id, round % SHARDS], d, roots) for d, roots in drafts])
         last = {claim.job_id: claim.output_root for claim, _ in drafts}
-    crowd.pass_time(posted[0].challenge_window + posted[0].vote_time + posted[0].reveal_time + 1)
+    crowd.pass_time(posted[0].challenge_window + posted[0].vote_time + 1)
     for round in range(ROUNDS):
         crowd.settle([one for one in tasks if one.claim.round == round])
         crowd.settle([one for one in outers if one.claim.round == round])

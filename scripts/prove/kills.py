@@ -301,7 +301,7 @@ class Life:
                     claim["rewinds"],
                     claim["attempt"],
                 ] += 1
-            elif event.name == "VoteRevealed":
+            elif event.name == "VoteShown":
                 done["vote", a["claimId"], a["verifier"]] += 1
             elif event.name == "Slashed" and a["account"] != cheat:
                 found.append(f"{self._name(a['account'])} was slashed by {a['taken']}")

@@ -43,7 +43,7 @@ from tests.unit.chain.eth.fake_node import FakeNode
 HERE = Path(__file__).resolve()
 ACCOUNT = Account.from_key(b"\x01" * 32)
 TARGET = "0x" + "11" * 20
-INTENTS = ("commit", "reveal", "settle", "open")
+INTENTS = ("commit", "vote", "settle", "open")
 BATCH = ("tally", "poke")
 HANDED = "handed to the chain"
 """The file whose writes are no node's, but what the chain was handed."""

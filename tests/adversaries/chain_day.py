@@ -52,7 +52,6 @@ TERMS = {
     "outer_time": 20,
     "seed_delay": 2,
     "vote_time": 4 * DEEPEST,
-    "reveal_time": 4 * DEEPEST,
     "move_time": 10 * DEEPEST,
     "task_time": 40 * DEEPEST,
     "straggler_time": 40 * DEEPEST,
@@ -69,12 +68,16 @@ TRANSFER = {
 
 @dataclass
 class ChainDay:
-    """The market, and everybody in it by name; `solvers`: the kind of each."""
+    """The market, and everybody in it by name; `solvers` and `verifiers`: the kind of each."""
 
     rpc: HttpRpc
     artifacts: Artifacts
     folder: Path
     solvers: dict[str, Callable[..., SolverService]] = field(default_factory=dict)
+    verifiers: dict[str, Callable[..., VerifierService]] = field(default_factory=dict)
+    seed_age: Seconds = SEED_AGE
+    await_votes: bool = False
+    """Whether the whistleblower leaves a false claim alone until its vote is closed."""
     urls: dict[str, list[str]] = field(default_factory=dict)
     """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
@@ -134,15 +137,15 @@ class ChainDay:
             limits = SolverLimits(Wei(0), 1, Seconds(20))
             service = kind(market, blocks, clock, folder, limits, RESOURCE_LIMITS, **options)
         elif name == "wendy":
-            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=bool(self.hidden))
+            hidden = bool(self.hidden)
+            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=hidden, await_votes=self.await_votes)
             service = WhistleblowerService(
                 market, blocks, clock, folder, secret(name), watch, RESOURCE_LIMITS, **options
             )
         else:
-            votes = VerifierLimits(Seconds(20), Wei(200), SEED_AGE)
-            service = VerifierService(
-                market, blocks, clock, folder, secret(name), votes, RESOURCE_LIMITS, **options
-            )
+            votes = VerifierLimits(Seconds(20), Wei(200), self.seed_age)
+            voter = self.verifiers.get(name, VerifierService)
+            service = voter(market, blocks, clock, folder, secret(name), votes, RESOURCE_LIMITS, **options)
         service.housekeeping = market.sender.resume
         self.services[name] = service
 

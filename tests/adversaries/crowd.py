@@ -26,7 +26,6 @@ from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, RpcFailed, quantity
 from assay.chain.eth.sender import FeePolicy, Sender
-from assay.protocol import trees
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.params import worst_case
 from assay.protocol.types import (
@@ -54,7 +53,6 @@ PART = 200
 """Calls that go to the node in one request."""
 FUNDS = Wei(10**12)
 STAKE = Wei(10**9)
-SALT = b"s" * 32
 
 
 class CallFailed(AssertionError):
@@ -247,21 +245,10 @@ class Crowd:
         }
         made = [Made(one.claim_id, one.claim, one.seed_block, seats[one.claim_id]) for one in made]
         traces = [bytes([7 + sample]) * 32 for sample in range(samples)]
-        root = trees.root(traces)
-
-        def committed(one: Made, verifier: Address) -> bytes:
-            return keccak(encode(one.claim_id, verifier, True, root, SALT))
-
         votes = [(one, verifier) for one in made for verifier in one.drawn]
         self.do(
             [
-                self.call(v, "Tasks", "commitVote", one.claim_id, committed(one, v), about=one.claim_id)
-                for one, v in votes
-            ]
-        )
-        self.do(
-            [
-                self.call(v, "Tasks", "revealVote", one.claim_id, True, traces, SALT, about=one.claim_id)
+                self.call(v, "Tasks", "vote", one.claim_id, True, traces, about=one.claim_id)
                 for one, v in votes
             ]
         )

@@ -14,7 +14,7 @@ from tests.adversaries.undone import DEPTHS, KINDS, covered, play
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.slow
-EVERY = {"ShardAssigned", "Committed TASK", "SeedRecorded", "VoteCommitted", "VoteRevealed", "Accepted"}
+EVERY = {"ShardAssigned", "Committed TASK", "SeedRecorded", "VoteShown", "Accepted"}
 OF_A_GAME = {"GameOpened", "GameDecided", "Convicted"}
 OF_A_DEMAND = {"Demanded", "Withheld", "Convicted"}
 MOMENTS = {"honest": EVERY, "one ulp": EVERY | OF_A_GAME, "hidden states": EVERY | OF_A_DEMAND}

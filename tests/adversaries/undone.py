@@ -17,7 +17,7 @@ from typing import Any
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import GamePhase
-from assay.protocol.types import JobId, Kind
+from assay.protocol.types import Kind
 from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
 from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
 from tests.adversaries.readings import Readings
@@ -27,7 +27,7 @@ SILENCE = 80
 MOST_LOSSES = 20
 """Of one day. Each takes back what was sent since its fork, and then `SILENCE` seconds."""
 VOTE_TIME = SEED_AGE + MOST_LOSSES * (DEEPEST + SILENCE)
-"""Time to vote, and to reveal: no deadline can be met in time that the day itself takes away. With 256 s a
+"""Time to vote: no deadline can be met in time that the day itself takes away. With 256 s a
 few losses in a row left no block in which a vote could stand."""
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 BITS = [
@@ -66,18 +66,15 @@ class Undone:
     """How often that was compared."""
 
 
-def moments(day: ChainDay, job_id: JobId) -> dict[str, int]:
+def moments(day: ChainDay) -> dict[str, int]:
     """What has happened so far on the chain that stands, with the block of its first time."""
     found: dict[str, int] = {}
     market = day.markets["wendy"]
     try:
         for event in market.events():
             found.setdefault(_named(event.name, event.arguments), event.block_number)
-        votes = [vote for view in market.claims(job_id) for vote in view.votes]
     except AssayError:
         return found
-    if any(any(vote.commitment) and not vote.revealed for vote in votes):
-        found["VoteCommitted"] = market.block
     return found
 
 
@@ -94,12 +91,12 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
     """A day whose losses are those of this number."""
     r, told = random.Random(f"undone/{number}"), Undone()
     day.pass_time(DEEPEST)
-    seen = set(moments(day, JobId(bytes(32))))
+    seen = set(moments(day))
     readings = Readings()
     day.first = day.height() - DEEPEST
-    job_id = day.post(vote_time=VOTE_TIME, reveal_time=VOTE_TIME)
+    job_id = day.post(vote_time=VOTE_TIME)
     for _ in range(TURNS):
-        now = moments(day, job_id)
+        now = moments(day)
         if new := tuple(sorted(set(now) - seen)):
             seen |= set(new)
             if len(told.losses) < MOST_LOSSES:
@@ -109,7 +106,7 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
         if day.closed(job_id)():
             break
         day.turn(blocks=0)
-        if set(moments(day, job_id)) <= seen:
+        if set(moments(day)) <= seen:
             day.pass_time(8)
     told.looks = readings.looks
     told.faults = day.unsound(job_id) + told.misread

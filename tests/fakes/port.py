@@ -261,6 +261,9 @@ class FakeMarket:
     def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
         return self._send(intent, "vote", e.Vote(claim_id, valid, tuple(traces)))
 
+    def abstain(self, intent: str, claim: Claim) -> TxResult:
+        return self._send(intent, "abstain", e.Abstain(claim))
+
     # -- disputes
 
     def announce(

@@ -135,11 +135,9 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     pass_time(rpc, 1, blocks=3)
     verifier.record_seed("seed", claim)
     (vote,) = verifier.claim(claim_id).votes
-    assert (vote.verifier, vote.commitment) == (verifier.me, bytes(32))
+    assert (vote.verifier, vote.shown) == (verifier.me, False)
     traces = [b"\x24" * 32, b"\x26" * 32]
-    commitment = verifier.vote_commitment(claim_id, True, trees.root(traces), SALT)
-    verifier.commit_vote("vote", claim, commitment)
-    verifier.reveal_vote("reveal", claim, True, traces, SALT)
+    verifier.vote("vote", claim_id, True, traces)
     client.tally("tally", claim)
     view = client.claim(claim_id)
     assert view.status.phase == Phase.ACCEPTED
@@ -259,7 +257,7 @@ def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_othe
     assert [view.status.phase for view in solver.claims(job_id)] == [Phase.SEEDED] * 2
     assert solver.send_all(writes) == [outcomes[0], outcomes[2]], "asked again, the first outcomes"
 
-    pass_time(rpc, terms.vote_time + terms.reveal_time + 1)
+    pass_time(rpc, terms.vote_time + 1)
     tallies = [Write(f"tally {claim.shard}", "tally", (claim,)) for claim in (first, second)]
     done = solver.send_all(tallies)
     assert solver.sender.next_nonce() == sent + 3, "one transaction"

@@ -32,8 +32,8 @@ def files() -> JobArtifacts:
         ("money.price_floor", '"30tok"', "[money] price_floor, here 30 tok, exceeds price_cap"),
         (
             "money.solver_stake",
-            '"1tok"',
-            "[money] solver_stake, here 1 tok, is less than 426.666666666666666667 tok, 8/3 of what",
+            '"100tok"',
+            "[money] solver_stake, here 100 tok, is less than 426.666666666666666667 tok, 8/3 of what",
         ),
         (
             "money.miss_penalty",
@@ -41,7 +41,7 @@ def files() -> JobArtifacts:
             "[money] miss_penalty, here 21 tok, must be 0 tok to 20 tok",
         ),
         ("times.vote", '"1s"', "[times] vote, here 1s, must be 5s to 600s"),
-        ("times.task", '"31d"', "[times] task, here 2678400s, must be 1 to 2592000 seconds"),
+        ("times.task", '"31d"', "[times] task, here 2678400s, must be 5 to 2592000 seconds"),
         ("verification.max_unsettled_rounds", "200", "[verification] max_unsettled_rounds, here 200, must"),
         ("class.segments", "3", "[class] segments, here 3, are 16, its class allows 3"),
         ("class.segment_steps", "999999999", "[class] segment_steps, here 999999999, must"),

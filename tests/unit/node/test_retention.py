@@ -21,12 +21,13 @@ from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.state import state_root
 from assay.protocol.errors import BlockNotFound, CorruptBlock
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
 from assay.storage import blockstore
 from assay.storage.blockstore import BlockStore
-from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
+from assay.verifier.adversary import ColludingVerifier
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
 from tests.fakes.later import Later
 from tests.unit.examples.second import StoredDay
 
@@ -125,6 +126,29 @@ def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_
     assert given[0].root == day.market_state.jobs[job_id].view.terms.genesis_root
     slots = decode_index(store.read_file(given[1].cid, MAX_INDEX_BYTES), 3)
     assert all(store.has(slot.cid) for slot in slots), "of whoever trains the task again"
+
+
+def test_a_fallen_claim_stays_as_long_as_its_valid_votes_may_be_disputed(day: StoredDay) -> None:
+    """Whoever has voted has to defend its vote, and whoever disputes it to find what it vouched for."""
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", lambda *a, **o: FaultySolver(*a, plan=WeightPlan(0, 3, 0, 5), **o))
+    for name in ("v0", "v1"):
+        day.verifier(name, partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    day.whistleblower("wendy", await_votes=True)
+
+    def look() -> ClaimView:
+        return day.markets["client"].claims(job_id)[0]
+
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
+    assert look().fallen
+    store = node_store(day)
+    given = read_checkpoints(store, look().claim.manifest, look().roots)
+    keeps = Retention(day.markets["client"], store)
+    keeps()
+    assert all(store.has(checkpoint.cid) for checkpoint in given)
+    assert day.run(lambda: not look().fallen)
+    keeps()
+    assert not any(store.has(checkpoint.cid) for checkpoint in given[1:])
 
 
 def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay) -> None:

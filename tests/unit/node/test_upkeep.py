@@ -48,7 +48,7 @@ def begun(day: MarketDay) -> JobId:
     """A job whose first task, ann's, is accepted, and that can be closed without the other. Ann does nothing
     for others; the verifiers are down."""
     times = {"task_time": 120, "straggler_time": 140, "outer_time": 20, "move_time": 2_000}
-    times |= {"vote_time": 15, "reveal_time": 15}
+    times |= {"vote_time": 30}
     job_id = day.post(rounds=1, min_shards=1, **times)
     ann = day.solver("ann")
     ann.limits = replace(ann.limits, patience=NEVER)
@@ -87,7 +87,7 @@ def close_without_bob(day: MarketDay, job_id: JobId) -> int:
 def voted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
     def look() -> bool:
         view = of_bob(day, job_id)
-        return view is not None and sum(vote.commitment != bytes(32) for vote in view.votes) == 2
+        return view is not None and sum(vote.shown for vote in view.votes) == 2
 
     return look
 

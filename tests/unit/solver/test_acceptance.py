@@ -22,7 +22,6 @@ HOSTILE = {
     "move_time": (Seconds(1), "move"),
     "challenge_window": (YEAR, "locked"),
     "vote_time": (Seconds(3_000), "left out"),
-    "reveal_time": (Seconds(3_000), "left out"),
     "straggler_time": (Seconds(10), "left out"),
     "seed_delay": (1_024, "left out"),
     "outer_time": (YEAR, "outer"),
@@ -64,7 +63,7 @@ def test_a_limit_is_the_last_value_that_is_accepted() -> None:
 
 
 def test_the_votes_end_after_every_call_that_the_contracts_make() -> None:
-    voting = TERMS.vote_time + TERMS.reveal_time
+    voting = TERMS.vote_time
     assert votes_end(TERMS, Seconds(12)) == (TERMS.seed_delay + 1) * 12 + (1 + MAX_CALLS) * voting
 
 

@@ -71,7 +71,7 @@ def claim(
 ) -> ClaimView:
     roots = (ZERO_DIGEST,) * 4
     body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)
-    status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, 0, ZERO_DIGEST)
+    status = ClaimStatus(phase, 5, Seconds(since), 0, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(
         ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False, False, (), {}
     )

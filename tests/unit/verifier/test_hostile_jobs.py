@@ -125,7 +125,6 @@ def hostile(rng: Random) -> dict[str, Any]:
         "straggler_time": rng.choice([1, 600, 100_000]),
         "outer_time": rng.choice([1, 60]),
         "vote_time": rng.choice([5, 60, 600]),
-        "reveal_time": rng.choice([5, 60, 600]),
         "challenge_window": rng.choice([5, 300, 2_000]),
         "move_time": rng.choice([1, 60, 2_000]),
         "price_period": rng.choice([1, 100_000]),
@@ -138,10 +137,11 @@ def hostile(rng: Random) -> dict[str, Any]:
     }
     later = terms["max_unsettled"] - 1
     wasted = later * (12 + terms["verifiers"] * terms["verifier_fee"]) + (later + 1) * 4
-    return terms | {"solver_stake": max(terms["solver_stake"], -(-8 * wasted // 3))}
+    seats, fees = terms["verifiers"] * stake, 16 * terms["verifiers"] * terms["verifier_fee"]
+    return terms | {"solver_stake": max(terms["solver_stake"], -(-8 * wasted // 3), seats, fees)}
 
 
-WORKED, REFUSED = (4, 5, 9, 10, 12, 18, 23), (0, 2, 3, 8, 14)
+WORKED, REFUSED = (0, 4, 9, 11, 12, 13, 17), (1, 2, 3, 8, 14)
 """Seeds whose terms the solver takes a shard under, and such whose terms it refuses."""
 
 

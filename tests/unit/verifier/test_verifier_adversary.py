@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from assay.dispute.trace import StepTrace
 from assay.node.audit import keyed_trace, sampled
 from assay.node.states import open_state_provider
 from assay.protocol.sampling import verifier_key
@@ -33,7 +34,9 @@ def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_
         day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS
     )
     (segment,) = sampled(state_provider, view, account("vera"))
-    true = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
+    trace = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
+    assert isinstance(trace, StepTrace)
+    true = trace.root
     assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"
     game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.game.defender == account("carl") and game.reason == "timeout"

@@ -60,7 +60,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
         accusers: set[str] = {p.view.game.challenger for p in day.market_state.games.values()}
         for entry in day.market_state.claims.values():
             for vote in entry.votes.values():
-                if vote.revealed and not vote.valid:
+                if vote.shown and not vote.valid:
                     shown.setdefault(vote.verifier, accusers)
         return Phase.CONVICTED in day.phases(job_id)
 
@@ -72,7 +72,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
     ("age", "waited"), [(0, 0), (20, 20), (10**6, 30)], ids=["none", "some", "half the time"]
 )
 def test_attack_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, waited: int) -> None:
-    """What a reorganisation of less than that replaces, no vote was committed under."""
+    """What a reorganisation of less than that replaces, no vote was sent under."""
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     for i in range(2):
@@ -81,9 +81,7 @@ def test_attack_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age
 
     def look() -> bool:
         for entry in day.market_state.claims.values():
-            if entry.status.phase == Phase.SEEDED and any(
-                v.commitment != bytes(32) for v in entry.votes.values()
-            ):
+            if entry.status.phase == Phase.SEEDED and any(v.shown for v in entry.votes.values()):
                 voted.append(day.market_state.time - entry.status.since)
         return day.closed(job_id)()
 
@@ -112,16 +110,13 @@ def test_attack_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay
     assert not day.market_state.games and day.named("convicted")
 
 
-@pytest.mark.parametrize("instant", ["commitVote", "revealVote"])
-def test_attack_48_a_verifier_killed_after_voting_reveals_what_it_committed(
-    day: MarketDay, instant: str
-) -> None:
+def test_attack_48_a_verifier_killed_after_voting_votes_once(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name)
     day.verifier("v0")
     day.verifier("v1")
-    day.markets["v0"].kill_after(instant)
+    day.markets["v0"].kill_after("vote")
     with pytest.raises(Killed):
         day.run(day.closed(job_id))
     replays = len(day.named("replayed"))
@@ -129,7 +124,7 @@ def test_attack_48_a_verifier_killed_after_voting_reveals_what_it_committed(
     assert day.run(day.closed(job_id))
     assert day.market_state.burnt == 0
     assert day.phases(job_id) == [Phase.SETTLED] * 3
-    assert max(replays, 4) <= len(day.named("replayed")) <= 5, "again what was not committed yet, at most"
+    assert max(replays, 4) <= len(day.named("replayed")) <= 5, "again what was not sent yet, at most"
 
 
 def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketDay) -> None:

@@ -44,7 +44,7 @@ def market_life(job_id: bytes) -> list[Event]:
         event("Availability_Supplied", demandId=number),
         closed,
         event("Tasks_RewardShared", claimId=claim_id, finders=[], amount=5),
-        event("Tasks_VoteRevealed", claimId=claim_id, verifier="0xz", valid=True, traces=[]),
+        event("Tasks_VoteShown", claimId=claim_id, verifier="0xz", valid=True, traces=[]),
         event("Stakes_Endpoint", account=f"0x{number}", url=f"http://again/{number}"),
     ]
 

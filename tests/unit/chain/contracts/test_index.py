@@ -106,7 +106,7 @@ def life(job_id: bytes, tasks: int) -> Iterator[Event]:
         )
         for verifier in ("0xv", "0xw"):
             traces = [keccak(claim_id + verifier.encode())]
-            yield told("Tasks_VoteRevealed", claimId=claim_id, verifier=verifier, valid=True, traces=traces)
+            yield told("Tasks_VoteShown", claimId=claim_id, verifier=verifier, valid=True, traces=traces)
         yield told("Tasks_Settled", claimId=claim_id, claimant="0xa", paid=5)
     yield told("Jobs_JobClosed", jobId=job_id)
 
@@ -154,9 +154,32 @@ def test_a_job_is_over_once_it_is_closed_and_its_last_claim_has_ended() -> None:
         places = index.over.places(claims[1])
         assert places == [(committed.block_number + step, 0) for step in range(3)], "its commit and two votes"
         index.apply(
-            replace(event("Tasks_VoteRevealed", claimId=claims[1], verifier="0xz", traces=[]), block_number=9)
+            replace(
+                event("Tasks_VoteShown", claimId=claims[1], verifier="0xz", valid=False, traces=[]),
+                block_number=9,
+            )
         )
         assert index.over.places(claims[1]) == [*places, (9, 0)] and not index.traces, "a late event counts"
+
+
+@pytest.mark.parametrize("last", ["freed", "votes", "binding"])
+def test_a_job_is_not_over_while_votes_on_a_fallen_claim_hold_stake(last: str) -> None:
+    job_id = keccak(b"job")
+    *events, settled, closed = life(job_id, 1)
+    claim_id = settled.arguments["claimId"]
+    fell = event("Tasks_Convicted", claimId=claim_id)
+    lied = [event("Tasks_VoteConvicted", claimId=claim_id, verifier=each) for each in ("0xv", "0xw")]
+    ends = {
+        "freed": [fell, event("Tasks_SeatsFreed", claimId=claim_id)],
+        "votes": [fell, *lied],
+        "binding": [event("Challenges_BindingConvicted", claimId=claim_id), fell],
+    }[last]
+    index = MarketIndex()
+    for each in [*events, closed, *ends[:-1]]:
+        index.apply(each)
+        assert job_id not in index.over
+    index.apply(ends[-1])
+    assert job_id in index.over
 
 
 @pytest.mark.parametrize("pending", ["reward", "demand"])

@@ -37,7 +37,7 @@ def settled(node: MarketNode) -> MarketNode:
     """Two jobs of three claims each, all of them settled; both are open."""
     node.answers = {
         "status": as_tuple(sample(ClaimStatus, phase=Phase.SETTLED)),
-        "votes": lambda claim_id: [as_tuple(sample(Vote, commitment=claim_id))],
+        "votes": lambda claim_id: [as_tuple(sample(Vote, traces_root=claim_id))],
         "current": bytes(32),
     }
     for job_id in JOBS:
@@ -49,7 +49,7 @@ def settled(node: MarketNode) -> MarketNode:
             whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
             node.emit("Tasks", "Committed", claim=claim, roots=[claim_id, job_id], seedBlock=1, **whose)
             shown = {"verifier": ME, "valid": True, "traces": [claim_id, digest("trace")]}
-            node.emit("Tasks", "VoteRevealed", claimId=claim_id, **shown)
+            node.emit("Tasks", "VoteShown", claimId=claim_id, **shown)
             node.emit("Tasks", "Settled", claimId=claim_id, claimant=ME, paid=1)
     return node
 
@@ -123,7 +123,5 @@ def test_an_event_of_a_job_that_is_over_counts(settled: MarketNode, market: Chai
     close(settled, JOBS[0])
     (claim_id, *_), other = CLAIMS[JOBS[0]], "0x" + "22" * 20
     assert set(market.claim(claim_id).traces) == {ME}
-    settled.emit(
-        "Tasks", "VoteRevealed", claimId=claim_id, verifier=other, valid=True, traces=[digest("late")]
-    )
+    settled.emit("Tasks", "VoteShown", claimId=claim_id, verifier=other, valid=True, traces=[digest("late")])
     assert market.claim(claim_id).traces[other] == (digest("late"),)

@@ -23,6 +23,7 @@ from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find,
 from assay.chain.eth.events import Event
 from assay.chain.eth.journal import Call, Receipt
 from assay.protocol import ports
+from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import (
     OpenOutput,
     Pick,
@@ -39,7 +40,6 @@ from assay.protocol.dispute import (
 from assay.protocol.encoding import as_tuple, words
 from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
-from assay.protocol.params import ABSTAIN
 from assay.protocol.types import (
     Address,
     Claim,
@@ -49,11 +49,10 @@ from assay.protocol.types import (
     Phase,
     ProgramRef,
     Progress,
-    Seconds,
     Terms,
     Vote,
 )
-from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
+from tests.unit.chain.eth.fake_node import FakeNode
 
 ME = "0x" + "11" * 20
 NAMES = [*INTERFACES, "Token", "Lens"]
@@ -240,6 +239,8 @@ D = digest("x")
 FOUND = Found(ME, 3, 10, 12, D)
 VIEW = SimpleNamespace(claim=CLAIM, roots=(D, D))
 """What `share` needs of a claim's view."""
+CHUNK = Chunk(b"node", (D,), b"data", (D,), (D,))
+SAID = VoteProof(D, (D,), 3, (D,), D, (D,), b"other", (D,), (D,))
 WRITES = [
     ("withdraw", (5,), "withdraw"),
     ("stake_up", (1, 5), "stake"),
@@ -256,12 +257,13 @@ WRITES = [
     ("tally", (CLAIM,), "tally"),
     ("settle", (CLAIM,), "settle"),
     ("void", (CLAIM,), "void"),
-    ("commit_vote", (CLAIM, D), "commitVote"),
-    ("commit_vote", (CLAIM, ABSTAIN), "abstain"),
-    ("reveal_vote", (CLAIM, True, [D, D], D), "revealVote"),
+    ("free_seats", (CLAIM,), "freeSeats"),
+    ("vote", (D, True, [D, D]), "vote"),
+    ("abstain", (CLAIM,), "abstain"),
     ("announce", (D, 1, ME, D, D), "announce"),
     ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D, D), "proveBinding"),
     ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D, D), "proveBinding"),
+    ("prove_vote", (CLAIM, ME, 0, StateLeaf(0, 1), CHUNK, SAID, D), "proveVote"),
     ("share", (VIEW, VIEW, [FOUND, FOUND]), "share"),
     ("share_alike", (D, [FOUND]), "shareAlike"),
     ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
@@ -325,12 +327,6 @@ def test_writes_that_create_something_return_its_id(
     assert market.open_input("i", CLAIM, D, D) == 6
 
 
-def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> None:
-    types = [{"type": t} for t in ("bytes32", "address", "bool", "bytes32", "bytes32")]
-    expected = keccak(encode_arguments(types, [D, ME, True, D, D]))
-    assert market.vote_commitment(D, True, D, D) == expected
-
-
 FORMATS = Path(__file__).resolve().parents[4] / "docs" / "formats.md"
 
 
@@ -362,8 +358,8 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     status = sample(ClaimStatus, phase=Phase.SEEDED)
     roots, traces = [digest("in"), digest("mid"), digest("out")], [digest("first"), digest("second")]
     node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
-    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[digest("old")])
-    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=traces)
+    node.emit("Tasks", "VoteShown", claimId=claim_id, verifier=ME, valid=True, traces=[digest("old")])
+    node.emit("Tasks", "VoteShown", claimId=claim_id, verifier=ME, valid=True, traces=traces)
     for key in (claim_id, other_id):
         whose = {"claimId": key, "jobId": job_id, "claimant": ME}
         node.emit("Tasks", "Committed", claim=as_tuple(claim), roots=roots, seedBlock=1, **whose)
@@ -380,7 +376,7 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     first, second = market.claims(job_id)
     assert (first.claim, first.status, first.votes, first.stale) == (claim, status, (vote,), False)
     assert first.roots == second.roots == tuple(roots), "of the commit's event"
-    assert first.traces == {ME: tuple(traces)} and second.traces == {}, "of the last reveal's"
+    assert first.traces == {ME: tuple(traces)} and second.traces == {}, "of the last vote's"
     assert second.stale, "a claim that is not its place's current one was overtaken"
     assert not second.left_out, "by a rewind, that is"
     assert market.current(job_id, Kind.TASK, 0, 0) == first
@@ -530,38 +526,27 @@ def test_an_answer_that_no_event_confirms_is_not_kept(
     assert not market.job(posted[0]).progress.closed
 
 
-def test_a_seeded_claim_is_asked_for_until_nobody_can_vote_and_after_events(
+def test_a_claim_that_is_voted_on_is_asked_for_after_events_alone(
     market: ChainMarket, node: MarketNode
 ) -> None:
-    """A job closes over claims that nobody will ever end; they would cost calls for ever."""
     job_id, claim_id = digest("job"), digest("claim")
-    terms, claim = replace(TERMS, vote_time=Seconds(60)), as_tuple(replace(CLAIM, job_id=job_id))
-    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(terms))
+    claim = as_tuple(replace(CLAIM, job_id=job_id))
+    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
     whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
     node.emit("Tasks", "Committed", claim=claim, roots=[D, D], seedBlock=1, **whose)
-    since = Seconds(len(node.blocks) * BLOCK_S)
-    status = sample(ClaimStatus, phase=Phase.SEEDED, since=since)
+    status = sample(ClaimStatus, phase=Phase.SEEDED)
     node.answers = {"status": as_tuple(status), "votes": [], "current": claim_id}
 
     def look() -> int:
         return len(asked(node, lambda: market.claims(job_id)))
 
-    assert look() == look() == 3
-    asked_so_far = len(node.views)
-    market.claims(job_id)
-    assert len(node.views) == asked_so_far, "nothing anew of the same block"
-    node.answers["votes"] = [as_tuple(sample(Vote))]
+    assert look() == 3
     node.mine()
-    (view,) = market.claims(job_id)
-    assert view.votes, "a vote that was committed without an event"
-    while len(node.blocks) * BLOCK_S < since + terms.vote_time:
-        node.mine()
-    assert look() == 3, "of the last second in which a vote is taken"
-    assert look() == 3, "of the first in which none is"
     assert look() == 0
-    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[D])
-    node.answers["status"] = as_tuple(replace(status, valid=1))
-    assert market.claim(claim_id).status.valid == 1
+    node.answers["votes"] = [as_tuple(sample(Vote))]
+    node.emit("Tasks", "VoteShown", claimId=claim_id, verifier=ME, valid=True, traces=[D])
+    (view,) = market.claims(job_id)
+    assert view.votes and view.traces == {ME: (D,)}
     assert look() == 0
 
 
