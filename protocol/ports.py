@@ -253,8 +253,11 @@ class Market(MarketView, Protocol):
     def settle(self, intent: str, claim: Claim) -> TxResult: ...
     def void(self, intent: str, claim: Claim) -> TxResult: ...
     def free_seats(self, intent: str, claim: Claim) -> TxResult: ...
-    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
-        """Of a drawn verifier (rule 4.7); `traces`: a keyed trace root for each sample, none if not valid."""
+    def vote(
+        self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
+    ) -> TxResult:
+        """Of a drawn verifier (rule 4.7). `seed`: the claim's, from which the voter's samples follow.
+        `traces`: a keyed trace root for each sample, none if not valid."""
         ...
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:

@@ -57,9 +57,8 @@ class Limits:
     bond_budget: Wei
     """The most that may lie in bonds of its own challenges at once."""
     seed_age: Seconds
-    """How long ago a seed must have been recorded before a vote is sent under it: as long as the chain takes
-    to make it final, or half of voteTime if that is less. Once a reorganisation has replaced its seed, a vote
-    is false."""
+    """How long ago a seed must have been recorded before a vote is sent under it, or half of voteTime if that
+    is less. Once a reorganisation has replaced its seed, a vote is refused and has to be worked out again."""
     classes: ClassLimits | None = None
     """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
 

@@ -122,7 +122,7 @@ class VerifierService(Accuser):
             ballot = self._ballots.get(action.claim_id, action.seed)
             assert ballot is not None  # the policy has it worked out first
             key = intent("vote", action.claim_id, action.seed)
-            return Write(key, "vote", (action.claim_id, ballot.valid, ballot.traces))
+            return Write(key, "vote", (action.claim_id, action.seed, ballot.valid, ballot.traces))
         if isinstance(action, policy.Abstain):
             claim = self.market.claim(action.claim_id).claim
             return Write(intent("abstain", action.claim_id, action.seed), "abstain", (claim,))

@@ -189,9 +189,11 @@ class ChainMarket(ChainView):
         """Pay the votes that stand on a fallen claim, and free their stakes."""
         return self.do(intent, "Tasks", "freeSeats", claim)
 
-    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
-        """Vote, with the leaves of the vote's traces tree."""
-        return self.do(intent, "Tasks", "vote", claim_id, valid, traces)
+    def vote(
+        self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
+    ) -> TxResult:
+        """Vote, with the leaves of the vote's traces tree; refused where the claim has another seed."""
+        return self.do(intent, "Tasks", "vote", claim_id, seed, valid, traces)
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:
         """Give a seat up without a vote."""

@@ -54,12 +54,14 @@ def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
 
 
 def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketState:
-    """Vote. Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted, WrongTraces."""
+    """Vote. Refused: WrongClaim, WrongPhase, TooLate, WrongSeed, NotDrawn, AlreadyVoted, WrongTraces."""
     state = market.claims.get(event.claim_id)
     require(state is not None, "WrongClaim")
     assert state is not None
     require(state.status.phase == Phase.SEEDED, "WrongPhase", state.status.phase.name)
     terms = market.jobs[state.claim.job_id].terms
+    require(now.time <= state.status.since + terms.vote_time, "TooLate")
+    require(event.seed == state.status.seed, "WrongSeed")
     ballot = _empty_seat(state, terms, by, now)
     require(len(event.traces) == (terms.samples if event.valid else 0), "WrongTraces")
     said = Said.VALID if event.valid else Said.INVALID

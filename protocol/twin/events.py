@@ -210,9 +210,11 @@ class RecordSeed:
 
 @dataclass(frozen=True)
 class Vote:
-    """`traces`: of a valid vote, the keyed trace root of each sample; of an invalid one none."""
+    """`seed`: the claim's. `traces`: of a valid vote, the keyed trace root of each sample; of an invalid one
+    none."""
 
     claim_id: ClaimId
+    seed: bytes
     valid: bool
     traces: Digests
 

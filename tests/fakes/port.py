@@ -258,8 +258,10 @@ class FakeMarket:
     def free_seats(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "freeSeats", e.FreeSeats(claim))
 
-    def vote(self, intent: str, claim_id: ClaimId, valid: bool, traces: Sequence[bytes]) -> TxResult:
-        return self._send(intent, "vote", e.Vote(claim_id, valid, tuple(traces)))
+    def vote(
+        self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
+    ) -> TxResult:
+        return self._send(intent, "vote", e.Vote(claim_id, seed, valid, tuple(traces)))
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "abstain", e.Abstain(claim))

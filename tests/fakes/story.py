@@ -91,7 +91,7 @@ class Story:
         key = sampling.verifier_key(VERA, state.status.seed)
         end = state.claim.output_root if honest else None
         traces = self.scene.attested([self.scene.trace(INNER, key, end)]) if valid else ()
-        self.tell(e.Vote(claim_id, valid, traces), VERA)
+        self.tell(e.Vote(claim_id, state.status.seed, valid, traces), VERA)
 
     def accept(self, claim_id: ClaimId, valid: bool = True, honest: bool = False) -> ClaimId:
         self.seed(claim_id)

@@ -42,7 +42,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.Commit(claim, tree.levels[0][::-1]),
         e.Commit(claim, tree.levels[0][1:]),
         e.RecordSeed(claim, ZERO_DIGEST, rng.choice([ITS_OWN, None, e.Header(digest, digest)])),
-        e.Vote(claim_id, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3])),
+        e.Vote(claim_id, digest, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3])),
         e.Abstain(claim),
         e.Tally(claim),
         e.Settle(claim),

@@ -307,11 +307,11 @@ class Player:
         drawn = sampling.sample_segments(state.status.seed, verifier, terms.loops)
         drawn = drawn if self.rng.random() < 0.95 else [*drawn, 0]
         if not valid and self.rng.random() < 0.95:
-            return e.Vote(claim_id, valid, ())
+            return e.Vote(claim_id, state.status.seed, valid, ())
         ends = self.scene.segments[state.claim.segments_root].levels[0]
         states = [ends[segment + 1] if self.rng.random() < 0.6 else None for segment in drawn]
         traces = self.scene.attested([self.scene.trace(INNER, key, state) for state in states])
-        return e.Vote(claim_id, valid, traces)
+        return e.Vote(claim_id, state.status.seed, valid, traces)
 
     # -- disputes
 

@@ -245,7 +245,7 @@ def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     drawn = sampling.sample_segments(state.status.seed, verifier, case.terms.loops)
     steps = case.terms.segment_steps
     traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
-    case.do(e.Vote(case.claim_id, True, tuple(traces.levels[0])), verifier)
+    case.do(e.Vote(case.claim_id, state.status.seed, True, tuple(traces.levels[0])), verifier)
     case.do(e.Tally(case.claim), STRANGER)
     return verifier, traces, drawn
 

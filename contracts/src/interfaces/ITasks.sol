@@ -37,6 +37,7 @@ interface ITasks is IBatch {
     error NoSuchVote(address verifier);
     error NotDrawn(address account);
     error AlreadyVoted(address account);
+    error WrongSeed(bytes32 seed);
     /// @dev A valid vote brings one trace root for each sample, an invalid one none.
     error WrongTraces(uint256 samples);
     /// @dev No vote of this claim holds stake.
@@ -123,8 +124,9 @@ interface ITasks is IBatch {
     function freeSeats(Claim calldata claim) external;
     // drawn verifiers
     /// @notice Vote. The claim's id is enough: what a vote asks of the job's terms is kept with the claim from the draw on.
+    /// `seed`: the claim's, from which the voter's samples and key follow: a vote that a reorganisation has overtaken is refused.
     /// `traces`: of a valid vote, the keyed trace root of the last step of each sample; of an invalid one none.
-    function vote(bytes32 claimId, bool valid, bytes32[] calldata traces) external;
+    function vote(bytes32 claimId, bytes32 seed, bool valid, bytes32[] calldata traces) external;
     /// @notice Give the seat up without a vote: it costs nothing, and frees the stake at once.
     function abstain(Claim calldata claim) external;
 

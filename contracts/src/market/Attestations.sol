@@ -77,11 +77,12 @@ abstract contract Attestations is Claims {
         }
     }
 
-    function vote(bytes32 claimId, bool valid, bytes32[] calldata traces) external {
+    function vote(bytes32 claimId, bytes32 seed, bool valid, bytes32[] calldata traces) external {
         Status memory st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
         if (block.timestamp > st.voteEnd) revert ITasks.TooLate(st.voteEnd);
+        if (seed != _seed(claimId)) revert ITasks.WrongSeed(_seed(claimId));
         uint256 i = _emptySeat(claimId, st);
         if (traces.length != (valid ? st.samples : 0)) revert ITasks.WrongTraces(st.samples);
         st.shown |= _bit(i);

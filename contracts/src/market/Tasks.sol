@@ -82,12 +82,12 @@ contract Tasks is Attestations, Batch {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         uint256 valid = _validSeats(st);
-        uint256 end = _windowEnd(claim.kind, st.since, _ones(valid), t);
+        address[] memory payees = _payees(claimId, st, claim.claimant, valid);
+        uint256 end = _windowEnd(claim.kind, st.since, payees.length - 1, t);
         if (block.timestamp <= end) revert ITasks.NotDue((end + 1).toUint64());
         statuses[claimId].phase = Phase.SETTLED;
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
-        address[] memory payees = _payees(claimId, st, claim.claimant, valid);
         STAKES.release(payees, t.solverStake, t.verifierStake, t.client);
         VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, payees, claim.price, t.verifierFee);
         uint256 wrong = _held(st) & ~valid; // what they called invalid was not

@@ -88,11 +88,12 @@ abstract contract DisputesHandler is MarketHandler {
         bool live = game.verifier == address(0) ? _live(claim) : !convictedVote[game.claimId][game.verifier];
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
+        bool stands = _stands(claim);
         court.decide(game.id, won);
         if (live && !won) _assertBondLost(before, defender);
         else _assertSplit(before, defender, live && fallen ? FEE : 0);
         if (game.verifier == address(0)) {
-            if (live && won) _claimFell(game.claim);
+            if (live && won) _claimFell(game.claim, stands);
             if (_waits(claim)) kept[game.claim].push(game.found);
         } else {
             _voteGameOver(game.claimId, game.verifier, live && won);
@@ -127,11 +128,12 @@ abstract contract DisputesHandler is MarketHandler {
         assertFalse(again, "a game is decided, and its bond paid out, once");
     }
 
-    /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim.
-    function _claimFell(uint256 index) internal {
+    /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim, which stood: its place is
+    /// settled by another.
+    function _claimFell(uint256 index, bool stood) internal {
         uint256 left = free(address(tasks)) - rewardsDue - feesDue();
         bool waits = _waits(claims[index]);
-        assertTrue(waits == (_others(index) > 0), "a reward waits for other findings");
+        assertTrue(waits == (stood && _others(index) > 0), "a reward waits for other findings");
         (uint256 reward,) = tasks.reward(idOf(claims[index]));
         assertEq(left, reward, "what stays with the module is the reward");
         rewardsDue += left;

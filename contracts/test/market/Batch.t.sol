@@ -75,7 +75,8 @@ contract BatchTest is Market {
             bytes[] memory calls = new bytes[](MANY);
             for (uint256 i; i < MANY; ++i) {
                 bytes32[] memory traces = tracesOf(verifiers[v]);
-                calls[i] = abi.encodeCall(ITasks.vote, (idOf(claims[i]), true, traces));
+                calls[i] =
+                    abi.encodeCall(ITasks.vote, (idOf(claims[i]), statusOf(claims[i]).seed, true, traces));
             }
             _measure(group, verifiers[v], "vote", calls);
         }

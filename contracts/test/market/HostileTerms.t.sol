@@ -273,9 +273,10 @@ contract HostileTermsTest is Market {
 
     function castEight(Claim memory claim, uint256 first) private {
         address[] memory drawn = drawnOf(claim);
+        bytes32 seed_ = statusOf(claim).seed;
         for (uint256 i = first; i < drawn.length; ++i) {
             vm.prank(drawn[i]);
-            tasks.vote(idOf(claim), true, stateSlots("eight", 8));
+            tasks.vote(idOf(claim), seed_, true, stateSlots("eight", 8));
         }
     }
 }

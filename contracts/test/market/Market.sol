@@ -432,8 +432,9 @@ abstract contract Market is Test {
 
     function voteAs(address verifier, Claim memory claim, bool valid) internal {
         bytes32[] memory traces = valid ? tracesOf(verifier) : new bytes32[](0);
+        bytes32 seed = statusOf(claim).seed;
         vm.prank(verifier);
-        tasks.vote(idOf(claim), valid, traces);
+        tasks.vote(idOf(claim), seed, valid, traces);
     }
 
     function accept(Claim memory claim) internal returns (address[] memory drawn) {

@@ -187,9 +187,10 @@ contract RewindsTest is Market {
         address[] memory drawn = seedFor(claim);
         convictByGame(claim);
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(drawn[1]);
-        tasks.vote(idOf(claim), false, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, false, new bytes32[](0));
         acceptedTask(0, 1);
         refuseCommit(
             solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 1, 2)

@@ -119,8 +119,9 @@ contract SeatAttacksTest is Market {
         address[] memory drawn = seedFor(claim);
         bytes32 id = idOf(claim);
         bytes[] memory calls = new bytes[](2);
-        calls[0] = abi.encodeCall(ITasks.vote, (id, true, tracesOf(drawn[0])));
-        calls[1] = abi.encodeCall(ITasks.vote, (id, false, new bytes32[](0)));
+        bytes32 seed_ = statusOf(claim).seed;
+        calls[0] = abi.encodeCall(ITasks.vote, (id, seed_, true, tracesOf(drawn[0])));
+        calls[1] = abi.encodeCall(ITasks.vote, (id, seed_, false, new bytes32[](0)));
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.multicall(calls);
@@ -133,7 +134,7 @@ contract SeatAttacksTest is Market {
         vm.prank(drawn[0]);
         tasks.multicall(calls);
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 30 ether);
-        calls[0] = abi.encodeCall(ITasks.vote, (id, true, tracesOf(drawn[0])));
+        calls[0] = abi.encodeCall(ITasks.vote, (id, seed_, true, tracesOf(drawn[0])));
         calls[1] = calls[0];
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
@@ -164,27 +165,28 @@ contract SeatAttacksTest is Market {
         convictByGame(claim);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(drawn[0]);
-        tasks.vote(idOf(claim), false, none);
+        tasks.vote(idOf(claim), 0, false, none);
         vm.prank(solvers[1]);
         tasks.takeShard(jobId, 0, 0);
         Claim memory again = commitTask(0, 0);
         bytes32 id = idOf(again);
         address[] memory anew = seedFor(again);
+        bytes32 seed_ = statusOf(again).seed;
         for (uint256 i; i < verifiers.length; ++i) {
             if (_among(anew, verifiers[i])) continue;
             vm.startPrank(verifiers[i]);
             vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, verifiers[i]));
-            tasks.vote(id, false, none);
+            tasks.vote(id, seed_, false, none);
             vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, verifiers[i]));
             tasks.abstain(again);
             vm.stopPrank();
         }
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, address(0)));
         vm.prank(address(0)); // who has the number 0, as an empty seat has
-        tasks.vote(id, false, none);
+        tasks.vote(id, seed_, false, none);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongClaim.selector, bytes32(0)));
         vm.prank(anew[0]);
-        tasks.vote(0, false, none);
+        tasks.vote(0, seed_, false, none);
     }
 
     // ---- headers

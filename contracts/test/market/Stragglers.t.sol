@@ -184,7 +184,11 @@ contract StragglersTest is Market {
         uint256 rich = free(whistle);
         court.decide(challengeAs(whistle, late, 0), true);
         assertPhase(late, Phase.CONVICTED);
-        assertEq(free(whistle) - rich, 49 ether, "half of its stake less a vote's fee");
+        assertEq(
+            free(whistle) - rich,
+            50 ether - jobs.terms(jobId).verifierFee,
+            "half of its stake less a vote's fee"
+        );
         assertEq(jobs.progress(jobId).rewinds, 0, "nothing is rewound");
         submit(solvers[0], draft(Kind.OUTER, 0, 0));
         assertSolvent();

@@ -290,9 +290,10 @@ contract TasksTest is Market {
     }
 
     function refuseVote(address verifier, Claim memory claim, bool valid, bytes32[] memory traces) private {
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongTraces.selector, 2));
         vm.prank(verifier);
-        tasks.vote(idOf(claim), valid, traces);
+        tasks.vote(idOf(claim), seed_, valid, traces);
     }
 
     function test_aClaimCountsOnlyAsItWasCommitted() external {
@@ -302,8 +303,9 @@ contract TasksTest is Market {
         bytes memory refusal = abi.encodeWithSelector(ITasks.WrongClaim.selector, idOf(claim));
         vm.expectRevert(refusal);
         tasks.recordSeed(claim, "");
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(refusal);
-        tasks.vote(idOf(claim), true, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, true, new bytes32[](0));
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);
@@ -380,17 +382,21 @@ contract TasksTest is Market {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
         bytes32[] memory none = new bytes32[](0);
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, stranger));
         vm.prank(stranger);
-        tasks.vote(idOf(claim), false, none);
+        tasks.vote(idOf(claim), seed_, false, none);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongClaim.selector, bytes32("no claim")));
         vm.prank(drawn[0]);
-        tasks.vote("no claim", false, none);
+        tasks.vote("no claim", seed_, false, none);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongSeed.selector, seed_));
+        vm.prank(drawn[0]);
+        tasks.vote(idOf(claim), "of another branch of the chain", false, none);
         voteAs(drawn[0], claim, true);
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 30 ether);
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
-        tasks.vote(idOf(claim), false, none);
+        tasks.vote(idOf(claim), seed_, false, none);
         uint64 end = u64(vm.getBlockTimestamp()) + 74;
         vm.warp(end);
         voteAs(drawn[1], claim, true);
@@ -399,7 +405,7 @@ contract TasksTest is Market {
         vm.warp(end + 1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
         vm.prank(drawn[2]);
-        tasks.vote(idOf(claim), false, none);
+        tasks.vote(idOf(claim), seed_, false, none);
         tasks.tally(claim);
     }
 
@@ -454,9 +460,10 @@ contract TasksTest is Market {
         assertEq(lockedOf(drawn[1], Role.VERIFIER), 30 ether, "its vote stands");
         assertEq(statusOf(claim).seed, seed, "one seed a claim");
         assertEq(drawnOf(claim).length, 5);
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[2]));
         vm.prank(drawn[2]);
-        tasks.vote(idOf(claim), false, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, false, new bytes32[](0));
         voteFrom(claim, 3);
         tasks.tally(claim);
         assertPhase(claim, Phase.ACCEPTED);
@@ -556,11 +563,12 @@ contract TasksTest is Market {
         address[] memory drawn = seedFor(claim);
         skip(10 hours);
         voteAs(drawn[0], claim, true);
+        bytes32 seed_ = statusOf(claim).seed;
         skip(1);
         bytes memory late = abi.encodeWithSelector(ITasks.TooLate.selector, vm.getBlockTimestamp() - 1);
         vm.expectRevert(late);
         vm.prank(drawn[2]);
-        tasks.vote(idOf(claim), false, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, false, new bytes32[](0));
         vm.expectRevert(late);
         vm.prank(drawn[2]);
         tasks.abstain(claim);
@@ -704,8 +712,9 @@ contract TasksTest is Market {
         Claim memory claim = commitTask(0, 0);
         assertPhase(claim, Phase.COMMITTED);
         bytes memory refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.COMMITTED);
+        bytes32 seed_ = statusOf(claim).seed;
         vm.expectRevert(refusal);
-        tasks.vote(idOf(claim), true, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, true, new bytes32[](0));
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);
@@ -717,7 +726,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.recordSeed(claim, "");
         vm.expectRevert(refusal);
-        tasks.vote(idOf(claim), true, new bytes32[](0));
+        tasks.vote(idOf(claim), seed_, true, new bytes32[](0));
         vm.expectRevert(refusal);
         tasks.tally(claim);
         acceptedTask(0, 1);

@@ -106,8 +106,9 @@ contract VoteProofsTest is Market {
 
     function _vote(address verifier, uint256 wrongLeaf) private {
         bytes32[] memory traces = _traces(verifier, wrongLeaf);
+        bytes32 seed_ = statusOf(claim).seed;
         vm.prank(verifier);
-        tasks.vote(idOf(claim), true, traces);
+        tasks.vote(idOf(claim), seed_, true, traces);
     }
 
     // ---- proofs

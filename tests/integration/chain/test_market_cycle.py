@@ -137,7 +137,7 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     (vote,) = verifier.claim(claim_id).votes
     assert (vote.verifier, vote.shown) == (verifier.me, False)
     traces = [b"\x24" * 32, b"\x26" * 32]
-    verifier.vote("vote", claim_id, True, traces)
+    verifier.vote("vote", claim_id, verifier.claim(claim_id).status.seed, True, traces)
     client.tally("tally", claim)
     view = client.claim(claim_id)
     assert view.status.phase == Phase.ACCEPTED

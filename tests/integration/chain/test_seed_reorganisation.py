@@ -52,7 +52,7 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     pass_time(rpc, 1, blocks=3)
     verifier.record_seed("seed", claim)
     traces = [b"\x24" * 32, b"\x26" * 32]
-    verifier.vote("vote", claim_id, True, traces)
+    verifier.vote("vote", claim_id, verifier.claim(claim_id).status.seed, True, traces)
     ballots = Ballots(tmp_path / "ballots")
     gone = verifier.claim(claim_id)
     assert gone.status.seed == seed_of_the_chain(rpc, gone) and gone.votes[0].shown
@@ -77,9 +77,11 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     seed = found[0].status.seed
     assert sampling.verifier_key(verifier.me, seed) != sampling.verifier_key(verifier.me, gone.status.seed)
 
-    # The vote was sent again too, under a seed that it does not fit: this is what `--seed-age` is for.
-    assert found[0].votes[0].shown and found[0].votes[0].traces_root == trees.root(traces)
+    # The vote was sent again too, and refused: it names the seed that it was worked out for.
+    assert not found[0].votes[0].shown
     assert ballots.get(claim_id, gone.status.seed) is not None and ballots.get(claim_id, seed) is None
+    verifier.vote("vote again", claim_id, seed, True, traces)
+    assert verifier.claim(claim_id).votes[0].traces_root == trees.root(traces)
     client.tally("tally", claim)
     assert all(market.claim(claim_id).status.phase == Phase.ACCEPTED for market in markets)
 

@@ -231,3 +231,21 @@ def test_attack_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
     assert day.market_state.active[account("bob"), Role.SOLVER] == kept
     assert day.run(lambda: not locked(day))
     assert wendy.market.job(job_id) == closed, "whatever became of the claim"
+
+
+def test_a_task_that_its_round_goes_on_without_is_ended_by_its_claimant(day: MarketDay) -> None:
+    """Whoever else might close the round has no reason to look after its stakes."""
+    job_id = begun(day)
+    day.solver("bob")
+    assert day.run(lambda: of_bob(day, job_id) is not None)
+    del day.services["ann"]
+    before = len(day.market_state.log)
+    day.market_state.advance(300)  # the stragglers' time is over
+
+    def ended() -> bool:
+        view = of_bob(day, job_id)
+        return view is not None and view.status.phase == Phase.VOID
+
+    assert day.run(ended, turns=5)
+    made = list(calls(day, before))
+    assert "commit" not in made[: made.index("void")], "before its round is closed"

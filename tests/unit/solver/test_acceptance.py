@@ -13,7 +13,7 @@ from assay.protocol.types import Seconds, Wei
 from assay.solver.acceptance import USUAL, TermsLimits, locked_at_most, unacceptable, votes_end
 from tests.property.markets import TERMS
 
-FAIR = replace(TERMS, min_shards=1, straggler_time=Seconds(3_000))
+FAIR = replace(TERMS, min_shards=1, straggler_time=Seconds(2_000))
 YEAR = Seconds(365 * 86_400)
 HOSTILE = {
     "solver_stake": (Wei(10**24), "locks"),

@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 
 SHORT = {"min_shards": 1, "task_time": 120, "straggler_time": 140, "outer_time": 20, "max_unsettled": 4}
 SHORT["solver_stake"] = 267  # 8/3 of what three more rounds may waste
-SHORT |= {"vote_time": 30}
+SHORT |= {"vote_time": 15}
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_votes_that_are_not_paid_show_a_job_for_what_it_is(tmp_path: Path) -> No
     assert day.run(lambda: bool(day.phases(view.job_id)))
     claim = day.markets["ann"].claims(view.job_id)[0]
     me, fee = account("v"), view.terms.verifier_fee
-    vote = Vote(me, b"c" * 32, True, True, False, b"t" * 32)
+    vote = Vote(me, True, True, False, b"t" * 32)
     ended = replace(claim, status=replace(claim.status, phase=Phase.VOID), votes=(vote,))
     assert falls_short(me, view, [ended] * 8, Wei(4 * fee - 1))
     assert not falls_short(me, view, [ended] * 8, Wei(4 * fee))

@@ -222,10 +222,12 @@ def test_an_invalid_vote_on_a_claim_that_is_voided_costs_nothing(story: Story) -
 def test_a_vote_brings_a_trace_for_each_sample_and_an_invalid_one_none(story: Story) -> None:
     """Rule 4.7: in one transaction, once, by who was drawn, until voteTime is over."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
-    vote = e.Vote(claim_id, True, (b"t" * 32,))
+    vote = e.Vote(claim_id, ZERO_DIGEST, True, (b"t" * 32,))
     assert story.refuse(vote, VERA) == "WrongPhase"
     assert story.refuse(replace(vote, claim_id=ClaimId(b"x" * 32)), VERA) == "WrongClaim"
     story.seed(claim_id)
+    assert story.refuse(vote, VERA) == "WrongSeed"
+    vote = replace(vote, seed=story.market_state.claims[claim_id].status.seed)
     assert story.refuse(vote, BOB) == "NotDrawn"
     assert story.refuse(replace(vote, traces=()), VERA) == "WrongTraces"
     assert story.refuse(replace(vote, traces=vote.traces * 2), VERA) == "WrongTraces"
