@@ -156,6 +156,54 @@ contract EvidenceTest is CourtGame {
         assertEq(uint8(game.cursor.phase), uint8(GamePhase.REVEAL_LEAF));
     }
 
+    /// @notice A descendant with all of its siblings leads to the tree node too, but from another level than a move opens.
+    function test_noDeeperNodeIsPickedAsAChild() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, trace);
+        for (uint256 level; level < 7; ++level) {
+            if (level == 3) continue; // four levels down, as a move opens
+            bytes32[] memory siblings = new bytes32[](7 - level);
+            for (uint256 i; i < siblings.length; ++i) {
+                siblings[i] = trace.levels[level + i][1];
+            }
+            vm.expectRevert(ICourt.WrongChildren.selector);
+            vm.prank(challenger);
+            court.pickWithin(id, _matter(game), _front(game), 0, trace.levels[level][0], siblings);
+        }
+    }
+
+    // ---- the claimed output
+
+    /// @notice Wherever in the trace the challenger turns to the claimed output, its tree is opened from the top, and has as
+    /// many leaves as the state has slots.
+    function test_theClaimedOutputIsOpenedFromItsTop() external {
+        s.outputs.push(3);
+        _seal(1);
+        Tree memory trace = Trees.over(s.honest, 0);
+        Tree memory claimed = _outState(s.honest);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        game = _pick(id, _revealTrace(id, game, trace), trace, 60);
+        game = _split(id, game, trace);
+        assertEq(game.cursor.index, 56);
+        vm.recordLogs();
+        vm.prank(challenger);
+        court.openOutput(id, game);
+        game = _after(game);
+        assertEq(game.cursor.digest, claimed.root());
+        assertEq(game.cursor.level, 2);
+        assertEq(game.cursor.index, 0);
+        assertEq(game.cursor.leaves, 3);
+        assertEq(game.cursor.revealed, 0);
+        game = _split(id, game, claimed);
+        bytes32[] memory siblings = claimed.proof(3);
+        bytes32[] memory children = claimed.children(2, 0);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 3, 3));
+        vm.prank(challenger);
+        court.pickWithin(id, _matter(game), _front(game), 3, children[3], siblings);
+        _lastPick(id, game, children, 3, abi.encodePacked(ICourt.NoDifference.selector));
+    }
+
     // ---- records
 
     /// @notice A record's opening goes up to the data set's root, and no further.
