@@ -35,10 +35,10 @@ CONTRACTS = Path(__file__).resolve().parents[2] / "contracts"
 COPY = CONTRACTS / "cache" / "mutants"
 REASONS = CONTRACTS / "test" / "mutants.toml"
 GROUPS = {
-    "dispute": ("src/dispute/*.sol", ("test/dispute/*.t.sol",)),
-    "market": ("src/market/*.sol", ("test/market/*.t.sol",)),
+    "market": (("src/market/*.sol", "src/dispute/Chunks.sol"), ("test/market/*.t.sol",)),
+    "dispute": (("src/dispute/*.sol",), ("test/dispute/*.t.sol",)),
 }
-"""The sources to plant in, and the tests that each of their mutants has to fail."""
+"""The sources to plant in, but those of a group before, and the tests that their mutants have to fail."""
 OTHER_BUILD = re.compile("Gas|Layouts")
 """Files of tests of what something costs, or of artefacts: the copy's are nobody's."""
 FIRST_COINBASE = 1 << 32
@@ -47,7 +47,7 @@ COMPILE_S, TEST_S = 1800.0, 300.0
 
 def compiled(group: str, mutants: list[Mutant]) -> list[Mutant]:
     """Writes and compiles the copy; the mutants that the compiler takes. RuntimeError: it refuses more."""
-    tests = {name: text for pattern in GROUPS[group][1] for name, text in quick_tests(pattern)}
+    tests = dict(quick_tests(GROUPS[group][1]))
     while True:
         texts = instrumented(CONTRACTS, mutants) | tests
         write(texts)
@@ -62,13 +62,21 @@ def compiled(group: str, mutants: list[Mutant]) -> list[Mutant]:
         mutants = [m for m in mutants if m.number not in refused]
 
 
-def names(pattern: str) -> list[str]:
-    return [file.relative_to(CONTRACTS).as_posix() for file in CONTRACTS.glob(pattern)]
+def sources(group: str) -> list[str]:
+    """The names of the files to plant in, sorted."""
+    before = list(GROUPS)[: list(GROUPS).index(group)]
+    return sorted(
+        set(names(GROUPS[group][0])) - {name for other in before for name in names(GROUPS[other][0])}
+    )
 
 
-def quick_tests(pattern: str) -> Iterator[tuple[str, str]]:
+def names(patterns: Iterable[str]) -> list[str]:
+    return [file.relative_to(CONTRACTS).as_posix() for p in patterns for file in CONTRACTS.glob(p)]
+
+
+def quick_tests(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The files of tests by name, without tests of gas."""
-    for name in names(pattern):
+    for name in names(patterns):
         if not OTHER_BUILD.search(Path(name).name):
             text = (CONTRACTS / name).read_text()
             yield name, re.sub(r"function test(\w*[gG]as\w*\()", r"function measures\1", text)
@@ -171,7 +179,7 @@ def main() -> None:
     chosen = parser.parse_args()
     wrong = False
     for group in chosen.groups:
-        mutants = mutants_of(CONTRACTS, sorted(names(GROUPS[group][0])))
+        mutants = mutants_of(CONTRACTS, sources(group))
         if chosen.only:
             mutants = [m for m in mutants if any(word in f"{m.id} {m.change}" for word in chosen.only)]
         if chosen.sample is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.prove.mutant_sources import EXPRESSION, STATEMENT, Copy, Edit, mutants_of
-from scripts.prove.mutants import CONTRACTS, GROUPS, compiled, names, refusals, run, sampled
+from scripts.prove.mutants import CONTRACTS, compiled, refusals, run, sampled, sources
 
 SAMPLE = 12
 
@@ -40,7 +40,7 @@ def test_faults_are_planted_where_the_compiler_says_that_something_is() -> None:
 
 
 def test_a_sample_of_the_courts_mutants_is_killed() -> None:
-    mutants = sampled(mutants_of(CONTRACTS, sorted(names(GROUPS["dispute"][0]))), SAMPLE)
+    mutants = sampled(mutants_of(CONTRACTS, sources("dispute")), SAMPLE)
     kept = compiled("dispute", mutants)
     assert len(kept) > SAMPLE // 2
     assert run(kept, None) == []
