@@ -87,6 +87,41 @@ contract EvidenceTest is CourtGame {
         openings[1] = _record(1, record);
     }
 
+    /// @notice A node that is read twice is shown twice, and both times the same.
+    function test_anOperandReadTwiceIsTheSameBothTimes() external {
+        s.nodes[IADD][14] = 0x01; // 41 + 41, and 42 is claimed
+        (uint256 id, Game memory game) = _shown(s.honest, IADD);
+        bytes memory why = abi.encodePacked(ICourt.BadProof.selector);
+        Opening[] memory openings = _openings(game, s.honest, IADD, 0);
+        openings[1].path = new bytes32[](0);
+        openings[1].data = s.honest[11]; // 41 + 1 would be 42
+        _refused(id, game, s.honest[IADD], 0, openings, why);
+        openings[1].data = s.honest[1];
+        openings[1].path = new bytes32[](1);
+        _refused(id, game, s.honest[IADD], 0, openings, why);
+        openings[1].path = new bytes32[](0);
+        vm.prank(challenger);
+        _proveAs(id, game, s.honest[IADD], s.nodes[IADD], 0, openings);
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    /// @notice An attribute too many makes a source's encoding nobody's, whatever it would read without.
+    function test_aSourceWithAnAttributeTooManyConvictsNobody() external {
+        uint256[5] memory sources = [uint256(1), 2, 13, 21, RECORD]; // state, data, step, shard, record
+        for (uint256 i; i < sources.length; ++i) {
+            uint256 node = sources[i];
+            bytes memory right = s.nodes[node];
+            s.nodes[node] = bytes.concat(right, new bytes(8));
+            s.nodes[node][4] = bytes1(uint8(right[4]) + 1);
+            bytes[] memory tensors = _lie(node, 0, 1);
+            (uint256 id, Game memory game) = _shown(tensors, node);
+            Opening[] memory openings = _openings(game, tensors, node, 0);
+            if (node == 13 || node == 21) openings = new Opening[](0);
+            _refused(id, game, tensors[node], 0, openings, abi.encodePacked(ICourt.MalformedNode.selector));
+            s.nodes[node] = right;
+        }
+    }
+
     // ---- the state
 
     /// @notice Node 0 is slot 0 and no other: an encoding that says otherwise has no value.
@@ -133,6 +168,56 @@ contract EvidenceTest is CourtGame {
             openings[1] = _whole(1, s.honest[15], 0, Trees.cut(trace.proof(15), 0, 15));
             _refused(id, game, tensors[MUL], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
         }
+    }
+
+    /// @notice Whole leaves from the middle of an input are evidence as good as all of it.
+    function test_aRunFromTheMiddleOfAnInputConvicts() external {
+        bytes[] memory tensors = _lie(MUL, Openings.LEAF_BYTES, 1); // element 512, the first of leaf 1
+        for (uint256 run; run < 3; ++run) {
+            (uint256 first, uint256 end) = (run == 2 ? 0 : 1, run == 1 ? 3 : 2);
+            (uint256 id, Game memory game) = _open(_newGame(0, 0));
+            game = _revealLeaf(id, _descend(id, game, tensors, MUL, 1), tensors[MUL]);
+            Opening[] memory openings = _openings(game, tensors, MUL, 512);
+            (uint256 from, uint256 to) = (first * Openings.LEAF_BYTES, end * Openings.LEAF_BYTES);
+            if (to > 5120) to = 5120;
+            openings[0].firstLeaf = uint64(first);
+            openings[0].data = Trees.slice(s.honest[0], from, to - from);
+            openings[0].siblings = Trees.tensor(s.honest[0], 0).rangeProof(first, end);
+            bytes memory leaf = _leafOf(game, tensors[MUL]);
+            vm.prank(challenger);
+            _proveAs(id, game, leaf, s.nodes[MUL], 512, openings);
+            assertEq(challenges.verdicts(id), 2);
+        }
+    }
+
+    /// @notice An element lies in the shown leaf, or nothing is said about it.
+    function test_onlyElementsOfTheShownLeafAreProven() external {
+        bytes[] memory tensors = _lie(MUL, Openings.LEAF_BYTES, 1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, MUL, 1), tensors[MUL]);
+        Opening[] memory openings = _openings(game, tensors, MUL, 512);
+        uint64[4] memory beside = [uint64(0), 511, 1024, 1280];
+        for (uint256 i; i < beside.length; ++i) {
+            bytes memory why = abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, beside[i], 1280);
+            _refused(id, game, tensors[MUL], beside[i], openings, why);
+        }
+    }
+
+    /// @notice Leaves after the element that is read, or of an input that the node has not, are no evidence of it.
+    function test_leavesBesideTheElementAreNoEvidence() external {
+        bytes[] memory tensors = _lie(0, 0, 1);
+        (uint256 id, Game memory game) = _shown(tensors, 0);
+        Opening[] memory openings = _openings(game, tensors, 0, 0);
+        openings[0].firstLeaf = 1;
+        openings[0].data = Trees.slice(s.honest[0], Openings.LEAF_BYTES, Openings.LEAF_BYTES);
+        openings[0].siblings = Trees.tensor(s.honest[0], 0).proof(1);
+        bytes memory why = abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 0);
+        _refused(id, game, tensors[0], 0, openings, why);
+        (id, game) = _shown(s.honest, IADD);
+        openings = _openings(game, s.honest, IADD, 0);
+        openings[0].input = 2;
+        why = abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 2, 2);
+        _refused(id, game, s.honest[IADD], 0, openings, why);
     }
 
     /// @notice The first leaf that is not there is as far out as any: a bare pick does not reach it, so that nobody has to show
@@ -213,6 +298,30 @@ contract EvidenceTest is CourtGame {
             (uint256 id, Game memory game) = _shown(tensors, node);
             Opening[] memory openings = _openings(game, tensors, node, 0);
             openings[openings.length - 1].path = new bytes32[](1);
+            _refused(id, game, tensors[node], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+        }
+    }
+
+    /// @notice What is read is a record of the job's data set, whole.
+    function test_aRecordIsOneOfTheDataSet() external {
+        for (uint256 node = 2; node <= RECORD; node += RECORD - 2) {
+            bytes[] memory tensors = _lie(node, 0, 1);
+            (uint256 id, Game memory game) = _shown(tensors, node);
+            Opening[] memory openings = _openings(game, tensors, node, 0);
+            openings[openings.length - 1].data[2] ^= 0x01; // the byte that is read
+            _refused(id, game, tensors[node], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+        }
+    }
+
+    /// @notice A data set whose leaf is longer than a record is nobody's fault but the poster's.
+    function test_aRecordOfAnotherLengthConvictsNobody() external {
+        for (uint256 i; i < s.records.length; ++i) {
+            s.records[i] = bytes.concat(s.records[i], hex"00");
+        }
+        for (uint256 node = 2; node <= RECORD; node += RECORD - 2) {
+            bytes[] memory tensors = _lie(node, 0, 1);
+            (uint256 id, Game memory game) = _shown(tensors, node);
+            Opening[] memory openings = _openings(game, tensors, node, 0);
             _refused(id, game, tensors[node], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
         }
     }
