@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Game, GamePhase, IArbiter, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -122,6 +123,37 @@ contract EvidenceTest is CourtGame {
         }
     }
 
+    /// @notice Each operation is asked of the arbiter of its family: 1 element-wise, 2 transcendental, 3 contraction, 4 index.
+    function test_everyOperationHasItsArbiter() external {
+        IArbiter[4] memory arbiters;
+        bytes memory evaluate = abi.encodePacked(IArbiter.evaluate.selector);
+        for (uint256 i; i < 4; ++i) {
+            arbiters[i] = IArbiter(makeAddr(string.concat("arbiter ", vm.toString(i + 1))));
+            vm.mockCall(address(arbiters[i]), evaluate, abi.encode(i + 1));
+        }
+        court = new Court(address(challenges), arbiters[0], arbiters[1], arbiters[2], arbiters[3]);
+        bytes memory one = hex"030410111219202122232425303132333435384041424849";
+        _asks(one, 1);
+        _asks(hex"13141516171826", 2);
+        _asks(hex"50515253545556", 3);
+        _asks(hex"6061626364", 4);
+    }
+
+    function _asks(bytes memory operations, uint8 arbiter) private {
+        for (uint256 i; i < operations.length; ++i) {
+            this.ask(operations[i], arbiter);
+        }
+    }
+
+    /// @dev A call of its own, so that forty games do not share one memory.
+    function ask(bytes1 operation, uint8 arbiter) external {
+        s.nodes[IADD][0] = operation;
+        s.honest[IADD] = abi.encodePacked(arbiter, hex"000000"); // it cannot be proven wrong
+        (uint256 id, Game memory game) = _shown(s.honest, IADD);
+        bytes memory why = abi.encodePacked(ICourt.NoDifference.selector);
+        _refused(id, game, s.honest[IADD], 0, _openings(game, s.honest, IADD, 0), why);
+    }
+
     // ---- the state
 
     /// @notice Node 0 is slot 0 and no other: an encoding that says otherwise has no value.
@@ -188,6 +220,45 @@ contract EvidenceTest is CourtGame {
             _proveAs(id, game, leaf, s.nodes[MUL], 512, openings);
             assertEq(challenges.verdicts(id), 2);
         }
+    }
+
+    function test_aRunFromTheMiddleOfAStateConvicts() external {
+        bytes[] memory tensors = _lie(0, Openings.LEAF_BYTES + 8, 1); // element 514
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, 0, 1), tensors[0]);
+        Opening[] memory openings = _openings(game, tensors, 0, 514);
+        openings[0].firstLeaf = 1;
+        openings[0].data = Trees.slice(s.honest[0], Openings.LEAF_BYTES, Openings.LEAF_BYTES);
+        openings[0].siblings = Trees.tensor(s.honest[0], 0).proof(1);
+        bytes memory leaf = _leafOf(game, tensors[0]);
+        uint256 before = vm.snapshotState();
+        vm.prank(challenger);
+        _proveAs(id, game, leaf, s.nodes[0], 514, openings);
+        assertEq(challenges.verdicts(id), 2);
+        vm.revertToState(before);
+        bytes memory why = abi.encodePacked(ICourt.NoDifference.selector);
+        _refused(id, game, tensors[0], 513, openings, why);
+    }
+
+    /// @notice A word is one of the shown leaf's by six siblings, and by no other number of them.
+    function test_aWordIsOfTheShownLeaf() external {
+        bytes[] memory tensors = _lie(IADD, 0, 1);
+        (uint256 id, Game memory game) = _shown(tensors, IADD);
+        Opening[] memory openings = _openings(game, tensors, IADD, 0);
+        bytes memory node = s.nodes[IADD];
+        for (uint256 length; length < 8; ++length) {
+            bytes32 word = bytes32(length == 6 ? bytes1(0x17) : bytes1(0x2b)); // 43 was shown
+            bytes32[] memory siblings = new bytes32[](length);
+            bytes32[] memory right = Trees.wordProof(tensors[IADD], 0);
+            for (uint256 i; i < length && i < 6; ++i) {
+                siblings[i] = right[i];
+            }
+            vm.expectRevert(ICourt.BadProof.selector);
+            vm.prank(challenger);
+            court.prove(id, game, word, siblings, node, 0, openings);
+        }
+        _prove(id, game, tensors, 0);
+        assertEq(challenges.verdicts(id), 2);
     }
 
     /// @notice An element lies in the shown leaf, or nothing is said about it.
