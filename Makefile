@@ -7,6 +7,7 @@
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
 # make second-chain   a whole job and a dispute on Hardhat's node, which is not Anvil (300 MB of npm packages)
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
+# make mutants   a fault planted at every place of the market's and the Court's contracts: a test fails for each (hours)
 # make site    the documentation as a site, in site/ (part of lint: a broken link fails)
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
@@ -31,7 +32,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 # pip and npm side by side: neither needs the other
 setup:
@@ -143,6 +144,9 @@ age: setup
 
 ipfs: setup
 	PYTHONPATH=. $(PY) scripts/prove/ipfs_daemons.py
+
+mutants: setup
+	nice $(PY) scripts/prove/mutants.py
 
 slither: setup
 	$(PY) scripts/prove/slither.py

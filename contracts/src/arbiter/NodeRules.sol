@@ -184,11 +184,11 @@ library NodeRules {
     }
 
     /// @dev Whether the first `count` dimensions are equal; there are as many of both.
-    function _agree(uint256[] memory a, uint256[] memory b, uint256 count) private pure returns (bool agree) {
-        assembly ("memory-safe") {
-            let size := shl(5, count)
-            agree := eq(keccak256(add(a, 0x20), size), keccak256(add(b, 0x20), size))
+    function _agree(uint256[] memory a, uint256[] memory b, uint256 count) private pure returns (bool) {
+        for (uint256 i; i < count; ++i) {
+            if (a[i] != b[i]) return false;
         }
+        return true;
     }
 
     /// @dev Without the first dimension.

@@ -145,24 +145,17 @@ library Nodes {
         returns (uint256[] memory dims, uint256 end)
     {
         unchecked {
+            // No product of eight numbers below 2^32 is too large for a word.
             end = cursor + 4 * count;
-        }
-        if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
-        uint256 product = 1; // of eight numbers below 2^32 at most
-        assembly ("memory-safe") {
-            dims := mload(0x40)
-            mstore(dims, count)
-            let to := add(dims, 0x20)
-            let last := add(data.offset, end)
-            for { let from := add(data.offset, cursor) } lt(from, last) { from := add(from, 4) } {
-                let dim := shr(224, calldataload(from))
-                mstore(to, dim)
-                product := mul(product, dim)
-                to := add(to, 0x20)
+            if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
+            dims = new uint256[](count);
+            uint256 product = 1;
+            for (uint256 i; i < count; ++i) {
+                dims[i] = _word(data, cursor + 4 * i) >> 224;
+                product *= dims[i];
             }
-            mstore(0x40, to)
+            if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
         }
-        if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
     }
 
     /// @dev 32 bytes from `cursor`; what lies beyond `data` is cut off by the callers' shifts.

@@ -62,7 +62,7 @@ contract Court is ICourt {
         }
         cursor.deadline = uint64(block.timestamp) + cursor.moveTime;
         _hashes[gameId] = Games.hash(Games.contextHash(game.paramsHash(), context), cursor);
-        game.log(gameId, context, cursor);
+        emit GameOpened(gameId, game.params.claimId, Game(game.params, context, cursor));
     }
 
     function revealSteps(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
+import {Context, Cursor, Game, Params} from "../interfaces/ICourt.sol";
 
 /// @title A game's parts and its hash
 /// @notice A game's three parts are plain words each, in calldata and in memory as in their encoding, so they are
@@ -68,28 +68,8 @@ library Games {
         return hashOf(contextHashOf(paramsHash(game), game.context), game.cursor);
     }
 
-    /// @notice keccak256(abi.encodePacked(digests)): what a game keeps of digests that await a pick.
-    function digestOf(bytes32[] calldata digests) internal pure returns (bytes32 digest) {
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            let size := shl(5, digests.length)
-            calldatacopy(p, digests.offset, size)
-            digest := keccak256(p, size)
-        }
-    }
-
-    /// @dev emit ICourt.GameOpened(gameId, game.params.claimId, game) with another context and cursor.
-    function log(Game calldata game, uint256 gameId, Context memory context_, Cursor memory cursor_)
-        internal
-    {
-        bytes32 claimId = game.params.claimId;
-        bytes32 topic = ICourt.GameOpened.selector;
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            calldatacopy(p, game, PARAMS_BYTES)
-            mcopy(add(p, PARAMS_BYTES), context_, CONTEXT_BYTES)
-            mcopy(add(p, add(PARAMS_BYTES, CONTEXT_BYTES)), cursor_, CURSOR_BYTES)
-            log3(p, add(PARAMS_BYTES, add(CONTEXT_BYTES, CURSOR_BYTES)), topic, gameId, claimId)
-        }
+    /// @notice What a game keeps of digests that await a pick.
+    function digestOf(bytes32[] calldata digests) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(digests));
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {EfficientHashLib} from "solady/utils/EfficientHashLib.sol";
+
 /// @title What a game keeps of a revealed leaf
 /// @notice The leaf's bytes, padded with zeros to 64 words, under a Keccak-256 tree: a proof about one element then brings one
 /// word and six siblings instead of the whole leaf. Only games use it; it is no part of the protocol's own trees.
@@ -30,19 +32,12 @@ library Leaves {
         returns (bool)
     {
         if (proof.length != DEPTH) return false;
-        bytes32 digest;
-        assembly ("memory-safe") {
-            mstore(0, word)
-            for { let from := proof.offset } lt(from, add(proof.offset, 0xc0)) { from := add(from, 0x20) } {
-                let right := shl(5, and(index, 1)) // where the digest goes: 0 left, 32 right
-                let before := mload(0)
-                mstore(right, before)
-                mstore(xor(right, 0x20), calldataload(from))
-                mstore(0, keccak256(0, 0x40))
-                index := shr(1, index)
-            }
-            digest := mload(0)
+        for (uint256 level; level < DEPTH; ++level) {
+            bytes32 sibling = proof[level];
+            word = index >> level & 1 == 0
+                ? EfficientHashLib.hash(word, sibling)
+                : EfficientHashLib.hash(sibling, word);
         }
-        return digest == root_;
+        return word == root_;
     }
 }

@@ -138,6 +138,19 @@ contract CourtTest is CourtGame {
         }
     }
 
+    /// @notice Two steps are disputed by the state between them; one is opened at once.
+    function test_twoStepsAreSplitAndOneIsNot() external {
+        for (uint32 steps = 1; steps <= 2; ++steps) {
+            Game memory start = _newGame(0, keccak256("end"));
+            start.context.steps = steps;
+            (uint256 id, Game memory game) = _open(start);
+            assertEq(uint8(game.cursor.phase), uint8(steps == 1 ? GamePhase.TRACE : GamePhase.STEPS));
+            if (steps == 1) continue;
+            game = _pickStep(id, _revealSteps(id, game, new bytes32[](1)), new bytes32[](1), 1);
+            assertEq(game.context.outRoot, keccak256("end"));
+        }
+    }
+
     function test_wrongNumberOfStepsIsRefused() external {
         (uint256 id, Game memory game,) = _stepsGame(0);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 3, 2));
@@ -465,6 +478,31 @@ contract CourtTest is CourtGame {
         p = _outputProof(claimed, trace, 0);
         p.refProof = new bytes32[](0);
         _sendOutput(id, game, p, badProof);
+    }
+
+    /// @notice A proof that would convict, by another, too late, of another game, or after the game.
+    function test_onlyTheChallengerProvesTheOutputOfItsGameInTime() external {
+        Tree memory claimed = _outState(_lie(17, 0, 1));
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        OutputProof memory p = _outputProof(claimed, trace, 0);
+        bytes memory refusal = abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.TRACE);
+        _sendOutput(id, game, p, refusal);
+        game = _revealTrace(id, game, trace);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NotYourMove.selector, challenger));
+        court.proveOutput(
+            id, game, p.slot, p.ref, p.refProof, p.stateLeaf, p.stateProof, p.traceLeaf, p.traceProof
+        );
+        game.params.shard += 1;
+        _sendOutput(id, game, p, abi.encodeWithSelector(ICourt.WrongGame.selector, id));
+        game.params.shard -= 1;
+        vm.warp(game.cursor.deadline + 1);
+        refusal = abi.encodeWithSelector(ICourt.DeadlinePassed.selector, game.cursor.deadline);
+        _sendOutput(id, game, p, refusal);
+        vm.warp(game.cursor.deadline);
+        _sendOutput(id, game, p, "");
+        assertEq(challenges.verdicts(id), 2);
+        _sendOutput(id, game, p, abi.encodeWithSelector(ICourt.WrongGame.selector, id));
     }
 
     // ---- padding
