@@ -71,6 +71,39 @@ contract HostileTermsTest is Market {
         refused(c, "verifierStake");
     }
 
+    /// @notice Who locks verifiers' stakes locks as much: a class asks a solver's stake of all seats' at least, and every job of it
+    /// that much.
+    function test_A5_aClassAsksAStakeOfAllItsSeats() external {
+        Conditions memory c = some();
+        c.solverStake = c.verifiers * c.verifierStake - 1;
+        refused(c, "solverStake");
+        Terms memory t = aTerms();
+        Conditions memory asks = conditionsOf(t);
+        asks.solverStake = t.solverStake + 1;
+        t.classId = classes.register(asks);
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "solverStake"));
+        classes.check(t);
+        asks.solverStake = t.solverStake;
+        t.classId = classes.register(asks);
+        classes.check(t);
+        t.verifierFee = t.solverStake / (16 * t.verifiers) + 1; // fees that a conviction could not pay
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "solverStake"));
+        classes.check(t);
+    }
+
+    /// @notice A round is not closed without a task that was committed in time before four calls for votes on it can be over.
+    function test_A9_aTaskInTimeCanBeVotedOnBeforeItsRoundCanClose() external {
+        Terms memory t = aTerms();
+        t.classId = classes.register(conditionsOf(t));
+        (t.minShards, t.stragglerTime) = (1, 4 * t.voteTime + 1);
+        classes.check(t);
+        t.stragglerTime = 4 * t.voteTime;
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "stragglerTime"));
+        classes.check(t);
+        t.minShards = t.shards; // no round is closed without a task
+        classes.check(t);
+    }
+
     /// @notice The worst conditions that a class can have: nobody who has not subscribed to them is drawn, so the tally that
     /// burnt 3,000 of 3,000 tokens takes nothing, and the claim still ends.
     function test_R1_termsThatNobodyHasAgreedToTakeNothingFromAnybody() external {
