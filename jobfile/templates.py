@@ -62,7 +62,7 @@ challenge_bond = "20tok"
 miss_penalty = "20tok"      # for no vote, a false invalid one, a missed task; at most half a stake
 
 [class]                     # of conditions: what verifiers subscribe to, with counts, times and stakes above
-least_fee = "1tok"
+least_fee = "2.2tok"        # what a vote costs at the price's cap
 nodes = 65536               # at most, here and below
 segments = 256
 segment_steps = 64
