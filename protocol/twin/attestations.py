@@ -14,11 +14,12 @@ from assay.protocol import sampling, trees
 from assay.protocol.encoding import encode
 from assay.protocol.params import MAX_CALLS, MAX_SEATS
 from assay.protocol.refusal import require
+from assay.protocol.twin.claim_state import Ballot, ClaimState, Said
 from assay.protocol.twin.claims import fined, freed
 from assay.protocol.twin.events import Abstain, RecordSeed, Tally, Vote
-from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment, Said
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.weights import line
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Phase, Role, Terms
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Phase, Role
 
 TRIES = 4
 """Accounts looked at for each seat, beside those that may not have it."""
@@ -29,12 +30,13 @@ SEED_PATIENCE = 128
 def record_seed(market: MarketState, event: RecordSeed, by: Address, now: Moment) -> MarketState:
     """Record the seed and draw the verifiers, or wait for another block if the hash is gone.
 
-    Refused: WrongClaim, WrongPhase, SeedUnavailable, HeaderAwaited, WrongHeader, NoRandao.
+    Refused: WrongClaim, WrongPhase, SeedUnavailable, NotStanding, HeaderAwaited, WrongHeader, NoRandao.
     """
     claim = event.claim
     claim_id, state, job = market.in_phase(claim, Phase.COMMITTED)
     terms, status = job.terms, state.status
     require(now.block > status.seed_block, "SeedUnavailable")
+    require(market.stands(state, now.time), "NotStanding")
     if event.block_hash == ZERO_DIGEST:
         again = state.with_status(seed_block=now.block + terms.seed_delay)
         return market.with_claim(claim_id, again)
@@ -61,8 +63,9 @@ def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketSt
     require(state.status.phase == Phase.SEEDED, "WrongPhase", state.status.phase.name)
     terms = market.jobs[state.claim.job_id].terms
     require(now.time <= state.status.since + terms.vote_time, "TooLate")
+    require(now.time <= state.status.since + terms.vote_time, "TooLate")
     require(event.seed == state.status.seed, "WrongSeed")
-    ballot = _empty_seat(state, terms, by, now)
+    ballot = _empty_seat(state, by)
     require(len(event.traces) == (terms.samples if event.valid else 0), "WrongTraces")
     said = Said.VALID if event.valid else Said.INVALID
     traces_root = trees.root(event.traces) if event.valid else ZERO_DIGEST
@@ -71,16 +74,20 @@ def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketSt
 
 
 def abstain(market: MarketState, event: Abstain, by: Address, now: Moment) -> MarketState:
-    """Give a seat up: its stake is free. Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted."""
+    """Give a seat up: its stake is free. In time, but for a claim that can come to nothing.
+
+    Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted.
+    """
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
-    ballot = _empty_seat(state, job.terms, by, now)
+    in_time = now.time <= state.status.since + job.terms.vote_time
+    require(in_time or not market.stands(state, now.time), "TooLate")
+    ballot = _empty_seat(state, by)
     market = market.with_funds(freed(market.funds, [ballot], job.terms))
     return market.with_claim(claim_id, state.without([ballot]))
 
 
-def _empty_seat(state: ClaimState, terms: Terms, by: Address, now: Moment) -> Ballot:
-    """The verifier's, with which it has done nothing yet, while it may."""
-    require(now.time <= state.status.since + terms.vote_time, "TooLate")
+def _empty_seat(state: ClaimState, by: Address) -> Ballot:
+    """The verifier's, with which it has done nothing yet."""
     ballot = ballot_of(state, by)
     require(ballot.silent, "AlreadyVoted")
     return ballot
@@ -89,17 +96,16 @@ def _empty_seat(state: ClaimState, terms: Terms, by: Address, now: Moment) -> Ba
 def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> MarketState:
     """Fine the silent, call others to the empty seats, or accept (rule 4.7).
 
-    Refused: WrongClaim, WrongPhase, NotDue, NotStanding, TooLate.
+    Refused: WrongClaim, WrongPhase, NotDue, NotStanding.
     """
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
     terms, silent = job.terms, state.silent()
     require(not silent or now.time > state.status.since + terms.vote_time, "NotDue")
-    require(market.stands(state), "NotStanding")
+    require(market.stands(state, now.time), "NotStanding")
     state = state.without(silent)
     market = market.with_funds(fined(market.funds, silent, terms)).with_claim(claim_id, state)
     if (called := _called(market, claim_id, now)) is not None:
         return called
-    require(not market.closable(state.claim.job_id, now.time), "TooLate")
     market = market.with_job(state.claim.job_id, replace(job, accepted_at=now.time))
     return market.with_claim(claim_id, state.with_status(phase=Phase.ACCEPTED, since=now.time))
 

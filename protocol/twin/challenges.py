@@ -17,11 +17,12 @@ from assay.protocol.loops import Byte, FromGenesis, Place, genesis_place, locate
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
 from assay.protocol.twin.chunks import leaf_of
+from assay.protocol.twin.claim_state import Ballot, ClaimState
 from assay.protocol.twin.convictions import convicted, convicted_ballot
 from assay.protocol.twin.events import Open, OpenInput, OpenVote, Play, ProveBinding, ProveVote
 from assay.protocol.twin.findings import kept, spend
 from assay.protocol.twin.ledger import bond, free
-from assay.protocol.twin.market_state import Ballot, Challenge, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import Challenge, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -97,7 +98,8 @@ def prove_vote(market: MarketState, event: ProveVote, by: Address, now: Moment) 
     """
     claim, verifier, said = event.claim, event.verifier, event.said
     claim_id = market.claim_id(claim)
-    market, _ = spend(market, claim_id, event.sample, verifier, ZERO_DIGEST, event.salt, by, now)
+    root = market.disproof_root(event.place, said.data)
+    market, _ = spend(market, claim_id, event.sample, verifier, root, event.salt, by, now)
     terms = market.job(claim.job_id).terms
     require(event.sample < terms.samples, "WrongSample")
     claim_id, state, ballot = _answering_vote(market, claim, verifier, now)
@@ -155,7 +157,7 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     terms = market.job(claim.job_id).terms
     slots = terms.slots_of(claim.kind)
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
-    (root, place, count), certain = _source_of(market, event, terms)
+    (root, place, count), certain = _source_of(market, event, terms, now.time)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
     claim_id, state = _provable(market, claim, now, certain=certain)
@@ -178,17 +180,17 @@ def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketSt
 
 
 def challengeable(market: MarketState, claim: Claim, now: Moment) -> tuple[ClaimId, ClaimState]:
-    """Exists, stands, and is not past its challenge window."""
+    """Has neither ended, nor been overtaken by a rewind, and is not past its challenge window."""
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
-    require(market.stands(state), "NotStanding")
+    require(not market.is_stale(state), "NotStanding")
     _require_window(market, state, now)
     return claim_id, state
 
 
 def _provable(market: MarketState, claim: Claim, now: Moment, *, certain: bool) -> tuple[ClaimId, ClaimState]:
-    """Challengeable; or a game on it is open: then it may be left out, and even overtaken by a rewind if
-    nothing that the proof compares it with can have changed since its commit."""
+    """Challengeable; or a game on it is open: then its window may be over, and a rewind may even have
+    overtaken it if nothing that the proof compares it with can have changed since its commit."""
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     if state.status.open_games == 0:
@@ -212,11 +214,14 @@ def _answering_vote(
 
 
 def _require_window(market: MarketState, state: ClaimState, now: Moment) -> None:
+    """A claim that waits for votes may be challenged as long as it does; one that is left out, and the votes
+    on one that fell, for challengeWindow."""
+    if state.pending and market.stands(state, now.time):
+        return
     terms = market.jobs[state.claim.job_id].terms
-    if state.status.phase == Phase.CONVICTED:
-        require(now.time <= state.status.since + terms.challenge_window, "WindowClosed")
-    elif not state.pending:
-        require(now.time <= state.window_end(terms), "WindowClosed")
+    accepted = state.status.phase == Phase.ACCEPTED
+    end = state.window_end(terms) if accepted else state.status.since + terms.challenge_window
+    require(now.time <= end, "WindowClosed")
 
 
 def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
@@ -274,13 +279,15 @@ def _start(
     return replace(market, games={**market.games, game_id: challenge}, games_opened=game_id)
 
 
-def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[tuple[bytes, int, int], bool]:
+def _source_of(
+    market: MarketState, event: ProveBinding, terms: Terms, now: Seconds
+) -> tuple[tuple[bytes, int, int], bool]:
     """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4). Also whether
     that was so when the claim was committed: no task is absent, and the source was there before."""
     claim, absent = event.claim, False
 
     def current(place: Place) -> ClaimId | None:
-        return market.current(claim.job_id, *place)
+        return market.current((claim.job_id, *place), now)
 
     def stands(round_: int, shard: int) -> bool:
         nonlocal absent
@@ -306,7 +313,8 @@ def _same(market: MarketState, source: Claim | None, claim_id: ClaimId | None) -
 
 
 def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Moment) -> MarketState:
-    """A game is over. If what it was about has meanwhile ended otherwise, the bond goes back (rule 5.3)."""
+    """A game is over. If what it was about has meanwhile ended otherwise, the bond goes back (rule 5.3); so
+    it does if it was about an input whose source a rewind may have taken."""
     challenge = market.games[game_id]
     market = replace(market, games={i: c for i, c in market.games.items() if i != game_id})
     claim_id, challenger = challenge.game.claim_id, challenge.game.challenger
@@ -322,7 +330,9 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
         market, stood = _vote_decided(market, challenge, challenger_won)
     amount = market.funds.ledger.balance(bond(game_id))
     funds = market.funds
-    if stood and not challenger_won:
+    about_input = challenge.verifier == ZERO_ADDRESS and challenge.game.segment == INPUT_SEGMENT
+    source_gone = about_input and market.is_stale(state)
+    if stood and not challenger_won and not source_gone:
         split = lost_bond(amount)
         funds = funds.burnt(bond(game_id), split.burnt)
         return market.with_funds(funds.moved(bond(game_id), free(challenge.game.defender), split.paid))

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from assay.protocol import trees
 from assay.protocol.refusal import require
+from assay.protocol.twin.claim_state import Ballot, ClaimState
 from assay.protocol.twin.clock import Closing, Job
 from assay.protocol.twin.events import Commit, Settle
 from assay.protocol.twin.ledger import escrow, free
-from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.stakes import Funds
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -49,7 +50,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     segments_root = _segments_root(event, terms.segments_of(given.kind))
     place = (given.job_id, given.kind, given.round, given.shard)
     slices = len(list(market.slices(given.job_id, job.round)))
-    require(market.current(*place) is None, "PlaceTaken")
+    require(market.current(place, now.time) is None, "PlaceTaken")
     if given.kind == Kind.TASK:
         price = _task_price(market, job, given, by, now)
     else:
@@ -103,7 +104,7 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     terms = job.terms
     require(state.status.open_games == 0, "GamesOpen")
     require(now.time > state.window_end(terms), "NotDue")
-    require(market.stands(state), "NotStanding")
+    require(market.stands(state, now.time), "NotStanding")
     _check_order(market, job, claim)
     funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
     funds = funds.moved(escrow(claim.job_id), free(claim.claimant), claim.price)

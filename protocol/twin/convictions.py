@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.protocol.refusal import require
+from assay.protocol.twin.claim_state import Ballot, ClaimState
 from assay.protocol.twin.claims import freed, worth
 from assay.protocol.twin.clock import Rewind
 from assay.protocol.twin.events import FreeSeats, Void
 from assay.protocol.twin.jobs import reopened
 from assay.protocol.twin.ledger import compensation, free
-from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.settlement import (
     Conviction,
     convict,
@@ -35,14 +36,15 @@ def convicted(
     guilty: Sequence[Ballot] = (),
 ) -> MarketState:
     """The claim falls, and with it the `guilty` votes that the proof has shown to be false (rules 5.1, 5.2
-    and 5.4). If a rewind has overtaken it, or its round was closed without it, the job does not go back.
+    and 5.4). If a rewind has overtaken it, or it is left out, the job does not go back, and no claim of its
+    place will tell who was right: the reward is paid at once.
 
     The winner's own game is no longer in `market.games`.
     """
     state = market.claims[claim_id]
     claim, job = state.claim, market.jobs[state.claim.job_id]
     overtaken = market.is_stale(state)
-    goes_back = not overtaken and not market.left_out(state)
+    goes_back = not overtaken and not market.left_out(state, now.time)
     wasted = _wasted(market, claim) if goes_back else Wei(0)
     fallen = state.without([*state.silent(), *guilty])
     funds, verdict = _seized(market.funds, state, fallen, guilty, wasted, job.terms)
@@ -52,7 +54,7 @@ def convicted(
         funds = market.funds
     fallen = fallen.with_status(phase=Phase.CONVICTED, since=now.time)
     fallen = replace(fallen, overtaken=overtaken, overtaker=_overtaker(market, state) if overtaken else None)
-    if market.findings(claim_id):  # who was right is not known yet
+    if goes_back and market.findings(claim_id):  # who was right is not known yet
         fallen = replace(fallen, reward=verdict.reward, winner=challenger)
     else:
         funds = funds.moved(SEIZED, free(challenger), verdict.reward)
@@ -81,17 +83,17 @@ def convicted_ballot(
 
 
 def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketState:
-    """End a claim that a rewind has overtaken, or that its round was closed without, or can be.
+    """End a claim that a rewind has overtaken, or one that is left out, once its window is over.
 
-    Refused: WrongClaim, WrongPhase, GamesOpen, NotStale.
+    Refused: WrongClaim, WrongPhase, GamesOpen, NotStale, NotDue.
     """
     claim = event.claim
     claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     require(state.status.open_games == 0, "GamesOpen")
-    late = state.pending and market.closable(claim.job_id, now.time)
-    require(late or not market.stands(state), "NotStale")
-    terms = market.jobs[claim.job_id].terms
+    terms, overtaken = market.jobs[claim.job_id].terms, market.is_stale(state)
+    require(overtaken or market.left_out(state, now.time), "NotStale")
+    require(overtaken or now.time > state.status.since + terms.challenge_window, "NotDue")
     funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
     funds = freed(funds, state.held(), terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
@@ -147,7 +149,7 @@ def _wasted(market: MarketState, fallen: Claim) -> Wei:
             for state in market.claims.values()
             if state.claim.job_id == fallen.job_id
             and position(state.claim.kind, state.claim.round) > at
-            and market.stands(state)
+            and market.counted(state)
         )
     )
 
@@ -172,7 +174,7 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
     at = position(claim.kind, claim.round)
     overtaking = (i for i in range(claim.rewinds, job.rewinds_so_far) if at > job.rewinds[i].position)
     first = next(overtaking, None)
-    return None if first is None or market.left_out(state, before=first) else first
+    return None if first is None or market.fixed_without(state, before=first) else first
 
 
 def _compensated(market: MarketState, state: ClaimState, index: int) -> MarketState:

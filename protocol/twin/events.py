@@ -257,7 +257,8 @@ class Announce:
     segment: int
     verifier: Address
     root: bytes
-    """The announcer's own; for a binding ``MarketState.binding_root``, zero for a vote."""
+    """The announcer's own; for a binding ``MarketState.binding_root``, for a vote's disproof
+    ``MarketState.disproof_root``, for a game on a vote zero."""
     salt: bytes
 
 
@@ -344,6 +345,13 @@ class ShareAlike:
 
 
 @dataclass(frozen=True)
+class PayUnsettled:
+    """The same to who convicted the claim, once its job is closed without a settled claim of its place."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True)
 class Play:
     """A move of game `game_id`, which stands as `game`."""
 
@@ -418,6 +426,7 @@ Event = (
     | ProveBinding
     | Share
     | ShareAlike
+    | PayUnsettled
     | Play
     | Demand
     | Supply

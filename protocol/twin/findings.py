@@ -11,9 +11,9 @@ from dataclasses import replace
 from assay.protocol import trees
 from assay.protocol.game_state import INPUT_SEGMENT, Found
 from assay.protocol.refusal import require
-from assay.protocol.twin.events import Announce, Share, ShareAlike
+from assay.protocol.twin.events import Announce, PayUnsettled, Share, ShareAlike
 from assay.protocol.twin.ledger import NOTHING, free
-from assay.protocol.twin.market_state import MarketState, Moment
+from assay.protocol.twin.market_state import MarketState, Moment, Place
 from assay.protocol.twin.settlement import alike
 from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Phase
@@ -73,8 +73,23 @@ def share(market: MarketState, event: Share, by: Address, now: Moment) -> Market
     require(same_place and truth is not None and truth.status.phase == Phase.SETTLED, "NoTruth")
     claim_id = market.claim_id(fallen)
     _require_all(market, claim_id, event.found)
-    right = [each for each in event.found if is_true(each, event.fallen_roots, event.settled_roots)]
+    # Of an input only where the claim fell for it: its source may have been another one by then.
+    winner = market.claims[claim_id].winner if claim_id in market.claims else ZERO_ADDRESS
+    by_input = any(each.segment == INPUT_SEGMENT and each.finder == winner for each in event.found)
+    counting = [each for each in event.found if by_input or each.segment != INPUT_SEGMENT]
+    right = [each for each in counting if is_true(each, event.fallen_roots, event.settled_roots)]
     return _paid(market, claim_id, first(right))
+
+
+def pay_unsettled(market: MarketState, event: PayUnsettled, by: Address, now: Moment) -> MarketState:
+    """Pay a reward that waits to who convicted the claim, where no claim will tell who was right.
+
+    Refused: MayBeSettled, NoSuchJob, NoReward, GamesOpen.
+    """
+    there = market.current(_place(event.claim), now.time)
+    settled = there is not None and market.claims[there].status.phase == Phase.SETTLED
+    require(not settled and market.job(event.claim.job_id).closed, "MayBeSettled")
+    return _paid(market, market.claim_id(event.claim), ())
 
 
 def is_true(found: Found, fallen: Sequence[bytes], settled: Sequence[bytes]) -> bool:
@@ -91,7 +106,7 @@ def first(right: Sequence[Found]) -> list[Address]:
     return [found.finder for found in right if found.announced < cut]
 
 
-def _place(claim: Claim) -> tuple[object, ...]:
+def _place(claim: Claim) -> Place:
     return claim.job_id, claim.kind, claim.round, claim.shard
 
 

@@ -154,7 +154,8 @@ def _owed(market: MarketState, job_id: JobId, shard: int, now: Moment) -> bool:
     job = market.jobs[job_id]
     running = job.begun and not job.pipeline_full and not market.closable(job_id, now.time)
     waits = market.disputed(job_id) and now.time <= job.grace_end
-    return running and not waits and market.current(job_id, Kind.TASK, job.round, shard) is None
+    missing = market.current((job_id, Kind.TASK, job.round, shard), now.time) is None
+    return running and not waits and missing
 
 
 def _penalised(market: MarketState, solver: Address, terms: Terms) -> MarketState:

@@ -7,30 +7,27 @@ claim stands, which tasks of a round are accepted, what a rewind wastes are all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
-from typing import Any
 
-from assay.protocol.demands import Asked
+from assay.protocol.demands import Asked, StateLeaf
 from assay.protocol.encoding import encode, words
 from assay.protocol.game import Arithmetic
 from assay.protocol.game_state import Found, Game
 from assay.protocol.guardian import Guardian
 from assay.protocol.keys import Keys
 from assay.protocol.refusal import require
+from assay.protocol.twin.claim_state import ClaimState
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import NOTHING, Ledger, wallet
 from assay.protocol.twin.stakes import Funds
 from assay.protocol.twin.weights import Weights
 from assay.protocol.types import (
     ZERO_ADDRESS,
-    ZERO_DIGEST,
     Address,
     Bounds,
     Claim,
     ClaimId,
-    ClaimStatus,
     Conditions,
     Holder,
     JobId,
@@ -39,12 +36,8 @@ from assay.protocol.types import (
     Progress,
     Seconds,
     Terms,
-    Vote,
     Wei,
 )
-
-LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
-"""Phases of a claim that has not ended."""
 
 
 @dataclass(frozen=True)
@@ -68,116 +61,6 @@ class Deployment:
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
     bounds: Bounds
-
-
-class Said(IntEnum):
-    """What a drawn verifier has voted."""
-
-    NOTHING = 0
-    VALID = 1
-    INVALID = 2
-
-
-@dataclass(frozen=True)
-class Ballot:
-    """One drawn verifier's vote. `gone`: the seat is over and nothing is locked for it: abstained, fined,
-    fallen, or paid and freed."""
-
-    verifier: Address
-    said: Said = Said.NOTHING
-    traces_root: bytes = ZERO_DIGEST
-    gone: bool = False
-
-    @property
-    def silent(self) -> bool:
-        """Whether it has neither voted nor ended."""
-        return not self.gone and self.said == Said.NOTHING
-
-    @property
-    def stands(self) -> bool:
-        """Whether it has voted, and its stake still answers for that."""
-        return not self.gone and self.said != Said.NOTHING
-
-    @property
-    def valid(self) -> bool:
-        """Whether its vote is valid and stands."""
-        return not self.gone and self.said == Said.VALID
-
-    @property
-    def vote(self) -> Vote:
-        """As ``ITasks.votes`` shows it."""
-        return Vote(self.verifier, self.said != Said.NOTHING, self.valid, self.gone, self.traces_root)
-
-
-@dataclass(frozen=True)
-class ClaimState:
-    """A claim, where it stands, and its votes: `ballots` by verifier, `drawn` in the order of the seats."""
-
-    claim: Claim
-    status: ClaimStatus
-    drawn: tuple[Address, ...] = ()
-    reward: Wei = NOTHING
-    """Of a convicted claim: what waits until it is known whose finding is the truth (rule 5.4)."""
-    winner: Address = ZERO_ADDRESS
-    """Who convicted it, while its reward waits."""
-    kept: tuple[Found, ...] = ()
-    """Findings whose games are over since, in that order."""
-    overtaken: bool = False
-    """Of a convicted claim: whether a rewind had overtaken it before, until `freeSeats`."""
-    overtaker: int | None = None
-    """Which rewind that was, if it set something aside for the claim."""
-    ballots: Mapping[Address, Ballot] = field(default_factory=dict)
-
-    @property
-    def live(self) -> bool:
-        """Whether it has not ended."""
-        return self.status.phase in LIVE
-
-    @property
-    def pending(self) -> bool:
-        """Whether it waits to be accepted."""
-        return self.status.phase in (Phase.COMMITTED, Phase.SEEDED)
-
-    def seats(self) -> list[Ballot]:
-        """The ballots in the order of the seats."""
-        return [self.ballots[verifier] for verifier in self.drawn]
-
-    def held(self) -> list[Ballot]:
-        """Those that have not ended."""
-        return [ballot for ballot in self.seats() if not ballot.gone]
-
-    def silent(self) -> list[Ballot]:
-        """Those that have neither voted nor ended."""
-        return [ballot for ballot in self.seats() if ballot.silent]
-
-    def voted(self) -> list[Ballot]:
-        """Those whose votes stand."""
-        return [ballot for ballot in self.seats() if ballot.stands]
-
-    def window_end(self, terms: Terms) -> Seconds:
-        """Of an accepted claim: until when it may be challenged; later where not every seat's vote stands
-        valid (rule 4.7)."""
-        attested = self.claim.kind == Kind.OUTER or self.status.valid == terms.verifiers
-        return Seconds(self.status.since + (1 if attested else 2) * terms.challenge_window)
-
-    def with_status(self, **changes: Any) -> ClaimState:
-        """With some fields of its status replaced."""
-        return replace(self, status=replace(self.status, **changes))
-
-    def with_ballot(self, ballot: Ballot) -> ClaimState:
-        """With one ballot replaced or added, and counted."""
-        ballots = {**self.ballots, ballot.verifier: ballot}
-        shown = sum(each.stands for each in ballots.values())
-        valid = sum(each.valid for each in ballots.values())
-        drawn = self.drawn if ballot.verifier in self.drawn else (*self.drawn, ballot.verifier)
-        return replace(self, ballots=ballots, drawn=drawn).with_status(shown=shown, valid=valid)
-
-    def without(self, ballots: Iterable[Ballot]) -> ClaimState:
-        """With these seats over."""
-        state = self
-        for ballot in ballots:
-            state = state.with_ballot(replace(ballot, gone=True))
-        return state
 
 
 @dataclass(frozen=True)
@@ -249,6 +132,11 @@ class MarketState:
         """What stands for the root in the announcement of a binding: of the wrong leaf and the right root."""
         return self.deployment.keccak(encode(leaf, root))
 
+    def disproof_root(self, place: StateLeaf, data: bytes) -> bytes:
+        """What stands for the root in the announcement of a vote's disproof: of the leaf's place and of the
+        bytes that the vote's trace has there."""
+        return self.deployment.keccak(encode(place, self.deployment.keccak(data)))
+
     def findings(self, claim_id: ClaimId) -> int:
         """How many games of findings on the claim are open."""
         return sum(c.found is not None and c.game.claim_id == claim_id for c in self.games.values())
@@ -276,7 +164,7 @@ class MarketState:
         """Whether a rewind has overtaken the claim (rule 5.2)."""
         return self.jobs[state.claim.job_id].is_stale(state.claim)
 
-    def left_out(self, state: ClaimState, before: int | None = None) -> bool:
+    def fixed_without(self, state: ClaimState, before: int | None = None) -> bool:
         """Whether the claim's round was fixed without it (before rewind number `before`, if given)."""
         claim = state.claim
         return state.pending and any(
@@ -285,32 +173,47 @@ class MarketState:
             if before is None or closing.rewinds <= before
         )
 
-    def stands(self, state: ClaimState) -> bool:
-        """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
-        return state.live and not self.is_stale(state) and not self.left_out(state)
+    def left_out(self, state: ClaimState, now: Seconds) -> bool:
+        """Whether its round goes on without the task: it was fixed without it, or can be closed (4.3.5)."""
+        job_id = state.claim.job_id
+        present = self.jobs[job_id].round == state.claim.round
+        late = state.pending and present and self.closable(job_id, now)
+        return late or self.fixed_without(state)
 
-    def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimId | None:
+    def counted(self, state: ClaimState) -> bool:
+        """Whether the job counts the claim: it has neither ended, nor been overtaken by a rewind, nor was its
+        round fixed without it."""
+        return state.live and not self.is_stale(state) and not self.fixed_without(state)
+
+    def stands(self, state: ClaimState, now: Seconds) -> bool:
+        """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
+        return state.live and not self.is_stale(state) and not self.left_out(state, now)
+
+    def current(self, place: Place, now: Seconds) -> ClaimId | None:
         """The standing or settled claim of a place."""
-        claim_id = self.places.get((job_id, kind, round_, shard))
+        claim_id = self.places.get(place)
         if claim_id is None:
             return None
         state = self.claims[claim_id]
         settled = state.status.phase == Phase.SETTLED
-        return claim_id if settled or self.stands(state) else None
+        return claim_id if settled or self.stands(state, now) else None
 
     def tasks(self, job_id: JobId, round_: int) -> Iterator[ClaimState]:
-        """The standing and settled task claims of a round."""
-        for shard in range(self.jobs[job_id].terms.shards):
-            claim_id = self.current(job_id, Kind.TASK, round_, shard)
-            if claim_id is not None:
-                yield self.claims[claim_id]
+        """The task claims of a round that are counted or settled."""
+        return self._round(job_id, Kind.TASK, round_, self.jobs[job_id].terms.shards)
 
     def slices(self, job_id: JobId, round_: int) -> Iterator[ClaimState]:
-        """The standing and settled outer claims of a round."""
-        for number in range(self.jobs[job_id].terms.slices):
-            claim_id = self.current(job_id, Kind.OUTER, round_, number)
-            if claim_id is not None:
-                yield self.claims[claim_id]
+        """The outer claims of a round that are counted or settled."""
+        return self._round(job_id, Kind.OUTER, round_, self.jobs[job_id].terms.slices)
+
+    def _round(self, job_id: JobId, kind: Kind, round_: int, places: int) -> Iterator[ClaimState]:
+        for shard in range(places):
+            claim_id = self.places.get((job_id, kind, round_, shard))
+            if claim_id is None:
+                continue
+            state = self.claims[claim_id]
+            if state.status.phase == Phase.SETTLED or self.counted(state):
+                yield state
 
     def accepted(self, job_id: JobId) -> int:
         """How many tasks of the present round are accepted."""

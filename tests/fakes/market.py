@@ -204,7 +204,7 @@ class MarketState:
     def view(self, entry: ClaimNow) -> ClaimView:
         state = self.rules.claims[entry.claim_id]
         votes = tuple(ballot.vote for ballot in state.seats())
-        stale = state.live and not self.rules.stands(state)
+        stale = state.live and not self.rules.stands(state, self.time)
         left_out = stale and not self.rules.is_stale(state)
         traces = dict(self.traces.get(entry.claim_id, {}))
         roots = self.roots[entry.claim_id]

@@ -6,23 +6,26 @@ as nothing more can be ended it waits for the next time at which something may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
 from assay.protocol.dispute import Timeout
+from assay.protocol.game_state import Found
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.refusal import Refused
+from assay.protocol.trees import Tree
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket
 from assay.protocol.twin.lifecycle import transition
 from assay.protocol.twin.market_state import MarketState, Moment
-from assay.protocol.types import ZERO_ADDRESS, Address, Phase, Seconds, Terms
+from assay.protocol.types import ZERO_ADDRESS, Address, Claim, Phase, Seconds, Terms
 
 OUTSIDER = Address("0x" + "e" * 40)
 SLACK = 8
 """Seconds: each of the steps that follow one another comes a second after its time at most."""
+Roots = Mapping[bytes, Tree]
 Check = Callable[[MarketState, MarketState, Seconds], None]
 
 
@@ -40,8 +43,8 @@ def bound(terms: Terms) -> int:
     """Seconds after which nothing of a job is locked, if nobody acts but an outsider (invariant 21).
 
     A game or demand ends by moveTime; a task is accepted by then or after four voteTimes, and settled after
-    two challengeWindows; votes on what fell are free a challengeWindow after; a halted job ends taskTime
-    later.
+    two challengeWindows, or voided after one; votes on what fell are free a challengeWindow after; a halted
+    job ends taskTime later, and with it what waits for its claims.
     """
     votes = (1 + MAX_CALLS) * terms.vote_time
     return terms.move_time + votes + 2 * terms.challenge_window + terms.task_time + SLACK
@@ -54,9 +57,11 @@ def end_all(
     most: int,
     check: Check | None = None,
     halting: bool = False,
+    roots: Roots | None = None,
 ) -> tuple[MarketState, list[Ended]]:
     """The market after at most `most` seconds of nothing but the outsider, and what it did. `halting`:
-    clients halt their own jobs, as soon as these have a round to come (again)."""
+    clients halt their own jobs, as soon as these have a round to come (again). `roots`: of claims' segments,
+    by their root, as the chain's events tell them."""
     done: list[Ended] = []
     start = time
     while True:
@@ -64,7 +69,7 @@ def end_all(
         while acted:
             acted = False
             halts = [(e.Halt(i), job.terms.client) for i, job in market.jobs.items() if halting]
-            for event, by in [*halts, *((event, OUTSIDER) for event in endings(market))]:
+            for event, by in [*halts, *((event, OUTSIDER) for event in endings(market, roots or {}))]:
                 block += 1
                 try:
                     after = transition(market, event, by, Moment(time, block))
@@ -82,7 +87,7 @@ def end_all(
         time = Seconds(min(later))
 
 
-def endings(market: MarketState) -> Iterator[e.Event]:
+def endings(market: MarketState, roots: Roots) -> Iterator[e.Event]:
     """Everything that anybody might end."""
     for game_id, challenge in market.games.items():
         yield e.Play(game_id, challenge.game, Timeout())
@@ -103,12 +108,23 @@ def endings(market: MarketState) -> Iterator[e.Event]:
             yield e.FreeSeats(claim)
             if state.winner != ZERO_ADDRESS:
                 yield e.ShareAlike(claim_id, state.kept)
+                yield from shares(market, claim, state.kept, roots)
+                yield e.PayUnsettled(claim)
     for job_id, job in market.jobs.items():
         for number, shard in enumerate(job.shards):
             if shard.solver != ZERO_ADDRESS and not job.closed:
                 yield e.Expire(job_id, number)
         if not job.closed:
             yield e.Close(job_id)
+
+
+def shares(market: MarketState, fallen: Claim, kept: tuple[Found, ...], roots: Roots) -> Iterator[e.Share]:
+    """By the settled claim of the place, if there is one."""
+    last = market.places[fallen.job_id, fallen.kind, fallen.round, fallen.shard]
+    state = market.claims[last]
+    if state.status.phase == Phase.SETTLED:
+        both = (tuple(roots[each.segments_root].levels[0]) for each in (fallen, state.claim))
+        yield e.Share(fallen, next(both), state.claim, next(both), kept)
 
 
 def deadlines(market: MarketState, now: Seconds) -> Iterator[int]:

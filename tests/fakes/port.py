@@ -130,7 +130,7 @@ class FakeMarket:
         return self.market_state.view(self.market_state.claims[claim_id])
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
-        claim_id = self.market_state.rules.current(job_id, kind, round, shard)
+        claim_id = self.market_state.rules.current((job_id, kind, round, shard), self.market_state.time)
         return None if claim_id is None else self.claim(claim_id)
 
     def games(self, job_id: JobId | None = None) -> Sequence[GameView]:

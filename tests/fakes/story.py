@@ -11,8 +11,11 @@ from eth_utils.crypto import keccak
 
 from assay.dispute.evidence import ARITHMETIC
 from assay.protocol import sampling
-from assay.protocol.dispute import Timeout
+from assay.protocol.demands import StateLeaf
+from assay.protocol.dispute import Move, RevealSteps, Split, Timeout
+from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.params import worst_case
+from assay.protocol.trees import depth
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import free
 from assay.protocol.twin.lifecycle import (
@@ -67,18 +70,17 @@ class Story:
             self.tell(event, by, after_s)
         return caught.value.error
 
-    def commit(self, kind: Kind, shard: int, by: Address) -> ClaimId:
+    def commit(self, kind: Kind, shard: int, by: Address, input_root: bytes | None = None) -> ClaimId:
+        """A claim of a random state, from this one or from one at random."""
         job = self.market_state.jobs[self.job_id]
         genesis = job.terms.genesis_root if kind == Kind.TASK else job.terms.outer_genesis_root
         program = INNER if kind == Kind.TASK else OUTERS[2]
-        input_root = genesis if job.round == 0 else self.scene.state(program)
+        input_root = input_root or (genesis if job.round == 0 else self.scene.state(program))
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
         claim = replace(claim, rewinds=job.rewinds_so_far)
         tree = self.scene.segments[claim.segments_root]
         self.tell(e.Commit(claim, tree.levels[0]), by)
-        claim_id = self.market_state.current(self.job_id, kind, job.round, shard)
-        assert claim_id is not None
-        return claim_id
+        return self.market_state.places[self.job_id, kind, job.round, shard]
 
     def seed(self, claim_id: ClaimId) -> None:
         digest = keccak(claim_id)
@@ -102,6 +104,9 @@ class Story:
     def claim(self, claim_id: ClaimId) -> Claim:
         return self.market_state.claims[claim_id].claim
 
+    def stands(self, claim_id: ClaimId) -> bool:
+        return self.market_state.stands(self.market_state.claims[claim_id], Seconds(self.time))
+
     @property
     def terms(self) -> Terms:
         return self.market_state.jobs[self.job_id].terms
@@ -115,23 +120,73 @@ class Story:
         funds = self.market_state.funds
         return self.free(account) + sum(funds.active(account, r) + funds.unbonding(account, r) for r in Role)
 
-    def challenge(self, claim_id: ClaimId, by: Address = WHISTLER) -> int:
-        claim = self.claim(claim_id)
-        tree = self.scene.segments[claim.segments_root]
-        self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, ROOT, SALT), by)
-        first, second = tree.levels[0][:2]
-        proofs = tuple(tree.proof(0)), tuple(tree.proof(1))
-        self.tell(e.Open(claim, 0, first, proofs[0], second, proofs[1], ROOT, SALT), by)
+    def challenge(self, claim_id: ClaimId, by: Address = WHISTLER, root: bytes = ROOT) -> int:
+        self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, root, SALT), by)
+        self.tell(self.opening(claim_id, root), by)
         return self.market_state.games_opened
 
+    def opening(self, claim_id: ClaimId, root: bytes = ROOT) -> e.Open:
+        """Of a game about the claim's first segment."""
+        claim = self.claim(claim_id)
+        tree = self.scene.segments[claim.segments_root]
+        first, second = tree.levels[0][:2]
+        proofs = tuple(tree.proof(0)), tuple(tree.proof(1))
+        return e.Open(claim, 0, first, proofs[0], second, proofs[1], root, SALT)
+
+    def challenge_input(self, claim_id: ClaimId, by: Address = WHISTLER, root: bytes = ROOT) -> int:
+        self.tell(e.Announce(claim_id, INPUT_SEGMENT, ZERO_ADDRESS, root, SALT), by)
+        self.tell(e.OpenInput(self.claim(claim_id), root, SALT), by)
+        return self.market_state.games_opened
+
+    def answer(self, game_id: int) -> None:
+        """The defender's first move; then it is the challenger's turn."""
+        game = self.market_state.games[game_id].game
+        move: Move = RevealSteps(tuple(self.scene.state(INNER) for _ in range(game.steps - 1)))
+        if game.phase == GamePhase.SPLIT_OUTPUT:
+            leaves = self.scene.state_tree(game.digest).levels[0]
+            move = Split((*leaves, *[ZERO_DIGEST] * ((1 << depth(len(leaves))) - len(leaves))))
+        self.tell(e.Play(game_id, game, move), game.defender)
+
+    def binding(self, claim_id: ClaimId) -> e.ProveBinding:
+        """What shows that the task's second slot is not what its shard's last task left; announced."""
+        claim = self.claim(claim_id)
+        source = self.claim(self.market_state.places[self.job_id, Kind.TASK, claim.round - 1, claim.shard])
+        mine, theirs = (self.scene.state_tree(root) for root in (claim.input_root, source.output_root))
+        shown = self.market_state.binding_root(mine.levels[0][1], ROOT)
+        self.tell(e.Announce(claim_id, 1, ZERO_ADDRESS, shown, SALT), WHISTLER)
+        leaves = (mine.levels[0][1], tuple(mine.proof(1))), (theirs.levels[0][1], tuple(theirs.proof(1)))
+        return e.ProveBinding(claim, 1, *leaves[0], source, *leaves[1], ROOT, SALT)
+
+    def demand(self, claim_id: ClaimId) -> e.Demand:
+        """For a leaf of the claim's input."""
+        claim = self.claim(claim_id)
+        tree = self.scene.segments[claim.segments_root]
+        return e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (StateLeaf(0, 0),))
+
     def challenge_vote(self, claim_id: ClaimId) -> int:
+        self.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
+        self.tell(self.opening_of_vote(claim_id), WHISTLER)
+        return self.market_state.games_opened
+
+    def opening_of_vote(self, claim_id: ClaimId) -> e.OpenVote:
+        """Of a game about Vera's vote."""
         state = self.market_state.claims[claim_id]
         traces = self.scene.samples[state.ballots[VERA].traces_root]
         tree = self.scene.segments[state.claim.segments_root]
-        self.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
         start, way = tree.levels[0][0], tuple(tree.proof(0))
-        self.tell(e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT), WHISTLER)
-        return self.market_state.games_opened
+        return e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT)
+
+    def disproof(self, claim_id: ClaimId, slot: int) -> e.ProveVote:
+        """What shows that Vera's trace gives another value for the slot; not announced."""
+        state = self.market_state.claims[claim_id]
+        (segment,) = sampling.sample_segments(state.status.seed, VERA, self.terms.loops)
+        root = state.ballots[VERA].traces_root
+        committed, said = self.scene.against(state.claim, segment, root, 0, slot)
+        return e.ProveVote(state.claim, VERA, 0, StateLeaf(slot, 0), committed, said, SALT)
+
+    def announce_disproof(self, claim_id: ClaimId, proof: e.ProveVote) -> None:
+        shown = self.market_state.disproof_root(proof.place, proof.said.data)
+        self.tell(e.Announce(claim_id, proof.sample, proof.verifier, shown, SALT), WHISTLER)
 
     def silence(self, game_id: int) -> None:
         """Whoever has to move does not."""

@@ -17,6 +17,7 @@ from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket
 from assay.protocol.twin.lifecycle import transition
 from assay.protocol.twin.market_state import MarketState, Moment
+from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import ZERO_ADDRESS, Role, Seconds
 from tests.fakes.outsider import bonds, bound, end_all, stakes_in_claims
 from tests.marked import long
@@ -33,7 +34,11 @@ def released(market_state: MarketState, now: Moment) -> MarketState:
     return market_state
 
 
-@pytest.mark.parametrize("lives", [40, long(400)])
+MANY = 400
+"""Lives, in which every ending comes."""
+
+
+@pytest.mark.parametrize("lives", [40, long(MANY)])
 def test_Invariant21_what_everybody_has_left_an_outsider_ends_in_time(lives: int) -> None:
     seen: Counter[str] = Counter()
 
@@ -48,19 +53,23 @@ def test_Invariant21_what_everybody_has_left_an_outsider_ends_in_time(lives: int
         left = alone.market_state
         seen["(locked)"] += stakes_in_claims(left) > 0
         seen["(bonds)"] += bonds(left) > 0
+        seen["(rewards)"] += any(state.reward for state in left.claims.values())
         most = max((bound(job.terms) for job in left.jobs.values()), default=0)
-        after, done = end_all(left, alone.time, alone.block, most, check, halts)
+        roots = player.scene.segments
+        after, done = end_all(left, alone.time, alone.block, most, check, halts, roots)
         seen.update(type(each.event).__name__ for each in done)
         assert stakes_in_claims(after) == 0 and bonds(after) == 0
         assert after.funds.ledger.total(Bucket.COMPENSATION) == 0
         if halts:
             assert all(job.closed for job in after.jobs.values())
             assert after.funds.ledger.total(Bucket.ESCROW) == 0
+            assert after.funds.ledger.balance(SEIZED) == 0, "no reward waits"
         last = done[-1].time if done else alone.time
         after = released(after, Moment(Seconds(last + 1), alone.block + 10**6))
         assert all(after.funds.locked(account, role) == 0 for account in PLAYERS for role in Role)
 
     live()
     ends = {"Play", "ExpireDemand", "RecordSeed", "Tally", "Settle", "Void", "FreeSeats", "Close"}
+    ends |= {"PayUnsettled", "Share", "ShareAlike"} if lives == MANY else set()
     assert ends <= set(seen), f"never needed: {sorted(ends - set(seen))}"
     assert 3 * seen["(locked)"] > lives and 20 * seen["(bonds)"] > lives

@@ -127,10 +127,10 @@ def check_locks(market_state: MarketState) -> None:
 
 
 def owed(market_state: MarketState, job_id: bytes) -> Wei:
-    """What the standing unsettled claims of a job will be paid at most."""
+    """What the unsettled claims that a job counts will be paid at most."""
     total = 0
     for state in market_state.claims.values():
-        if state.claim.job_id == job_id and market_state.stands(state):
+        if state.claim.job_id == job_id and market_state.counted(state):
             terms = market_state.jobs[state.claim.job_id].terms
             total += state.claim.price
             total += terms.verifiers * terms.verifier_fee if state.claim.kind == Kind.TASK else 0

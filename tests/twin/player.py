@@ -22,10 +22,11 @@ from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
 from assay.protocol.params import CHUNKS, shard_price, worst_case
 from assay.protocol.twin import events as e
+from assay.protocol.twin.claim_state import ClaimState, Said
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import free
 from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import ClaimState, MarketState, Moment, Said
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -172,7 +173,8 @@ class Player:
             terms, since = self._job(state).terms, state.status.since
             if state.status.phase == Phase.SEEDED:
                 found.append(since + terms.vote_time)
-            if state.status.phase == Phase.CONVICTED and (state.voted() or state.overtaken):
+            fallen = state.status.phase == Phase.CONVICTED
+            if state.pending or (fallen and (state.voted() or state.overtaken)):
                 found.append(since + terms.challenge_window)
             if state.status.phase == Phase.ACCEPTED:
                 found.append(state.window_end(terms))
@@ -217,12 +219,12 @@ class Player:
                 price = shard_price(job.terms, shard.opened_at, Seconds(self.twin.time))
                 least = Wei(max(price + self.rng.choice([-1, 0, 0, 0, 1]), 0))
                 doings.append((e.TakeShard(job_id, number, least), self.rng.choice(PLAYERS)))
-            elif self.twin.market_state.current(job_id, Kind.TASK, job.round, number) is None:
+            elif self._claim((job_id, Kind.TASK, job.round, number)) is None:
                 doings.append(self._task(job_id, job, number, shard.solver))
         return doings
 
     def _claim(self, place: tuple[JobId, Kind, int, int]) -> Claim | None:
-        current = self.twin.market_state.current(*place)
+        current = self.twin.market_state.current(place, self.twin.time)
         return None if current is None else self.twin.market_state.claims[current].claim
 
     def _task(self, job_id: JobId, job: Job, shard: int, solver: Address) -> Doing:
@@ -237,7 +239,7 @@ class Player:
         def stands(round_: int, other: int) -> bool:
             if round_ == job.round:
                 return self._summed(job_id, job, other) is not None
-            return self.twin.market_state.current(job_id, Kind.TASK, round_, other) is not None
+            return self._claim((job_id, Kind.TASK, round_, other)) is not None
 
         given: dict[int, bytes] = {}
         for slot in range(job.terms.slots_of(kind)):
@@ -254,8 +256,8 @@ class Player:
         return self.scene.state(program_of(job.terms, kind), given)
 
     def _outer(self, job_id: JobId, job: Job) -> Doing:
-        market, slices = self.twin.market_state, range(job.terms.slices)
-        missing = [s for s in slices if market.current(job_id, Kind.OUTER, job.round, s) is None]
+        slices = range(job.terms.slices)
+        missing = [s for s in slices if self._claim((job_id, Kind.OUTER, job.round, s)) is None]
         number = self.rng.choice(missing or slices)
         input_root = self._input(job_id, job, Kind.OUTER, number)
         owner = job.shards[(job.round + number) % job.terms.shards].solver
@@ -264,7 +266,7 @@ class Player:
 
     def _summed(self, job_id: JobId, job: Job, shard: int) -> Claim | None:
         """The shard's accepted task of the present round."""
-        claim_id = self.twin.market_state.current(job_id, Kind.TASK, job.round, shard)
+        claim_id = self.twin.market_state.current((job_id, Kind.TASK, job.round, shard), self.twin.time)
         state = None if claim_id is None else self.twin.market_state.claims[claim_id]
         return None if state is None or state.pending else state.claim
 
@@ -278,8 +280,7 @@ class Player:
         claim, phase = state.claim, state.status.phase
         anyone = self.rng.choice(PLAYERS)
         doings: list[Doing] = []
-        late = state.pending and self.twin.market_state.closable(claim.job_id, self.twin.time)
-        if state.live and (late or not self.twin.market_state.stands(state)):
+        if state.live and not self.twin.market_state.stands(state, self.twin.time):
             doings.append((e.Void(claim), anyone))
         if phase == Phase.CONVICTED and (state.voted() or state.overtaken):
             doings.append((e.FreeSeats(claim), anyone))
@@ -346,6 +347,7 @@ class Player:
             roots = [self.scene.segments[each.segments_root].levels[0] for each in (fallen, settled)]
             found = state.kept if self.rng.random() < 0.8 else state.kept[1:]
             doings.append((e.Share(fallen, roots[0], settled, roots[1], found), by))
+            doings.append((e.PayUnsettled(fallen), by))
         return doings
 
     def _fallen_votes(self, state: ClaimState) -> bool:
@@ -366,7 +368,8 @@ class Player:
             verifier = self.rng.choice(voters)
             disprove = self.rng.random() < 0.5
             event = (self._disproof if disprove else self._vote_finding)(state, verifier, salt)
-            where, who, shown = event.sample, verifier, ZERO_DIGEST
+            where, who = event.sample, verifier
+            shown = self._shown_of(event)
             self.findings.append((event, by))
         elif choice == "binding":
             binding = self._binding(claim, root, salt)
@@ -388,6 +391,12 @@ class Player:
             opened = e.Open(claim, where, leaves[where], proofs[0], leaves[where + 1], proofs[1], root, salt)
             self.findings.append((opened, by))
         return e.Announce(claim_id, where, who, shown, salt), by
+
+    def _shown_of(self, event: e.OpenVote | e.ProveVote) -> bytes:
+        """What stands for the root in the finding's announcement, now and then the other's."""
+        if isinstance(event, e.OpenVote) or self.rng.random() < 0.1:
+            return ZERO_DIGEST
+        return self.twin.market_state.disproof_root(event.place, event.said.data)
 
     def _vote_finding(self, state: ClaimState, verifier: Address, salt: bytes) -> e.OpenVote:
         terms, claim = self._job(state).terms, state.claim

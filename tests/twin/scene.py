@@ -256,7 +256,7 @@ class Scene:
             rounds=rounds,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
-            straggler_time=Seconds(rng.choice([30 if whole else 120, 300])),
+            straggler_time=Seconds(rng.choice([30 if whole else 121, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,

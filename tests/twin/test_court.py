@@ -136,7 +136,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         rewinds=0,
     )
     assert twin.act(e.Commit(wanted, tree.levels[0]), SOLVER)
-    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current((job_id, Kind.TASK, 0, 0), twin.time)
     assert claim_id is not None
     return Case(twin, rng, terms, job_id, twin.market_state.claims[claim_id].claim, claim_id, claimed, tree)
 

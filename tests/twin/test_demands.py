@@ -28,7 +28,7 @@ def committed(player: Player) -> tuple[Claim, Address]:
     doings = player.useful()
     ((commit, by),) = [d for d in doings if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     assert twin.act(commit, by)
-    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current((job_id, Kind.TASK, 0, 0), twin.time)
     assert claim_id is not None
     return twin.market_state.claims[claim_id].claim, next(
         a for a in ACCOUNTS[1:] if a not in (client, solver)

@@ -15,7 +15,7 @@ from assay.protocol import sampling, trees
 from assay.protocol.demands import StateLeaf, VoteProof
 from assay.protocol.dispute import Timeout
 from assay.protocol.twin import events as e
-from assay.protocol.types import ZERO_DIGEST, Address, Phase
+from assay.protocol.types import Address, Phase
 from tests.fakes.programs import random_sample
 from tests.twin.conftest import Stage
 from tests.twin.test_court import CHALLENGER, SALT, SEED, STRANGER, Case, begin, open_claim, vote
@@ -53,7 +53,8 @@ def disproof(case: Case, attested: Replay, voter: Voter, slot: int) -> e.ProveVo
 
 def said_of(case: Case, proof: e.ProveVote) -> str:
     """What twin and chain answer: the refusal, or nothing."""
-    case.do(e.Announce(case.claim_id, 0, proof.verifier, ZERO_DIGEST, SALT), CHALLENGER)
+    shown = case.twin.market_state.disproof_root(proof.place, proof.said.data)
+    case.do(e.Announce(case.claim_id, 0, proof.verifier, shown, SALT), CHALLENGER)
     before = case.twin.refused.copy()
     if case.twin.act(proof, CHALLENGER):
         return ""

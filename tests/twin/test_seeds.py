@@ -35,7 +35,7 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
         d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0 and d[1] == solver
     ]
     assert twin.act(commit, by)
-    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current((job_id, Kind.TASK, 0, 0), twin.time)
     assert claim_id is not None
     return twin, claim_id, twin.market_state.claims[claim_id].claim
 

@@ -30,7 +30,6 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimStatus,
-    Kind,
     Progress,
     Role,
     Seconds,
@@ -183,9 +182,7 @@ class Twin:
             for shard in range(job.terms.shards):
                 yield ("Tasks", "holder", (job_id, shard)), as_tuple(self.market_state.holder(job_id, shard))
         for place, last in self.market_state.places.items():
-            job_id, kind, round_, shard = place
-            current = self.market_state.current(job_id, Kind(kind), round_, shard) or ZERO_DIGEST
-            yield ("Tasks", "current", place), current
+            yield ("Tasks", "current", place), self.market_state.current(place, self.time) or ZERO_DIGEST
             state = self.market_state.claims[last]
             yield ("Tasks", "status", (last,)), state.status
             yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.seats()]

@@ -84,7 +84,7 @@ def test_sound_terms_and_classes_are_taken() -> None:
         ("outerTime", {"outer_time": Seconds(WIDE.most_time + 1)}),
         ("pricePeriod", {"price_period": Seconds(0)}),
         ("pricePeriod", {"price_period": Seconds(WIDE.most_time + 1)}),
-        ("stragglerTime", {"min_shards": 1, "straggler_time": Seconds(4 * TERMS.vote_time - 1)}),
+        ("stragglerTime", {"min_shards": 1, "straggler_time": Seconds(4 * TERMS.vote_time)}),
         ("samples", {"samples": TERMS.samples + 1}),
         ("verifiers", {"verifiers": TERMS.verifiers + 1}),
         ("seedDelay", {"seed_delay": TERMS.seed_delay - 1}),
@@ -126,7 +126,8 @@ def test_a_round_that_waits_for_no_straggler_needs_no_time_for_its_votes() -> No
     short = replace(TERMS, straggler_time=Seconds(1))
     assert short.min_shards == short.shards
     check_terms(short, CLASS, WIDE)
-    check_terms(replace(TERMS, min_shards=1, straggler_time=Seconds(4 * TERMS.vote_time)), CLASS, WIDE)
+    least = Seconds(4 * TERMS.vote_time + WIDE.least_time)
+    check_terms(replace(TERMS, min_shards=1, straggler_time=least), CLASS, WIDE)
     with pytest.raises(BadTerms) as refused:
         check_terms(replace(short, min_shards=1), CLASS, WIDE)
     assert refused.value.field == "stragglerTime"

@@ -13,8 +13,6 @@ from itertools import product
 
 import pytest
 
-from assay.protocol.demands import StateLeaf
-from assay.protocol.dispute import RevealSteps
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, escrow
@@ -22,7 +20,6 @@ from assay.protocol.twin.market_state import MarketState
 from assay.protocol.types import ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
 from tests.fakes.outsider import SLACK, Ended, bonds, bound, end_all, stakes_in_claims
 from tests.fakes.story import ANN, BOB, CLIENT, WHISTLER, Story, begin
-from tests.twin.scene import INNER
 
 STRAGGLERS = {"min_shards": 1, "straggler_time": Seconds(2_000), "task_time": Seconds(10_000)}
 Amount = Callable[[MarketState], int]
@@ -35,7 +32,7 @@ class Standing(Enum):
     OVERTAKEN = auto()
     LEFT_OUT = auto()
     LATE = auto()
-    """Its round can be closed without it, and nobody does."""
+    """Its round can be closed without it, and nobody does: it is left out as long as that is so."""
 
 
 class Dispute(Enum):
@@ -114,7 +111,7 @@ def bring_about(state: State) -> tuple[Story, ClaimId]:
         story.commit(Kind.OUTER, 0, ANN)
     now = story.market_state.claims[claim_id]
     assert now.status.phase == state.phase and now.live
-    assert story.market_state.stands(now) == (state.standing in (Standing.STANDS, Standing.LATE))
+    assert story.stands(claim_id) == (state.standing == Standing.STANDS)
     late = story.market_state.closable(story.job_id, Seconds(story.time))
     assert state.standing != Standing.LATE or late
     assert (now.status.open_games > 0) == (state.dispute != Dispute.NONE)
@@ -125,13 +122,9 @@ def dispute(story: Story, claim_id: ClaimId, kind: Dispute) -> None:
     if kind in (Dispute.GAME, Dispute.ANSWERED):
         game_id = story.challenge(claim_id)
         if kind == Dispute.ANSWERED:
-            roots = tuple(story.scene.state(INNER) for _ in range(3))
-            story.tell(e.Play(game_id, story.market_state.games[game_id].game, RevealSteps(roots)), BOB)
+            story.answer(game_id)
     if kind == Dispute.DEMAND:
-        claim = story.claim(claim_id)
-        tree = story.scene.segments[claim.segments_root]
-        ask = e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (StateLeaf(0, 0),))
-        story.tell(ask, WHISTLER)
+        story.tell(story.demand(claim_id), WHISTLER)
 
 
 def stake_behind(claim_id: ClaimId) -> Amount:
@@ -158,7 +151,8 @@ def seats_on(claim_id: ClaimId) -> Amount:
 def outsider_ends(story: Story) -> list[Ended]:
     """What an outsider does in the time in which everything ends."""
     most = bound(story.terms)
-    after, done = end_all(story.market_state, Seconds(story.time), story.block, most)
+    roots = story.scene.segments
+    after, done = end_all(story.market_state, Seconds(story.time), story.block, most, roots=roots)
     assert stakes_in_claims(after) == 0 and bonds(after) == 0
     return done
 
@@ -184,13 +178,13 @@ def seats_end(state: State) -> type[e.Event]:
     return e.FreeSeats if state.falls else stakes_end(state)
 
 
-def times(terms: Terms) -> dict[type[e.Event], int]:
+def times(terms: Terms, standing: Standing) -> dict[type[e.Event], int]:
     """After how long each of these has ended what it ends, at most."""
     votes, window = (1 + MAX_CALLS) * terms.vote_time, terms.challenge_window
     return {
         e.Play: terms.move_time,
         e.ExpireDemand: terms.move_time,
-        e.Void: terms.move_time,
+        e.Void: terms.move_time if standing == Standing.OVERTAKEN else window,
         e.Tally: votes,
         e.FreeSeats: terms.move_time + window,
         e.Settle: votes + 2 * window,
@@ -210,7 +204,7 @@ def test_Invariant21_every_lock_of_a_claim_ends_in_time_by_an_outsiders_call(sta
         ends["bond"] = freed_by(done, bonds), state.decides
     for kind, (ended, expected) in ends.items():
         assert type(ended.event) is expected, kind
-        assert ended.time - story.time <= times(story.terms)[expected] + SLACK, kind
+        assert ended.time - story.time <= times(story.terms, state.standing)[expected] + SLACK, kind
 
 
 def test_Invariant21_there_are_as_many_states_as_are_meant() -> None:
@@ -235,7 +229,7 @@ def test_Invariant21_a_seat_of_a_fallen_claim_ends_after_its_window(valid: bool,
 
 
 def test_Invariant21_a_kept_reward_ends_where_its_finders_agree() -> None:
-    """Rule 5.4; where they do not, a settled claim of the place decides."""
+    """Rule 5.4: at once."""
     story = begin()
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
     first, second = story.challenge(claim_id), story.challenge(claim_id, BOB)
@@ -244,6 +238,22 @@ def test_Invariant21_a_kept_reward_ends_where_its_finders_agree() -> None:
     ended = freed_by(outsider_ends(story), lambda market: market.claims[claim_id].reward)
     assert type(ended.event) is e.ShareAlike
     assert ended.time - story.time <= story.terms.move_time + SLACK
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_Invariant21_a_kept_reward_on_which_finders_disagree_ends_too(again: bool) -> None:
+    """`again`: another has computed the claim's place again; otherwise nobody does, and the job is halted."""
+    story = begin()
+    claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
+    story.challenge(claim_id, BOB, b"o" * 32)
+    story.silence(story.challenge(claim_id))
+    if again:
+        story.tell(e.TakeShard(story.job_id, 0, story.terms.price_floor), ANN)
+        story.accept(story.commit(Kind.TASK, 0, ANN))
+    story.tell(e.Halt(story.job_id), CLIENT)
+    ended = freed_by(outsider_ends(story), lambda market: market.claims[claim_id].reward)
+    assert type(ended.event) is (e.Share if again else e.PayUnsettled)
+    assert ended.time - story.time <= bound(story.terms)
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from assay.protocol import sampling
 from assay.protocol.demands import StateLeaf
 from assay.protocol.dispute import RevealSteps
 from assay.protocol.twin import events as e
 from assay.protocol.twin.stakes import SEIZED
-from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, ClaimId, Kind, Phase, Role, Seconds
-from tests.fakes.story import ANN, BOB, CLIENT, ROOT, SALT, VERA, WHISTLER, Story, begin
+from assay.protocol.types import ZERO_DIGEST, ClaimId, Kind, Phase, Role, Seconds
+from tests.fakes.story import ANN, BOB, CLIENT, SALT, VERA, WHISTLER, Story, begin
 from tests.twin.scene import INNER
 
 
@@ -30,15 +29,11 @@ def held_back(story: Story) -> int:
     return story.market_state.funds.ledger.balance(SEIZED)
 
 
-def disprove(story: Story, claim_id: ClaimId, slot: int, before: bool = True) -> e.ProveVote:
-    """What shows that Vera's trace gives another value for the slot; announced, unless not `before`."""
-    state = story.market_state.claims[claim_id]
-    (segment,) = sampling.sample_segments(state.status.seed, VERA, story.terms.loops)
-    root = state.ballots[VERA].traces_root
-    committed, said = story.scene.against(state.claim, segment, root, 0, slot)
-    if before:
-        story.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
-    return e.ProveVote(state.claim, VERA, 0, StateLeaf(slot, 0), committed, said, SALT)
+def disprove(story: Story, claim_id: ClaimId, slot: int) -> e.ProveVote:
+    """What shows that Vera's trace gives another value for the slot; announced."""
+    proof = story.disproof(claim_id, slot)
+    story.announce_disproof(claim_id, proof)
+    return proof
 
 
 def test_A1_who_loses_its_own_game_on_purpose_takes_no_vote_with_it(story: Story) -> None:
@@ -60,9 +55,7 @@ def test_A2_who_lets_a_demand_lapse_on_purpose_takes_no_vote_with_it(story: Stor
     """Rules 5.1 and 7.3: nor by withholding a state that its claim's verifiers had."""
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN), honest=True)
     claim, before = story.claim(claim_id), story.worth_of(VERA)
-    tree = story.scene.segments[claim.segments_root]
-    asked = e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (StateLeaf(0, 0),))
-    story.tell(asked, WHISTLER)
+    story.tell(story.demand(claim_id), WHISTLER)
     ((demand_id, made),) = story.market_state.demands.items()
     story.tell(e.ExpireDemand(demand_id, made, claim), WHISTLER, story.terms.move_time + 1)
     assert story.phase(claim_id) == Phase.CONVICTED and story.worth_of(VERA) == before
@@ -131,9 +124,7 @@ def test_a_vote_whose_own_trace_gives_another_state_falls_at_once(story: Story, 
     if fallen:
         story.silence(story.challenge(claim_id))
     before, burnt, stake = story.worth_of(WHISTLER), story.burnt, story.terms.verifier_stake
-    proof = disprove(story, claim_id, 1, before=False)
-    assert story.refuse(proof, WHISTLER) == "NotAnnounced"
-    story.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
+    proof = disprove(story, claim_id, 1)
     assert story.refuse(replace(proof, sample=1), WHISTLER) == "NotAnnounced"
     for wrong in (
         {"trace_proof": (bytes(32),)},
@@ -144,6 +135,7 @@ def test_a_vote_whose_own_trace_gives_another_state_falls_at_once(story: Story, 
         {"node_proof": ()},
     ):
         bent = replace(proof, said=replace(proof.said, **wrong))
+        story.announce_disproof(claim_id, bent)
         assert story.refuse(bent, WHISTLER) == "BadProof", wrong
     bent = replace(proof, committed=replace(proof.committed, data=proof.said.data))
     assert story.refuse(bent, WHISTLER) == "BadProof"
@@ -153,8 +145,25 @@ def test_a_vote_whose_own_trace_gives_another_state_falls_at_once(story: Story, 
     assert story.burnt - burnt == stake - stake // 2 + fee
     assert seats(story) == 0 and story.market_state.claims[claim_id].status.valid == 0
     assert story.phase(claim_id) == (Phase.CONVICTED if fallen else Phase.ACCEPTED)
-    story.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
+    story.announce_disproof(claim_id, proof)
     assert story.refuse(proof, WHISTLER) == "NoSuchVote"
+
+
+def test_a_disproof_was_announced_with_what_the_votes_trace_says_and_where(story: Story) -> None:
+    """Rule 6.2: who announces nothing that only its finder knows cannot show what it then sees of another."""
+    claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
+    proof = story.disproof(claim_id, 1)
+    for root in (
+        ZERO_DIGEST,
+        story.market_state.disproof_root(StateLeaf(0, 0), proof.said.data),
+        story.market_state.disproof_root(StateLeaf(1, 1), proof.said.data),
+        story.market_state.disproof_root(proof.place, proof.committed.data),
+    ):
+        story.tell(e.Announce(claim_id, 0, VERA, root, SALT), WHISTLER)
+        assert story.refuse(proof, WHISTLER) == "NotAnnounced"
+    story.announce_disproof(claim_id, proof)
+    assert story.refuse(proof, BOB) == "NotAnnounced"
+    story.tell(proof, WHISTLER)
 
 
 def test_a_vote_whose_trace_gives_the_claims_state_is_not_disproved(story: Story) -> None:
@@ -167,17 +176,11 @@ def test_a_wrong_binding_takes_the_votes_that_vouched_for_it(story: Story) -> No
     """Rule 5.1: a verifier checks the bindings of every claim that it calls valid."""
     for shard, by in ((0, ANN), (1, BOB)):
         story.accept(story.commit(Kind.TASK, shard, by))
-    source = story.claim(story.market_state.places[story.job_id, Kind.TASK, 0, 0])
     story.commit(Kind.OUTER, 0, ANN)
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
-    claim, mine = story.claim(claim_id), story.scene.state_tree(story.claim(claim_id).input_root)
-    theirs = story.scene.state_tree(source.output_root)
-    shown = story.market_state.binding_root(mine.levels[0][1], ROOT)
-    story.tell(e.Announce(claim_id, 1, ZERO_ADDRESS, shown, SALT), WHISTLER)
+    proof = story.binding(claim_id)
     before = {who: story.worth_of(who) for who in (ANN, VERA, WHISTLER)}
     burnt = story.burnt
-    leaves = (mine.levels[0][1], tuple(mine.proof(1))), (theirs.levels[0][1], tuple(theirs.proof(1)))
-    proof = e.ProveBinding(claim, 1, *leaves[0], source, *leaves[1], ROOT, SALT)
     story.tell(proof, WHISTLER)
     taken = story.terms.solver_stake + story.terms.verifier_stake
     assert before[ANN] - story.worth_of(ANN) == story.terms.solver_stake
