@@ -63,7 +63,6 @@ def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketSt
     require(state.status.phase == Phase.SEEDED, "WrongPhase", state.status.phase.name)
     terms = market.jobs[state.claim.job_id].terms
     require(now.time <= state.status.since + terms.vote_time, "TooLate")
-    require(now.time <= state.status.since + terms.vote_time, "TooLate")
     require(event.seed == state.status.seed, "WrongSeed")
     ballot = _empty_seat(state, by)
     require(len(event.traces) == (terms.samples if event.valid else 0), "WrongTraces")
