@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from eth_utils.crypto import keccak
@@ -43,9 +43,11 @@ from assay.protocol.types import (
 from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.fakes.shapes import one_loop_each
 from tests.property.markets import TERMS
+from tests.twin.deployed import ACCOUNTS
 from tests.twin.scene import INNER, OUTERS, Scene, reference
 
-CLIENT, ANN, BOB, VERA, WHISTLER = (Address("0x" + digit * 40) for digit in "12345")
+CLIENT, ANN, BOB, VERA, WHISTLER = ACCOUNTS[1:6]
+EVERYBODY = (CLIENT, ANN, BOB, VERA, WHISTLER)
 SALT = b"s" * 32
 ROOT = b"r" * 32
 NOBODYS = JobId(b"\x00" * 32)
@@ -206,9 +208,16 @@ class Story:
 def begin(**changes: Any) -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
     market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC, WIDE)
-    everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
-    scene = Scene(random.Random(1))
-    told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
+    wallets = {account: Wei(10**6) for account in EVERYBODY}
+    return begun(Story(new_market_state(market, wallets), Scene(random.Random(1))), **changes)
+
+
+T = TypeVar("T", bound=Story)
+
+
+def begun(told: T, **changes: Any) -> T:
+    """With the job posted and its shards taken."""
+    scene = told.scene
     terms = replace(
         TERMS,
         client=CLIENT,
@@ -227,7 +236,7 @@ def begin(**changes: Any) -> Story:
     terms = of_its_class(replace(terms, **changes))
     told.tell(e.Register(conditions_of(terms)), CLIENT)
     told.tell(e.Subscribe(terms.class_id), VERA)
-    for account in everybody:
+    for account in EVERYBODY:
         told.tell(e.Deposit(account, Wei(100_000)), account)
     for solver in (ANN, BOB):
         told.tell(e.Stake(Role.SOLVER, Wei(5_000)), solver)

@@ -114,20 +114,28 @@ def test_A3_a_task_that_is_left_out_is_voided_only_when_nobody_may_challenge_it(
     void = e.Void(story.claim(claim_id))
     assert story.refuse(void, BOB) == "NotStale"
     pass_by(story, fixed)
-    story.time = window_end(story, claim_id) - 2
-    in_time, before = replace(story), (story.worth_of(BOB), story.worth_of(VERA), story.burnt)
+    story.time = Seconds(window_end(story, claim_id) - 2)
+    before = story.worth_of(BOB), story.worth_of(VERA), story.burnt
     assert story.refuse(void, BOB) == "NotDue" == story.refuse(void, BOB)
     story.tell(void, CLIENT)
     assert story.phase(claim_id) == Phase.VOID
     assert (story.worth_of(BOB), story.worth_of(VERA), story.burnt) == before, "nobody is paid, nobody loses"
     assert story.market_state.funds.locked(BOB, Role.SOLVER) == story.terms.miss_penalty
     assert story.market_state.funds.locked(VERA, Role.VERIFIER) == story.terms.verifier_stake  # Ann's
-    game_id = in_time.challenge(claim_id)
-    assert in_time.time == window_end(in_time, claim_id)
-    assert in_time.refuse(void, BOB) == "GamesOpen"
-    in_time.answer(game_id)
-    in_time.silence(game_id)
-    in_time.tell(void, BOB)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_A3_a_game_of_the_windows_last_second_keeps_a_task_from_being_voided(fixed: bool) -> None:
+    story, claim_id = waiting()
+    void = e.Void(story.claim(claim_id))
+    pass_by(story, fixed)
+    story.time = Seconds(window_end(story, claim_id) - 2)
+    game_id = story.challenge(claim_id)
+    assert story.time == window_end(story, claim_id)
+    assert story.refuse(void, BOB) == "GamesOpen"
+    story.answer(game_id)
+    story.silence(game_id)
+    story.tell(void, BOB)
 
 
 @pytest.mark.parametrize("fixed", [False, True])

@@ -1,0 +1,50 @@
+"""A story (``tests.fakes.story``) that is told to the pure market and to the deployed one.
+
+Contract: what a scene does and asserts of the pure market, the contracts have done alike; a scene that goes
+on from one moment twice (`replace`) cannot be told so.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from assay.protocol.refusal import Refused
+from assay.protocol.twin import events as e
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimId
+from tests.fakes.story import WHISTLER, Story, begun
+from tests.twin.deployed import ITS_OWN
+from tests.twin.scene import Scene
+from tests.twin.twin import Twin
+
+
+@dataclass
+class Told(Story):
+    """A story on both sides."""
+
+    twin: Twin | None = None
+
+    def tell(self, event: e.Event, by: Address, after_s: int = 1) -> None:
+        assert self.twin is not None
+        ahead = self.time + after_s - self.twin.time
+        if ahead > 1:
+            self.twin.wait(ahead - 1, 2)
+        before = self.twin.refused.copy()
+        accepted = self.twin.act(event, by)
+        self.time, self.block, self.market_state = self.twin.time, self.twin.block, self.twin.market_state
+        if not accepted:
+            (refused,) = (self.twin.refused - before).elements()
+            raise Refused(refused.split()[-1])
+
+    def seed(self, claim_id: ClaimId) -> None:
+        assert self.twin is not None
+        self.twin.wait(1, 3)
+        self.time += 1
+        self.tell(e.RecordSeed(self.claim(claim_id), ZERO_DIGEST, ITS_OWN), WHISTLER)
+
+
+def begin_on(twin: Twin, **changes: Any) -> Told:
+    """As ``tests.fakes.story.begin``."""
+    told = Told(twin.market_state, Scene(random.Random(1)), time=twin.time, block=twin.block, twin=twin)
+    return begun(told, **changes)
