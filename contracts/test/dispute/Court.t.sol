@@ -138,19 +138,6 @@ contract CourtTest is CourtGame {
         }
     }
 
-    /// @notice Two steps are disputed by the state between them; one is opened at once.
-    function test_twoStepsAreSplitAndOneIsNot() external {
-        for (uint32 steps = 1; steps <= 2; ++steps) {
-            Game memory start = _newGame(0, keccak256("end"));
-            start.context.steps = steps;
-            (uint256 id, Game memory game) = _open(start);
-            assertEq(uint8(game.cursor.phase), uint8(steps == 1 ? GamePhase.TRACE : GamePhase.STEPS));
-            if (steps == 1) continue;
-            game = _pickStep(id, _revealSteps(id, game, new bytes32[](1)), new bytes32[](1), 1);
-            assertEq(game.context.outRoot, keccak256("end"));
-        }
-    }
-
     function test_wrongNumberOfStepsIsRefused() external {
         (uint256 id, Game memory game,) = _stepsGame(0);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 3, 2));
