@@ -281,6 +281,21 @@ contract CourtTest is CourtGame {
         assertEq(challenges.verdicts(id), 2);
     }
 
+    /// @notice The same where the program's tree has no padding: 1 + 125 + 2 leaves.
+    function test_outputMismatchInAFullTreeEndsTheGame() external {
+        while (s.nodes.length < 125) {
+            s.nodes.push(s.nodes[FIXTURE_NODES - 1]);
+            s.honest.push(new bytes(4));
+        }
+        _seal(1);
+        Tree memory claimed = _outState(_lie(12, 0, 1));
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        game = _revealTrace(id, game, trace);
+        _proveOutput(id, game, claimed, trace, 1, "");
+        assertEq(challenges.verdicts(id), 2);
+    }
+
     struct OutputProof {
         uint32 slot;
         uint32 ref;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Game, GamePhase} from "../../src/interfaces/ICourt.sol";
+import {Game, GamePhase, ICourt} from "../../src/interfaces/ICourt.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
 
@@ -62,5 +62,37 @@ contract MovesTest is CourtGame {
         challenges.setClosed(false);
         court.deliver(id, game);
         assertEq(challenges.verdicts(id), 1);
+    }
+
+    /// @notice A node of the trace is not entered without its encoding, nor a slot of the state opened further.
+    function test_aLeafOfTheTraceOrTheStateIsNotPickedWithin() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        Tree memory claimed = _outState(s.honest);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        game = _split(id, _pick(id, _revealTrace(id, game, trace), trace, 18), trace);
+        bytes32[] memory siblings = Trees.build(trace.children(3, 16)).proof(2);
+        bytes32 digest = trace.levels[0][18];
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_NODE));
+        vm.prank(challenger);
+        court.pickWithin(id, _matter(game), _front(game), 2, digest, siblings);
+        vm.recordLogs();
+        vm.prank(challenger);
+        court.openOutput(id, game);
+        game = _split(id, _after(game), claimed);
+        siblings = claimed.proof(1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_OUTPUT));
+        vm.prank(challenger);
+        court.pickWithin(id, _matter(game), _front(game), 1, claimed.levels[0][1], siblings);
+    }
+
+    function test_aNodeIsBroughtOnlyWhereOneIsEntered() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, trace);
+        bytes32[] memory children = trace.children(7, 0);
+        bytes32[] memory siblings = Trees.build(children).proof(0);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 2));
+        vm.prank(challenger);
+        court.pick(id, game, 0, children[0], siblings, "x", new bytes32[](1));
     }
 }
