@@ -138,19 +138,6 @@ contract CourtTest is CourtGame {
         }
     }
 
-    /// @notice Two steps are disputed by the state between them; one is opened at once.
-    function test_twoStepsAreSplitAndOneIsNot() external {
-        for (uint32 steps = 1; steps <= 2; ++steps) {
-            Game memory start = _newGame(0, keccak256("end"));
-            start.context.steps = steps;
-            (uint256 id, Game memory game) = _open(start);
-            assertEq(uint8(game.cursor.phase), uint8(steps == 1 ? GamePhase.TRACE : GamePhase.STEPS));
-            if (steps == 1) continue;
-            game = _pickStep(id, _revealSteps(id, game, new bytes32[](1)), new bytes32[](1), 1);
-            assertEq(game.context.outRoot, keccak256("end"));
-        }
-    }
-
     function test_wrongNumberOfStepsIsRefused() external {
         (uint256 id, Game memory game,) = _stepsGame(0);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 3, 2));
@@ -291,6 +278,21 @@ contract CourtTest is CourtGame {
         game = _revealTrace(id, game, trace);
         _proveOutput(id, game, claimed, trace, 1, abi.encodePacked(ICourt.NoDifference.selector));
         _proveOutput(id, game, claimed, trace, 0, "");
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    /// @notice The same where the program's tree has no padding: 1 + 125 + 2 leaves.
+    function test_outputMismatchInAFullTreeEndsTheGame() external {
+        while (s.nodes.length < 125) {
+            s.nodes.push(s.nodes[FIXTURE_NODES - 1]);
+            s.honest.push(new bytes(4));
+        }
+        _seal(1);
+        Tree memory claimed = _outState(_lie(12, 0, 1));
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        game = _revealTrace(id, game, trace);
+        _proveOutput(id, game, claimed, trace, 1, "");
         assertEq(challenges.verdicts(id), 2);
     }
 

@@ -202,6 +202,22 @@ contract EvidenceTest is CourtGame {
         }
     }
 
+    /// @notice Nor is a last leaf that is longer than what is left for it.
+    function test_aLastLeafThatIsTooLongIsNoEvidence() external {
+        bytes[] memory tensors = _lie(MUL, 0, 1);
+        bytes memory data = bytes.concat(s.honest[0], new bytes(1024)); // three whole leaves
+        bytes32[] memory roots = Trees.over(tensors, 0).levels[0];
+        roots[0] = Trees.tensor(data, 0).root();
+        Tree memory trace = Trees.build(roots);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _descendIn(id, game, trace, Trees.tensor(tensors[MUL], 0), MUL, 0);
+        game = _revealLeaf(id, game, tensors[MUL]);
+        Opening[] memory openings = new Opening[](2);
+        openings[0] = _whole(0, data, 0, trace.proof(0));
+        openings[1] = _whole(1, s.honest[15], 0, Trees.cut(trace.proof(15), 0, 15));
+        _refused(id, game, tensors[MUL], 0, openings, abi.encodePacked(ICourt.BadProof.selector));
+    }
+
     /// @notice Whole leaves from the middle of an input are evidence as good as all of it.
     function test_aRunFromTheMiddleOfAnInputConvicts() external {
         bytes[] memory tensors = _lie(MUL, Openings.LEAF_BYTES, 1); // element 512, the first of leaf 1
@@ -230,13 +246,18 @@ contract EvidenceTest is CourtGame {
         openings[0].firstLeaf = 1;
         openings[0].data = Trees.slice(s.honest[0], Openings.LEAF_BYTES, Openings.LEAF_BYTES);
         openings[0].siblings = Trees.tensor(s.honest[0], 0).proof(1);
+        Opening[] memory early = _openings(game, tensors, 0, 514);
+        early[0].data = Trees.slice(s.honest[0], 0, Openings.LEAF_BYTES);
+        early[0].siblings = Trees.tensor(s.honest[0], 0).proof(0);
+        bytes memory why = abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 514);
+        _refused(id, game, tensors[0], 514, early, why);
         bytes memory leaf = _leafOf(game, tensors[0]);
         uint256 before = vm.snapshotState();
         vm.prank(challenger);
         _proveAs(id, game, leaf, s.nodes[0], 514, openings);
         assertEq(challenges.verdicts(id), 2);
         vm.revertToState(before);
-        bytes memory why = abi.encodePacked(ICourt.NoDifference.selector);
+        why = abi.encodePacked(ICourt.NoDifference.selector);
         _refused(id, game, tensors[0], 513, openings, why);
     }
 
@@ -284,6 +305,12 @@ contract EvidenceTest is CourtGame {
         openings[0].siblings = Trees.tensor(s.honest[0], 0).proof(1);
         bytes memory why = abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 0);
         _refused(id, game, tensors[0], 0, openings, why);
+        openings = _openings(game, tensors, 0, 0);
+        openings[0].input = 1;
+        why = abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 1, 1);
+        _refused(id, game, tensors[0], 0, openings, why);
+        why = abi.encodeWithSelector(ICourt.WrongCount.selector, 1, 2);
+        _refused(id, game, tensors[0], 0, new Opening[](2), why);
         (id, game) = _shown(s.honest, IADD);
         openings = _openings(game, s.honest, IADD, 0);
         openings[0].input = 2;
