@@ -349,6 +349,11 @@ def test_an_announcement_is_what_the_documents_say(
     monkeypatch.setattr(market, "do", lambda *given: sent.append(given[-1]))
     market.announce("a", D, 7, Address("0x" + "22" * 20), digest("root"), digest("salt"))
     assert sent == [keccak(encode_arguments(types, values))] and len(named) == len(words)
+    place, said = StateLeaf(3, 4), b"the bytes of the vote's trace"
+    disproof = [{"type": "uint32"}, {"type": "uint32"}, {"type": "bytes32"}], [3, 4, keccak(said)]
+    values[named.index("root")] = keccak(encode_arguments(*disproof))
+    market.announce("p", D, 7, Address("0x" + "22" * 20), D, digest("salt"), said, place)
+    assert sent[1:] == [keccak(encode_arguments(types, values))]
 
 
 def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: MarketNode) -> None:
