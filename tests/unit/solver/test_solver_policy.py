@@ -202,7 +202,7 @@ def test_a_claim_that_was_left_out_is_voided_once_it_may_be_challenged_no_more()
 
 
 @pytest.mark.parametrize("phase", [Phase.COMMITTED, Phase.SEEDED])
-def test_a_task_that_its_round_can_be_closed_without_waits_for_its_window_and_for_nothing_else(
+def test_a_task_that_is_left_out_waits_for_its_window_and_nothing_else(
     phase: Phase,
 ) -> None:
     """Its seed, or a tally, the chain refuses (NotStanding)."""

@@ -26,7 +26,7 @@ def reseed(day: MarketDay, claim_id: ClaimId) -> None:
     day.market_state.rules = replace(rules, claims={**rules.claims, claim_id: state})
 
 
-def test_attack_31_a_vote_under_a_seed_that_a_reorganisation_has_replaced_is_worked_out_again(
+def test_attack_31_a_vote_under_a_replaced_seed_is_worked_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = MarketDay(tmp_path)

@@ -82,7 +82,7 @@ def rewound(day: MarketDay, job_id: JobId) -> ClaimView:
     return view
 
 
-def test_a_challenger_wins_its_game_though_nothing_leads_to_what_the_claim_began_from(
+def test_a_challenger_wins_though_the_claims_sources_are_gone(
     day: MarketDay,
 ) -> None:
     job_id = begun(day, partial(FaultySolver, plan=WeightPlan(1, 0, 0, 5)))
@@ -115,7 +115,7 @@ def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDa
     assert day.run(lambda: day.market_state.claims[view.claim_id].status.phase == Phase.VOID)
 
 
-def test_who_asks_for_an_overtaken_input_has_its_bond_back_though_its_clock_runs_out(
+def test_who_asks_for_an_overtaken_input_has_its_bond_back(
     day: MarketDay,
 ) -> None:
     """What the input must have been nobody can say any more."""

@@ -69,7 +69,7 @@ def test_R12_a_whistleblower_beside_a_parasite_has_its_reward(day: MarketDay) ->
     assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
-def test_a_reward_whose_truth_nobody_will_tell_is_its_winners_once_the_job_is_closed(day: MarketDay) -> None:
+def test_a_reward_without_a_settled_claim_is_its_winners_once_the_job_closes(day: MarketDay) -> None:
     job_id, view = cheated(day)
     parasite = day.join("parasite")
     parasite.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
