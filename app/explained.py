@@ -13,7 +13,7 @@ from assay.app.invocation import App
 from assay.app.times import show_moment, show_span
 from assay.node.idle import place_of
 from assay.program.isa import Node
-from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView, moot
+from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView, moot, returns_bond
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.trees import LEAF_BYTES
 from assay.protocol.types import ZERO_DIGEST, ClaimView, Terms
@@ -182,6 +182,8 @@ def _stakes(view: GameView, claim: ClaimView, terms: Terms, challenger: str, def
         return f"nothing any more: what it is about has fallen, and {back}"
     bond, solver, verifier = terms.challenge_bond, terms.solver_stake, terms.verifier_stake
     lost = f"{challenger} loses its bond of {show_amount(bond)}, half to {defender}, half burnt"
+    if not view.decided and returns_bond(claim, view.game):
+        lost = f"{challenger} has its bond back, as a rewind has overtaken what the input comes from"
     if view.game.ballot:
         won = f"{defender} loses its stake of {show_amount(verifier)}, half to {challenger}, half burnt"
     else:

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from assay.dispute.disputant import Disputant, overdue
 from assay.protocol.dispute import Move
-from assay.protocol.game_state import GameView, moot
+from assay.protocol.game_state import GameView, returns_bond
 from assay.protocol.ports import Market
 from assay.protocol.types import Seconds
 
@@ -35,11 +35,10 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         return Played(view, "", f"decided for the {winner}: {view.reason}")
     if (late := overdue(view, now)) is not None:
         ours = view.game.mover == market.me
-        if ours and not moot(market.claim(view.game.claim_id), view.game):
+        if ours and not returns_bond(market.claim(view.game.claim_id), view.game):
             return Played(view, "", "our own clock has run out")
         send(market, view, late)
-        fallen = "what it is about has fallen: the bond comes back"
-        why = fallen if ours else "the other side's clock has run out"
+        why = "the bond comes back, however it ends" if ours else "the other side's clock has run out"
         return Played(view, type(late).__name__, why)
     if view.game.mover != market.me:
         return Played(view, "", "the other side is to move")

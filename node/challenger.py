@@ -27,6 +27,7 @@ from assay.node.service import intent
 from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
 from assay.protocol import trees
+from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.game import opened_levels
 from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView
@@ -59,6 +60,14 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
 def root_of(finding: Finding) -> bytes:
     """What the finder has there itself: its own root, which nobody has who has not looked; none of a vote."""
     return ZERO_DIGEST if isinstance(finding, WrongVote | RefutedVote) else finding.root
+
+
+def evidence_of(finding: Finding) -> tuple[bytes, StateLeaf | None]:
+    """What the announcement of a proof binds beside the root: a slot's wrong root, or the bytes that a vote's
+    trace has at a place, which nobody knows who has not looked."""
+    if isinstance(finding, RefutedVote):
+        return finding.said.data, finding.place
+    return (finding.leaf if isinstance(finding, WrongInput) else b""), None
 
 
 def is_proof(finding: Finding) -> bool:
@@ -110,9 +119,9 @@ class Challenger:
         attempt = 0 if is_proof(finding) else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
         what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))
-        leaf = finding.leaf if isinstance(finding, WrongInput) else b""
         root, key = root_of(finding), intent("announce", *what)
-        announced = self.market.announce(key, claim_id, place, verifier, root, salt, leaf)
+        evidence = evidence_of(finding)
+        announced = self.market.announce(key, claim_id, place, verifier, root, salt, *evidence)
         if block <= announced.block:
             return Pursuit("announced", None, "the finding is announced; it opens a block later")
         return self._open(view, finding, intent("open", *what), salt)
@@ -225,13 +234,19 @@ def _moot(view: ClaimView, finding: Finding) -> str:
     verifier, phase = key_of(finding)[2], view.status.phase
     if verifier != ZERO_ADDRESS:
         stands = any(v.verifier == verifier and v.shown and v.valid and not v.gone for v in view.votes)
-        live = phase in CHALLENGEABLE and not view.stale
+        live = phase in CHALLENGEABLE and not view.overtaken
         return "" if stands and (live or view.fallen) else f"the vote of {verifier} is over by now"
-    # What a proof takes may have come out in a game alone: while one is open, it is in time (rule 5.2).
-    answers = isinstance(finding, WrongInput) and view.status.open_games > 0
-    if phase not in CHALLENGEABLE or (view.stale and not answers):
+    if phase not in CHALLENGEABLE:
         return f"the claim is {phase.name.lower()} by now"
-    return ""
+    return "" if not view.overtaken or _still_certain(view, finding) else "a rewind has overtaken the claim"
+
+
+def _still_certain(view: ClaimView, finding: Finding) -> bool:
+    """Whether an overtaken claim falls by this proof all the same: what it takes may have come out in a game
+    alone, and its source was there when the claim was committed (rule 4.4)."""
+    if not isinstance(finding, WrongInput) or not view.status.open_games:
+        return False
+    return finding.source is None or finding.source.rewinds <= view.claim.rewinds
 
 
 def slots_shown(game: Game) -> bool:

@@ -12,6 +12,7 @@ LOST_RACES = frozenset(
         "WrongGame",
         "NotDue",
         "NotStale",
+        "NotStanding",
         "NotHolder",
         "DeadlinePassed",
         "DeadlineNotPassed",
@@ -31,6 +32,8 @@ LOST_RACES = frozenset(
         "JobEnded",
         "WindowClosed",
         "NotDrawn",
+        "WrongSeed",
+        "NoReward",
     }
 )
 """Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""

@@ -1,10 +1,11 @@
 """What a node may delete of a job's files, and when: what is settled, but for what others still build on.
 
 Contract: deleted are only files that the market names, of jobs and claims that are over: everything of a
-closed job but the model that it ended with, of an open one the states of settled, fallen and overtaken claims
+closed job but the model that it ended with, of an open one the states of settled, fallen and voided claims
 but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned files, those of a role's
-unfinished work, and everything of a claim with an open game or demand stay, as does that of a fallen one
-whose votes may still be disputed. What is deleted here can be computed again from the job's files, which its
+unfinished work, and everything of a claim that still answers for something stay, also once its job has
+closed: of one that has not ended, since what it builds on may be gone, and of a fallen one whose votes may be
+disputed. What is deleted here can be computed again from the job's files, which its
 client keeps. Files that no claim names, such as another program's, are never touched. With an executor they
 are deleted by its thread, by what was known when that was decided, which each call looks at: where anything
 has changed it ends at once, and is decided anew. Whoever is cut short, or killed, leaves nothing of which no
@@ -76,7 +77,7 @@ class _Mark:
 
     job_id: JobId
     at: tuple[int, int, bool]
-    disputed: frozenset[ClaimId]
+    answering: frozenset[ClaimId]
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class Retention:
         left = {cid for cid in decided.drop if self._store.has(cid)}  # put a moment ago
         for job, mark in zip(decided.jobs, decided.seen, strict=True):
             disposal = decided.found[job.job_id]
-            if job.progress.closed and not mark.disputed and not disposal.drop & left:
+            if job.progress.closed and not mark.answering and not disposal.drop & left:
                 self._over[job.job_id] = frozenset(disposal.keep)
         self._seen = None if left else [mark for mark in decided.seen if mark.job_id not in self._over]
         return freed
@@ -175,26 +176,28 @@ class Retention:
     def _mark(self, job: JobView) -> _Mark:
         progress = job.progress
         at = progress.settled_rounds, progress.rewinds, progress.closed
-        return _Mark(job.job_id, at, self._disputed(job.job_id))
+        return _Mark(job.job_id, at, self._answering(job))
 
-    def _disputed(self, job_id: JobId) -> frozenset[ClaimId]:
-        """Claims with an open game or demand, and fallen ones whose valid votes may still be disputed."""
-        games = (game.game.claim_id for game in self._market.games(job_id) if not game.decided)
-        demands = (demand.claim_id for demand in self._market.demands(job_id) if not demand.outcome)
-        claims = self._market.claims(job_id)
+    def _answering(self, job: JobView) -> frozenset[ClaimId]:
+        """Claims with an open game or demand, fallen ones whose valid votes may still be disputed, and of a
+        closed job those that have not ended."""
+        games = (game.game.claim_id for game in self._market.games(job.job_id) if not game.decided)
+        demands = (demand.claim_id for demand in self._market.demands(job.job_id) if not demand.outcome)
+        claims = self._market.claims(job.job_id)
         vouched = (view.claim_id for view in claims if view.fallen and any(v.valid for v in view.votes))
-        return frozenset((*games, *demands, *vouched))
+        left = (view.claim_id for view in claims if job.progress.closed and _unended(view))
+        return frozenset((*games, *demands, *vouched, *left))
 
     def _of(self, job: JobView) -> Disposal:
-        claims, disputed = Claims(self._market.claims(job.job_id)), self._disputed(job.job_id)
-        over = job.progress.closed and not disputed
+        claims, answering = Claims(self._market.claims(job.job_id)), self._answering(job)
+        over = job.progress.closed and not answering
         files, terms = Files(self._store), job.terms
         found = Disposal()
         (found.drop if over else found.keep).update(files.of_job(terms))
         found.tells |= {raw_cid(terms.manifest): 2}
         for view in claims:
             found.tells |= {raw_cid(view.claim.manifest): 2}
-            live = view.claim_id in disputed or (not over and _stands(view))
+            live = view.claim_id in answering or _unended(view)
             (found.keep if live else found.drop).update(files.of_claim(view, terms))
         for view, slots in () if over and not self._models else _built_on(job, claims, over):
             found.keep.update(files.of_claim(view, terms, slots))
@@ -206,9 +209,10 @@ class Retention:
         return found
 
 
-def _stands(view: ClaimView) -> bool:
-    """Whether a claim is neither settled nor over otherwise."""
-    return view.status.phase in UNSETTLED and (not view.stale or view.left_out)
+def _unended(view: ClaimView) -> bool:
+    """Whether a claim is neither settled nor over otherwise; one that a rewind has overtaken is not, and what
+    it began from is had from its own states alone."""
+    return view.status.phase in UNSETTLED
 
 
 def _built_on(

@@ -12,21 +12,27 @@ from dataclasses import dataclass
 from assay.node.service import intent
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.ports import Market
-from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, Phase, TxResult
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobView, Phase, TxResult
 
 
 @dataclass(frozen=True)
 class Share:
-    """Have a reward paid. `settled`: the claim that says what was right; None where all findings agree."""
+    """Have a reward paid. `settled`: the claim that says what was right; None where all findings agree, or
+    where it is the winner's, as the job has `closed` without such a claim."""
 
     job_id: JobId
     claim_id: ClaimId
     settled: ClaimId | None
     reason: str
+    closed: bool = False
 
 
 def shares(
-    me: Address, claims: Sequence[ClaimView], games: Sequence[GameView], rewards: Sequence[WaitingReward]
+    me: Address,
+    job: JobView,
+    claims: Sequence[ClaimView],
+    games: Sequence[GameView],
+    rewards: Sequence[WaitingReward],
 ) -> Iterator[Share]:
     """What can be paid now, of what this account may have a part in."""
     for reward in rewards:
@@ -43,6 +49,9 @@ def shares(
         if settled is not None:
             reason = "the claim that was paid at its place says whose finding is right"
             yield Share(fallen.claim.job_id, reward.claim_id, settled.claim_id, reason)
+        elif job.progress.closed and me == reward.winner:
+            reason = "the job has closed, and no claim was paid at its place: it is the winner's"
+            yield Share(fallen.claim.job_id, reward.claim_id, None, reason, closed=True)
 
 
 def waits_for(me: Address, rewards: Sequence[WaitingReward]) -> bool:
@@ -54,6 +63,9 @@ def have_paid(market: Market, share: Share) -> TxResult:
     """Ask for it. Raises what the port raises."""
     waiting = next(each for each in market.rewards(share.job_id) if each.claim_id == share.claim_id)
     key = intent("share", share.claim_id, *((share.settled,) if share.settled is not None else ()))
+    if share.closed:
+        key = intent("pay-unsettled", share.claim_id)
+        return market.pay_unsettled(key, market.claim(share.claim_id).claim)
     if share.settled is None:
         return market.share_alike(key, share.claim_id, waiting.found)
     return market.share(key, market.claim(share.claim_id), market.claim(share.settled), waiting.found)

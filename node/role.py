@@ -32,7 +32,7 @@ from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import AssayError, PutOff, RpcUnreachable
-from assay.protocol.game_state import Game, GameView
+from assay.protocol.game_state import Game, GameView, returns_bond
 from assay.protocol.ports import Blocks, Clock, Hurried, Market, Write
 from assay.protocol.types import ClaimId, JobId, Seconds
 
@@ -367,8 +367,11 @@ class Accuser(Node):
             super()._play(action)
 
     def _bind(self, view: GameView) -> bool:
-        """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
+        """Prove a wrong slot of an input state that its claimant had to open; whether there was one. Once the
+        clock has run out, a bond that comes back is not left lying for it."""
         claim = self.market.claim(view.game.claim_id)
+        if self.clock.now() > view.game.deadline and returns_bond(claim, view.game):
+            return False
         job_id = claim.claim.job_id
         pursuit = self._challenger.bind(self.state_provider(job_id), view, self.clock.block())
         if pursuit is not None:

@@ -92,6 +92,26 @@ def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
     return count == job.terms.shards or (count >= job.terms.min_shards and now > stragglers_end(job))
 
 
+def closable_from(job: JobView, claims: Sequence[ClaimView]) -> Seconds | None:
+    """From when on the clock alone makes the present round closable; None while too few of its tasks are
+    accepted for that."""
+    count = len(accepted(job, claims))
+    return stragglers_end(job) if job.terms.min_shards <= count < job.terms.shards else None
+
+
+def left_out(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
+    """Whether a task is not accepted, and its round goes on without it (rule 4.3.5)."""
+    claim, pending = view.claim, view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
+    present = claim.kind == Kind.TASK and claim.round == job.progress.round and not view.stale
+    return view.left_out or (pending and present and closable(job, claims, now))
+
+
+def stands(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
+    """Whether a claim is in its place: it has not ended, nor been overtaken by a rewind or left out."""
+    ended = view.status.phase not in STANDING
+    return not (ended or view.stale or left_out(job, claims, view, now))
+
+
 def closable_since(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
     """From when on a round that is closable was, or since its first slice: its outer claims are reserved for
     outerTime from then."""

@@ -308,6 +308,7 @@ class StateProvider:
             if tree.root != view.roots[0]:
                 return Hidden("the state that the input root stands for, which is not the one it must be")
             self.keep(state, tree)
+            self._keep_on_disk(view, 0, state)
         assert state is not None
         for segment in range(start, leaf):
             state = self._segment(view, segment, state)
@@ -347,9 +348,13 @@ class StateProvider:
             return False
         self.keep(state, tree)
         self.found_right(view, leaf - 1)
-        if self._kept is not None and not self.checkpoints(view)[leaf].cid:
-            self._kept.keep_state(tree.root, state)
+        self._keep_on_disk(view, leaf, state)
         return True
+
+    def _keep_on_disk(self, view: ClaimView, leaf: int, state: State) -> None:
+        """Keep a state of a claim that nobody publishes: after a rewind nothing may lead to it any more."""
+        if self._kept is not None and not self.checkpoints(view)[leaf].cid:
+            self._kept.keep_state(view.roots[leaf], state)
 
     def found_right(self, view: ClaimView, segment: int) -> None:
         """Remember that the replay of a segment came to what the claim says."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from assay.node.rewards import waits_for
-from assay.node.rounds import CHALLENGEABLE, closable, closable_since, tasks
+from assay.node.rounds import CHALLENGEABLE, left_out, tasks
 from assay.node.service import intent, turn
-from assay.protocol.game_state import GameView, WaitingReward, moot
+from assay.protocol.game_state import GameView, WaitingReward, moot, returns_bond
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
     Address,
@@ -115,20 +116,20 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
         return Poke(what, view.claim_id, job.job_id, called_for, reason, _turn_s(watcher, view))
 
     again = (watcher.now - status.since) // VOID_AGAIN * VOID_AGAIN
-    if view.stale:
-        how = "its round was closed without the claim" if view.left_out else "a rewind overtook the claim"
+    if view.overtaken:
         if status.phase not in CHALLENGEABLE or status.open_games:
             return None
-        return poke("void", status.since, f"{how}: free its stakes", again)
+        return poke("void", status.since, "a rewind overtook the claim: free its stakes", again)
     if view.fallen:
         until = disputable_until(view, terms)
         if watcher.now <= until or status.open_games or not locks(view, watcher.me):
             return None
         return poke("free_seats", until, "its votes can no longer be disputed: free their stakes", again)
-    if late(job, claims, view, watcher.now):
-        if status.open_games or not locks(view, watcher.me):
+    if left_out(job, claims, view, watcher.now):
+        until = left_out_until(view, terms)
+        if watcher.now <= until or status.open_games or not locks(view, watcher.me):
             return None
-        return poke("void", closable_since(job, claims), "its round goes on without it: free its stakes")
+        return poke("void", until, "its round goes on without it: free its stakes", again)
     if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:
@@ -140,13 +141,6 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
         end = window_end(view, terms)
         return poke("settle", end, "its challenge window is over") if watcher.now > end else None
     return None
-
-
-def late(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
-    """Whether a task is not accepted, and its round goes on without it (rule 4.3)."""
-    claim, pending = view.claim, view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
-    present = claim.kind == Kind.TASK and claim.round == job.progress.round
-    return pending and present and closable(job, claims, now)
 
 
 def write(market: MarketView, poke: Poke) -> Write:
@@ -178,22 +172,15 @@ def plays(
             if late and game.claim_id in held_up:
                 yield Play(job_id, view.game_id, f"game {view.game_id}: a reward waits for its end")
             continue
-        if _fallen(claims, view, me):
-            if late:
-                yield Play(job_id, view.game_id, f"game {view.game_id}: what it is about has fallen")
+        about = next((claim for claim in claims if claim.claim_id == game.claim_id), None)
+        if about is not None and game.challenger == me and returns_bond(about, game) and late:
+            yield Play(job_id, view.game_id, f"game {view.game_id}: its bond comes back, however it ends")
+        elif about is not None and game.challenger == me and moot(about, game):
+            continue
         elif late != ours:
             left = f"our move ({game.phase.name}), {game.deadline - now} s left"
             what = left if ours else "the other side let its deadline pass"
             yield Play(job_id, view.game_id, f"game {view.game_id}: {what}")
-
-
-def _fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
-    """Whether this challenger's game is about what has fallen otherwise: its bond comes back once the clock
-    has run out, whoever is to move (rule 5.3)."""
-    if game.game.challenger != challenger:
-        return False
-    about = next((view for view in claims if view.claim_id == game.game.claim_id), None)
-    return about is not None and moot(about, game.game)
 
 
 def voted(vote: Vote) -> bool:
@@ -212,16 +199,29 @@ def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
     return Seconds(view.status.since + terms.challenge_window)
 
 
-def disputable(view: ClaimView, terms: Terms, now: Seconds) -> Iterator[Vote]:
-    """Valid votes of a task that may be disputed at this time."""
-    phase, ends = view.status.phase, now
-    if phase in CHALLENGEABLE and not view.stale:
-        ends = window_end(view, terms) if phase == Phase.ACCEPTED else now
-    elif view.fallen:
-        ends = disputable_until(view, terms)
+def left_out_until(view: ClaimView, terms: Terms) -> Seconds:
+    """Of a task that its round goes on without: until when it may be challenged; then it is voided (rule
+    4.3.5)."""
+    return Seconds(view.status.since + terms.challenge_window)
+
+
+def challengeable_until(
+    job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds
+) -> float | None:
+    """Until when a claim may be challenged, infinity while it waits for votes; None if it may not be now."""
+    if view.status.phase not in CHALLENGEABLE or view.overtaken:
+        return None
+    if view.status.phase == Phase.ACCEPTED:
+        end: float = window_end(view, job.terms)
     else:
-        return
-    if now <= ends:
+        end = left_out_until(view, job.terms) if left_out(job, claims, view, now) else inf
+    return end if now <= end else None
+
+
+def disputable(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> Iterator[Vote]:
+    """Valid votes of a task that may be disputed at this time."""
+    in_time = view.fallen and now <= disputable_until(view, job.terms)
+    if in_time or challengeable_until(job, claims, view, now) is not None:
         yield from (vote for vote in view.votes if vote.shown and vote.valid and not vote.gone)
 
 
@@ -234,11 +234,12 @@ def locks(view: ClaimView, account: Address) -> bool:
     return (view.status.phase in CHALLENGEABLE or view.fallen) and account in behind
 
 
-def watched(market: MarketView) -> list[JobView]:
-    """Open jobs, and closed ones that still hold something of this account's.
+def watched(market: MarketView, liable: bool = False) -> list[JobView]:
+    """Open jobs, and closed ones that still hold something of this account's; with `liable`, of anybody's.
 
     A claim that a job left out, or whose overtaken stakes nobody has freed, outlasts the job, and so do games
-    and demands on it: whoever looks away then loses a game by the clock, or leaves stake and bond behind.
+    and demands on it, and votes on a fallen one: whoever looks away then loses a game by the clock, leaves
+    stake and bond behind, or disputes nothing.
     """
     me = market.me
     staked = any(market.stake(me, role).locked for role in Role)
@@ -247,6 +248,8 @@ def watched(market: MarketView) -> list[JobView]:
         return market.holder(job_id, shard).solver == me
 
     def holds(job_id: JobId) -> bool:
+        if liable and not market.ended(job_id):
+            return True
         games, demands = market.games(job_id), market.demands(job_id)
         return (
             (staked and market.holds_shard(job_id) and any(mine(job_id, k) for k in range(shards[job_id])))
@@ -260,13 +263,14 @@ def watched(market: MarketView) -> list[JobView]:
     return [job for job in market.jobs() if not job.progress.closed or holds(job.job_id)]
 
 
-def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:
+def others_suffice(
+    now: Seconds, job: JobView, claims: Sequence[ClaimView], view: ClaimView, games: Sequence[GameView]
+) -> bool:
     """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
 
     Not for ever: a game may be lost on purpose, so half the challenge window is kept for a game of one's own.
     """
     if not any(not game.decided and game.game.claim_id == view.claim_id for game in games):
         return False
-    status = view.status
-    left = (window_end(view, job.terms) - status.since) // 2
-    return status.phase != Phase.ACCEPTED or now <= status.since + left
+    end, since = challengeable_until(job, claims, view, now), view.status.since
+    return end is not None and now <= since + (end - since) // 2

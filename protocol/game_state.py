@@ -227,3 +227,10 @@ def moot(claim: ClaimView, game: Game) -> bool:
     if game.ballot:
         return claim.votes[game.ballot - 1].gone
     return claim.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
+
+def returns_bond(claim: ClaimView, game: Game) -> bool:
+    """Whether the challenger of a game has its bond back however that ends (rule 5.3): it is moot, or about
+    an input whose source a rewind may have taken."""
+    about_input = not game.ballot and game.segment == INPUT_SEGMENT
+    return moot(claim, game) or (about_input and claim.overtaken)

@@ -277,10 +277,12 @@ class Market(MarketView, Protocol):
         root: bytes,
         salt: bytes,
         leaf: bytes = b"",
+        place: StateLeaf | None = None,
     ) -> TxResult:
         """Commit to a finding and to the caller's own root there. For a binding (`prove_binding`) `segment`
         is the slot, `leaf` what is wrong in it and `root` the input's; for `open_input` `segment` is
-        INPUT_SEGMENT; for a vote `root` is zero. `verifier` is the zero address but for a vote."""
+        INPUT_SEGMENT; for a vote `root` is zero. `verifier` is the zero address but for a vote. For a vote's
+        disproof (`prove_vote`) `leaf` is the bytes that its trace has at `place`."""
         ...
 
     def open_game(
@@ -347,6 +349,10 @@ class Market(MarketView, Protocol):
 
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
         """Pay it where all findings agree and one of them is the winner's."""
+        ...
+
+    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
+        """Pay it to who convicted the claim, where the job is closed without a settled claim at the place."""
         ...
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:

@@ -373,14 +373,20 @@ class ClaimView:
     status: ClaimStatus
     votes: tuple[Vote, ...]
     stale: bool
-    """Overtaken by a rewind or left out when its round was closed, and not yet voided; it still answers for
-    the games that are open on it."""
+    """Overtaken by a rewind, or left out by its round, and not yet voided; it still answers for the games
+    that are open on it."""
     left_out: bool
-    """Its round was closed without it, and no rewind has overtaken it."""
+    """Its round goes on without it (rule 4.3.5), and no rewind has overtaken it; by the clock alone that may
+    come to be so before the view says it (``node.rounds.left_out``)."""
     roots: tuple[bytes, ...]
     """State roots at the ends of its segments, as the commit gave them: the leaves of its segments tree."""
     traces: Mapping[Address, tuple[bytes, ...]]
     """Leaves of each vote's traces tree, as the vote gave them."""
+
+    @property
+    def overtaken(self) -> bool:
+        """By a rewind, and not yet voided: it answers for what is open on it, and for nothing new."""
+        return self.stale and not self.left_out
 
     @property
     def fallen(self) -> bool:

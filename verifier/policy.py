@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rewards import Share, shares
-from assay.node.rounds import fallen, moving
+from assay.node.rounds import closable_from, fallen, moving, stands
 from assay.node.upkeep import (
-    CHALLENGEABLE,
     Play,
     Poke,
     Watcher,
+    challengeable_until,
     disputable,
     others_suffice,
     plays,
@@ -183,10 +183,12 @@ def decide(observation: Observation) -> list[Action]:
     for job in observation.jobs:
         seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
         actions.extend(plays(observation.me, observation.now, *seen, rewards))
-        actions.extend(shares(observation.me, job.claims, job.games, rewards))
+        actions.extend(shares(observation.me, job.view, job.claims, job.games, rewards))
+    for job in observation.jobs:
+        actions.extend(_abstentions(observation, job))
     for job in running:
         actions.extend(_votes(observation, job))
-    for job in running:
+    for job in observation.jobs:
         actions.extend(_pursuits(observation, job))
     for job in observation.jobs:
         actions.extend(_vote_pursuits(observation, job))
@@ -228,11 +230,20 @@ def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
     return next((vote for vote in view.votes if vote.verifier == observation.me), None)
 
 
-def _drawn(observation: Observation, job: JobObservation) -> Iterator[tuple[ClaimView, Vote]]:
+def _drawn(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
+    """Claims on which this account has a seat and has not voted."""
     for view in moving(job.claims):
         vote = own_vote(observation, view)
-        if vote is not None and not view.stale and view.status.phase == Phase.SEEDED:
-            yield view, vote
+        if vote is not None and not voted(vote) and view.status.phase == Phase.SEEDED:
+            yield view
+
+
+def _abstentions(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    """Of claims that can come to nothing any more, whose seats wait for nobody (rule 4.3.5)."""
+    for view in _drawn(observation, job):
+        if not stands(job.view, job.claims, view, observation.now):
+            reason = "a rewind overtook the claim" if view.overtaken else "its round goes on without it"
+            yield Abstain(job.view.job_id, view.claim_id, view.status.seed, reason)
 
 
 def _accused(observation: Observation, job: JobObservation) -> set[ClaimId]:
@@ -242,10 +253,11 @@ def _accused(observation: Observation, job: JobObservation) -> set[ClaimId]:
 
 def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms = job.view.terms
-    for view, vote in _drawn(observation, job):
+    for view in _drawn(observation, job):
         status = view.status
         late = observation.now > status.since + terms.vote_time * 3 // 4
-        if voted(vote) or observation.now > status.since + terms.vote_time:
+        over = observation.now > status.since + terms.vote_time
+        if over or not stands(job.view, job.claims, view, observation.now):
             continue
         subject = (job.view.job_id, view.claim_id, status.seed)
         if job.refusal:
@@ -254,6 +266,8 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
         ballot = job.ballots.get((view.claim_id, status.seed))
         if ballot is None and late:
             yield Abstain(*subject, "there is no replay of it so late in the time to vote")
+        elif ballot is None and _goes_on_soon(observation, job):
+            yield Wait(job.view.job_id, "its round can soon be closed without the task; nothing is replayed")
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"
             yield Replay(
@@ -266,14 +280,21 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield SendVote(job.view.job_id, view.claim_id, status.seed, finding)
 
 
+def _goes_on_soon(observation: Observation, job: JobObservation) -> bool:
+    """Whether the round may go on without a task before a vote on it need be there."""
+    end = closable_from(job.view, job.claims)
+    return end is not None and end < observation.now + job.view.terms.vote_time
+
+
 def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
     playing, found = _accused(observation, job), _found(job)
     for view in moving(job.claims):
-        open_ = view.status.phase in CHALLENGEABLE and not view.stale
-        if view.claim_id not in found or not open_ or view.claim_id in playing:
+        if view.claim_id not in found or view.claim_id in playing:
+            continue
+        if challengeable_until(job.view, job.claims, view, observation.now) is None:
             continue
         drawn = view.status.phase == Phase.SEEDED and own_vote(observation, view) is not None
-        if not drawn and others_suffice(observation.now, job.view, view, job.games):
+        if not drawn and others_suffice(observation.now, job.view, job.claims, view, job.games):
             continue
         if not _afford(observation, job):
             yield _no_bond(job, "a fault")
@@ -283,11 +304,12 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
 
 def _vote_pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """Valid votes of others on claims that have fallen as we had found they would."""
-    terms, found = job.view.terms, _found(job)
+    found = _found(job)
     own = [g.game for g in job.games if g.game.challenger == observation.me]
     for view in fallen(job.claims):
         begun = {game.defender for game in own if game.claim_id == view.claim_id and game.ballot}
-        for vote in disputable(view, terms, observation.now) if view.claim_id in found else ():
+        votes = disputable(job.view, job.claims, view, observation.now)
+        for vote in votes if view.claim_id in found else ():
             subject = (job.view.job_id, view.claim_id, vote.verifier)
             false = job.audited.get(subject[1:])
             if vote.verifier == observation.me or false is False or vote.verifier in begun:

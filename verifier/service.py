@@ -17,6 +17,7 @@ from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest, audit_vote
 from assay.node.idle import no_stake
+from assay.node.kept_replays import KeptReplays
 from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
@@ -28,6 +29,9 @@ from assay.verifier.ballots import Ballots
 from assay.verifier.joining import Past
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 from assay.verifier.stays import Stays
+
+KEPT_BYTES = 1 << 30
+"""The most on disk for states that nobody publishes: with them it defends its votes after a rewind."""
 
 
 class VerifierService(Accuser):
@@ -55,6 +59,7 @@ class VerifierService(Accuser):
         joins classes by itself."""
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits, self._fees = limits, fees
+        self.kept_replays = KeptReplays(folder / "replays", KEPT_BYTES)
         self._stays = Stays(folder / "stays")
         self._ballots = Ballots(folder / "ballots")
         self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}

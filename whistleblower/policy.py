@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from assay.node.idle import NO_JOB
 from assay.node.rewards import Share, shares
 from assay.node.rounds import fallen, moving
 from assay.node.upkeep import (
-    CHALLENGEABLE,
     Play,
+    challengeable_until,
     disputable,
     disputable_until,
     others_suffice,
     plays,
-    window_end,
 )
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView, WaitingReward
@@ -172,15 +172,14 @@ def decide(observation: Observation) -> list[Action]:
     for job in observation.jobs:
         seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
         actions.extend(plays(observation.me, observation.now, *seen, rewards))
-        actions.extend(shares(observation.me, job.claims, job.games, rewards))
+        actions.extend(shares(observation.me, job.view, job.claims, job.games, rewards))
         actions.extend(_collections(observation, job))
     if observation.limits.mode == Mode.OFF:
         return actions
-    running = [job for job in observation.jobs if not job.view.progress.closed]
-    for job in running:
+    for job in observation.jobs:
         actions.extend(_pursuits(observation, job))
         actions.extend(_demands(observation, job))
-    audits = [pair for job in running if not job.refusal for pair in _audits(observation, job)]
+    audits = [pair for job in observation.jobs if not job.refusal for pair in _audits(observation, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
 
@@ -213,7 +212,7 @@ def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:
     lying = bond * sum(not d.outcome and d.demander == observation.me for d in job.demands)
     lying += bond * sum(not g.decided and g.game.challenger == observation.me for g in job.games)
     asked = {demand.claim_id for demand in job.demands if demand.demander == observation.me}
-    for view in _open_claims(observation, job):
+    for view, _ in _open_claims(observation, job):
         if view.claim_id not in observation.unpublished or view.claim_id in asked:
             continue
         if observation.free >= bond and lying + bond <= observation.limits.bond_budget:
@@ -236,23 +235,24 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
     )
 
 
-def _open_claims(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
-    """Claims that may still be challenged."""
+def _open_claims(observation: Observation, job: JobObservation) -> Iterator[tuple[ClaimView, float]]:
+    """Claims that may still be challenged, with the seconds left for it: infinity while they wait for
+    votes."""
     for view in moving(job.claims):
-        ends = window_end(view, job.view.terms)
-        late = view.status.phase == Phase.ACCEPTED and observation.now > ends
-        if view.status.phase in CHALLENGEABLE and not view.stale and not late:
-            yield view
+        end = challengeable_until(job.view, job.claims, view, observation.now)
+        if end is not None:
+            yield view, end - observation.now
 
 
 def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
     bond = job.view.terms.challenge_bond
     own = [game for game in job.games if game.game.challenger == observation.me]
     at_stake: int = sum(bond for game in own if not game.decided)
-    for view in (*_open_claims(observation, job), *fallen(job.claims)):
+    open_ = [(view, left == inf) for view, left in _open_claims(observation, job)]
+    for view, voted_on in (*open_, *((view, False) for view in fallen(job.claims))):
         found = [(t, s) for t, s in observation.suspicions.items() if t[0] == view.claim_id]
         whole = [(t, s) for t, s in found if t[1] == ZERO_ADDRESS and not view.fallen]
-        votes = {vote.verifier for vote in disputable(view, job.view.terms, observation.now)}
+        votes = {v.verifier for v in disputable(job.view, job.claims, view, observation.now)}
         for target, suspicion in whole or [(t, s) for t, s in found if t[1] in votes]:
             subject = (job.view.job_id, *target)
             begun = any(g.game.claim_id == target[0] and _defends(g, view, target[1]) for g in own)
@@ -260,7 +260,7 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
                 continue
             if observation.limits.mode == Mode.ADVISE:
                 yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {show_amount(bond)}")
-            elif target[1] == ZERO_ADDRESS and _left_to_others(observation, job, view):
+            elif target[1] == ZERO_ADDRESS and _left_to_others(observation, job, view, voted_on):
                 continue
             elif observation.free < bond or at_stake + bond > observation.limits.bond_budget:
                 yield Advise(
@@ -272,28 +272,27 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
                 yield Pursue(*subject, suspicion.what)
 
 
-def _left_to_others(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
+def _left_to_others(observation: Observation, job: JobObservation, view: ClaimView, voted_on: bool) -> bool:
     """Whether a claim is left alone for now: others' games suffice, or its vote is awaited."""
-    awaited = observation.limits.await_votes and view.status.phase < Phase.ACCEPTED
-    return awaited or others_suffice(observation.now, job.view, view, job.games)
+    awaited = observation.limits.await_votes and voted_on
+    return awaited or others_suffice(observation.now, job.view, job.claims, view, job.games)
 
 
 def _defends(game: GameView, view: ClaimView, verifier: Address) -> bool:
     return game.game.defender == (view.claim.claimant if verifier == ZERO_ADDRESS else verifier)
 
 
-def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tuple[int, int], Action]]:
-    """Audits with their urgency: seconds left (accepted claims first), then order of commit."""
+def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tuple[float, int], Action]]:
+    """Audits with their urgency: seconds left (claims that wait for votes last), then order of commit."""
     window = job.view.terms.challenge_window
-    for order, view in enumerate(_open_claims(observation, job)):
-        accepted = view.status.phase == Phase.ACCEPTED
-        left = window_end(view, job.view.terms) - observation.now if accepted else 2 * window + 1
+    for order, (view, left) in enumerate(_open_claims(observation, job)):
         claim, target = view.claim, (view.claim_id, ZERO_ADDRESS)
         place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
         if target in observation.suspicions or (_awaits(observation, job, view) and left > window // 2):
             continue
         if _wanted(observation, job, target):
-            yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")
+            reason = "it waits for votes" if left == inf else f"{left} s left"
+            yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {reason}")
             continue
         for audit in _vote_audits(observation, job, view) if observation.limits.audit_votes else ():
             yield (left, order), audit
@@ -307,7 +306,7 @@ def _vote_audits(observation: Observation, job: JobObservation, view: ClaimView)
     """Valid votes of others that can be disputed and are to be audited: on a fallen claim all of them."""
     claim = view.claim
     place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
-    for vote in disputable(view, job.view.terms, observation.now):
+    for vote in disputable(job.view, job.claims, view, observation.now):
         target = (view.claim_id, vote.verifier)
         fell = view.status.phase == Phase.CONVICTED
         wanted = _unseen(observation, target) if fell else _wanted(observation, job, target)

@@ -16,7 +16,7 @@ from typing import Unpack
 from assay.disk import record
 from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Finding, WrongVote, audit_claim, audit_vote
+from assay.node.audit import Finding, RefutedVote, WrongVote, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
 from assay.node.kept_replays import KeptReplays
 from assay.node.rewards import Share
@@ -87,7 +87,8 @@ class WhistleblowerService(Accuser):
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me, shares = self.market.me, self.limits.shares
-        watched = [job for job in upkeep.watched(self.market) if shares is None or job.job_id in shares.of]
+        found = upkeep.watched(self.market, liable=True)
+        watched = [job for job in found if shares is None or job.job_id in shares.of]
         jobs = apart.seen(watched, self._job_observation, self.set_aside)
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
@@ -154,7 +155,8 @@ class WhistleblowerService(Accuser):
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
         finding = audit_vote(self.state_provider(action.job_id), view, vote)
-        about = action.verifier if finding is None or isinstance(finding, WrongVote) else ZERO_ADDRESS
+        of_claim = not isinstance(finding, WrongVote | RefutedVote | None)
+        about = ZERO_ADDRESS if of_claim else action.verifier
         self._found(action.job_id, (action.claim_id, about), finding)
 
     def _going(self) -> bool:

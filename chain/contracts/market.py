@@ -214,11 +214,16 @@ class ChainMarket(ChainView):
         root: bytes,
         salt: bytes,
         leaf: bytes = b"",
+        place: StateLeaf | None = None,
     ) -> TxResult:
         """Commit to a finding. For a binding `segment` is the slot and `leaf` what is wrong in it, for an
-        input state INPUT_SEGMENT; `verifier` is the zero address and `root` not zero, but for a vote."""
-        shown = keccak(encode(leaf, root)) if leaf else root
-        finding = encode(self.me, claim_id, segment, verifier, shown, salt)
+        input state INPUT_SEGMENT; `verifier` is the zero address and `root` not zero, but for a vote. For a
+        vote's disproof `leaf` is the bytes that its trace has at `place`."""
+        if place is not None:
+            root = keccak(encode(place, keccak(leaf)))
+        elif leaf:
+            root = keccak(encode(leaf, root))
+        finding = encode(self.me, claim_id, segment, verifier, root, salt)
         return self.do(intent, "Challenges", "announce", keccak(finding))
 
     def open_game(
@@ -297,6 +302,10 @@ class ChainMarket(ChainView):
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
         """Pay it where all findings agree."""
         return self.do(intent, "Challenges", "shareAlike", claim_id, found)
+
+    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
+        """Pay it to who convicted the claim, once the job is closed without a settled one at its place."""
+        return self.do(intent, "Tasks", "payUnsettled", claim)
 
     # Games
 

@@ -123,7 +123,7 @@ class FakeMarket:
         ends = (Phase.SETTLED, Phase.CONVICTED, Phase.VOID)
         state = self.market_state
         views = [state.view(entry) for entry in state.claims.values() if entry.claim.job_id == job_id]
-        over = all(view.status.phase in ends for view in views)
+        over = all(view.status.phase in ends and not view.fallen for view in views)
         return self.job(job_id).progress.closed and over
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
@@ -277,9 +277,14 @@ class FakeMarket:
         root: bytes,
         salt: bytes,
         leaf: bytes = b"",
+        place: StateLeaf | None = None,
     ) -> TxResult:
-        shown = self.market_state.rules.binding_root(leaf, root) if leaf else root
-        return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, shown, salt))
+        rules = self.market_state.rules
+        if place is not None:
+            root = rules.disproof_root(place, leaf)
+        elif leaf:
+            root = rules.binding_root(leaf, root)
+        return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, root, salt))
 
     def _open(self, intent: str, effect: str, event: e.Event) -> int:
         return self._once(intent, effect, event, lambda: self.market_state.rules.games_opened)
@@ -356,6 +361,9 @@ class FakeMarket:
 
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
         return self._send(intent, "shareAlike", e.ShareAlike(claim_id, tuple(found)))
+
+    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
+        return self._send(intent, "payUnsettled", e.PayUnsettled(claim))
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))

@@ -119,7 +119,7 @@ def refuse_to_disprove(day: ChainDay, view: ClaimView, vote: Vote) -> None:
     (chunk,) = chunks_of(trace.program, end.state, (place,))  # type: ignore[union-attr]
     shown = view.traces[vote.verifier]
     said = vote_proof(trace, place, view.roots, segment, shown, 0)  # type: ignore[arg-type]
-    troll.announce("say", view.claim_id, 0, vote.verifier, bytes(32), salt)
+    troll.announce("say", view.claim_id, 0, vote.verifier, bytes(32), salt, said.data, place)
     day.pass_time(2)
     with pytest.raises(Reverted) as refused:
         troll.prove_vote("prove", view.claim, vote.verifier, 0, place, chunk, said, salt)

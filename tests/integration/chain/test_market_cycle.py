@@ -96,6 +96,7 @@ def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
         with_steps(TERMS, steps=4, shards=shards),
         client=client.me,
         min_shards=1,
+        straggler_time=Seconds(4 * TERMS.vote_time + client.bounds().least_time),
         rounds=1,
         verifiers=1,
     )

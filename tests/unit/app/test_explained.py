@@ -14,7 +14,7 @@ import torch
 from assay.app.explained import ENDS, WHY_NOW, Explained, explain
 from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
-from assay.protocol.game_state import GamePhase
+from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.types import ZERO_DIGEST, JobId, Kind, Phase, Role
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier
@@ -149,6 +149,9 @@ def test_nothing_is_at_stake_once_the_claim_is_over(day: MarketDay) -> None:
     market = day.markets["wendy"]
     view, now = market.game(1), day.market_state.time
     claim = market.claim(view.game.claim_id)
+    asked = replace(view, game=replace(view.game, segment=INPUT_SEGMENT))
+    back = explain(asked, replace(claim, stale=True), market.job(job_id).terms, now, NAMES, None).stakes
+    assert "if ann wins, wendy has its bond back" in back or "if bob wins, wendy has its bond back" in back
     over = replace(claim, status=replace(claim.status, phase=Phase.CONVICTED))
     said = explain(view, over, market.job(job_id).terms, now, {}, None)
     assert said.stakes.startswith("nothing any more") and "0x" in said.stakes, "an account without a name"

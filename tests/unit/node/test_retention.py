@@ -151,6 +151,65 @@ def test_a_fallen_claim_stays_as_long_as_its_valid_votes_may_be_disputed(day: St
     assert not any(store.has(checkpoint.cid) for checkpoint in given[1:])
 
 
+class Altered:
+    """A market in which the first task of the last round stands otherwise."""
+
+    def __init__(self, day: StoredDay, job_id: JobId, **how: Any) -> None:
+        self._market, self.how = day.markets["client"], how
+        last = max(view.claim.round for view in self._market.claims(job_id))
+        place = Kind.TASK, last, 0
+        (self.view,) = (
+            view
+            for view in self._market.claims(job_id)
+            if (view.claim.kind, view.claim.round, view.claim.shard) == place
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._market, name)
+
+    def claims(self, job_id: JobId) -> list[ClaimView]:
+        return [self._altered(view) for view in self._market.claims(job_id)]
+
+    def _altered(self, view: ClaimView) -> ClaimView:
+        if view.claim_id != self.view.claim_id:
+            return view
+        phase, flags = self.how["phase"], {k: v for k, v in self.how.items() if k != "phase"}
+        return replace(view, status=replace(view.status, phase=phase), **flags)
+
+
+def test_an_overtaken_claim_keeps_its_states_until_it_is_voided(day: StoredDay) -> None:
+    """It answers for the games that are open on it, from them alone: what it builds on is gone."""
+    job_id = crew(day, rounds=2)
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
+    assert day.run(lambda: len(day.markets["client"].claims(job_id)) >= 5)
+    store = node_store(day)
+    market = Altered(day, job_id, phase=Phase.ACCEPTED, stale=True)
+    given = read_checkpoints(store, market.view.claim.manifest, market.view.roots)
+    keeps = Retention(market, store)  # type: ignore[arg-type]
+    keeps()
+    for checkpoint in given:
+        slots = decode_index(store.read_file(checkpoint.cid, MAX_INDEX_BYTES), 3)
+        assert all(store.has(slot.cid) for slot in slots)
+    market.how = {"phase": Phase.VOID}
+    Retention(market, store)()  # type: ignore[arg-type]
+    assert not any(store.has(checkpoint.cid) for checkpoint in given[1:])
+
+
+def test_a_claim_that_outlasts_its_job_keeps_its_states_and_the_jobs_files(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    market = Altered(day, job_id, phase=Phase.COMMITTED, stale=True, left_out=True)
+    keeps = Retention(market, store)  # type: ignore[arg-type]
+    keeps()
+    given = read_checkpoints(store, market.view.claim.manifest, market.view.roots)
+    assert all(store.has(checkpoint.cid) for checkpoint in given)
+    assert load_job(store, day.markets["client"].job(job_id).terms, RESOURCE_LIMITS)
+    market.how = {"phase": Phase.VOID}
+    keeps()
+    assert store.usage().blocks == 3, "the model with what tells of it"
+
+
 def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay) -> None:
     job_id = crew(day)
     assert day.run(day.closed(job_id))

@@ -22,6 +22,7 @@ from assay.protocol.types import (
     TxResult,
     Wei,
 )
+from assay.solver.observation import Takes
 from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
@@ -236,16 +237,16 @@ def test_attack_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
 def test_a_task_that_its_round_goes_on_without_is_ended_by_its_claimant(day: MarketDay) -> None:
     """Whoever else might close the round has no reason to look after its stakes."""
     job_id = begun(day)
-    day.solver("bob")
+    day.solver("bob", takes=Takes.TASKS)
     assert day.run(lambda: of_bob(day, job_id) is not None)
     del day.services["ann"]
-    before = len(day.market_state.log)
-    day.market_state.advance(300)  # the stragglers' time is over
-
-    def ended() -> bool:
-        view = of_bob(day, job_id)
-        return view is not None and view.status.phase == Phase.VOID
-
-    assert day.run(ended, turns=5)
-    made = list(calls(day, before))
-    assert "commit" not in made[: made.index("void")], "before its round is closed"
+    before, state = len(day.market_state.log), day.market_state
+    state.advance(220)  # the stragglers' time is over
+    view = of_bob(day, job_id)
+    assert view is not None
+    window_end = view.status.since + state.jobs[job_id].view.terms.challenge_window
+    state.advance(window_end - state.time)
+    assert not day.run(lambda: "void" in calls(day, before), turns=1), "it may be challenged until then"
+    assert day.run(lambda: "void" in calls(day, before), turns=3)
+    assert "commit" not in calls(day, before), "before its round is closed"
+    assert not day.named("refused")

@@ -185,16 +185,40 @@ def test_votes_that_come_too_late_are_not_tallied() -> None:
     assert tallied(STRAGGLERS_END) and not tallied(STRAGGLERS_END + 1)
 
 
-def test_a_claim_that_was_left_out_is_voided_once_its_games_are_over() -> None:
+WINDOW = terms().challenge_window
+
+
+def test_a_claim_that_was_left_out_is_voided_once_it_may_be_challenged_no_more() -> None:
     old = replace(claim(Kind.TASK, 0, 0, Phase.COMMITTED, ME), stale=True, left_out=True)
     disputed = replace(old, status=replace(old.status, open_games=1))
     over = Progress(1, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
 
-    def voided(view: ClaimView) -> bool:
-        actions = decide(observation((ME, OTHER), (view,), progress=over))
+    def voided(view: ClaimView, now: int = NOW + WINDOW + 1) -> bool:
+        actions = decide(observation((ME, OTHER), (view,), progress=over, now=now))
         return any(isinstance(a, Poke) and a.what == "void" for a in actions)
 
     assert voided(old) and not voided(disputed)
+    assert not voided(old, NOW + WINDOW), "the chain refuses it (NotDue)"
+
+
+@pytest.mark.parametrize("phase", [Phase.COMMITTED, Phase.SEEDED])
+def test_a_task_that_is_left_out_waits_for_its_window_and_nothing_else(
+    phase: Phase,
+) -> None:
+    """Its seed, or a tally, the chain refuses (NotStanding)."""
+    late = claim(Kind.TASK, 0, 1, phase, ME, since=STRAGGLERS_END - 10)
+    tasks = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED, since=NOW), late)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
+
+    def called(now: int) -> list[str]:
+        seen = observation((OTHER, ME), tasks, progress=begun, now=now, min_shards=1)
+        found = (a for a in decide(seen) if isinstance(a, Poke) and a.claim_id == late.claim_id)
+        return [poke.what for poke in found]
+
+    end = STRAGGLERS_END - 10 + WINDOW
+    assert called(STRAGGLERS_END) == ["record_seed" if phase == Phase.COMMITTED else "tally"]
+    assert end > STRAGGLERS_END and called(STRAGGLERS_END + 1) == called(end) == []
+    assert called(end + 1) == ["void"]
 
 
 def test_a_solver_pokes_its_own_claims_at_once_and_others_after_its_patience() -> None:

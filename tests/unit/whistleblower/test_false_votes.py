@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from assay.protocol import sampling
+from assay.protocol.errors import Reverted
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier
@@ -101,3 +102,33 @@ def test_votes_whose_samples_were_right_are_paid_once_nobody_may_dispute_them(da
     after = [day.market_state.free[account(name)] for name in right]
     assert after == [amount + terms.verifier_fee for amount in before]
     assert stakes(day, *right) == [STAKE] * len(right)
+
+
+def test_votes_are_disputed_although_their_job_closes_meanwhile(day: MarketDay) -> None:
+    """Otherwise a client that is their accomplice halts its job, and saves them."""
+    job_id = day.post(rounds=1, shards=1, samples=4, challenge_window=3_000)
+    day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
+    for name in ("v0", "v1"):
+        day.verifier(name, colluding())  # type: ignore[arg-type]
+    day.whistleblower("wendy", await_votes=True)
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
+    day.services.clear()
+    close(day, job_id)
+    view, terms = fallen(day, job_id), day.market_state.jobs[job_id].view.terms
+    assert view.fallen and day.market_state.time < view.status.since + terms.challenge_window
+    day.whistleblower("wendy", await_votes=True)
+    assert day.run(lambda: over(day, job_id), turns=40), day.services["wendy"].status
+    assert stakes(day, "v0", "v1") == [STAKE - VERIFIER_STAKE] * 2
+
+
+def close(day: MarketDay, job_id: JobId) -> None:
+    """The client halts its job, and closes it once nobody can commit to it any more."""
+    client = day.markets["client"]
+    client.halt("halt", job_id)
+    while True:
+        try:
+            client.close(f"close/{day.market_state.time}", job_id)
+            return
+        except Reverted:
+            assert day.market_state.time < 1_010_000
+            day.market_state.advance(50)

@@ -18,6 +18,7 @@ from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
+from tests.unit.whistleblower.test_false_votes import close
 
 torch.set_num_threads(1)
 GUESS, SALT = b"g" * 32, bytes(32)
@@ -66,6 +67,24 @@ def test_R12_a_whistleblower_beside_a_parasite_has_its_reward(day: MarketDay) ->
     assert wendy.market.free(account("wendy")) - rich == waiting.amount + bond, "all of it, and the bond"
     assert parasite.free(account("parasite")) - poor == bond, "its bond, and nothing else"
     assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
+
+
+def test_a_reward_without_a_settled_claim_is_its_winners_once_the_job_closes(day: MarketDay) -> None:
+    job_id, view = cheated(day)
+    parasite = day.join("parasite")
+    parasite.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    open_blindly(parasite, view)
+    assert day.run(lambda: day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED)
+    (waiting,) = wendy.market.rewards(job_id)
+    day.services = {"wendy": wendy}
+    assert not day.run(lambda: bool(day.named("shared")), turns=20)
+    close(day, job_id)
+    before = wendy.market.free(account("wendy"))
+    assert day.run(lambda: not wendy.market.rewards(job_id), seconds=40), wendy.status
+    assert wendy.market.free(account("wendy")) - before >= waiting.amount, "and what bonds come back"
+    assert ("payUnsettled", account("wendy")) in day.market_state.log
 
 
 def view_bond(day: MarketDay, job_id: JobId) -> int:

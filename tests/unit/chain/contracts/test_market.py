@@ -258,7 +258,7 @@ WRITES = [
     ("settle", (CLAIM,), "settle"),
     ("void", (CLAIM,), "void"),
     ("free_seats", (CLAIM,), "freeSeats"),
-    ("vote", (D, True, [D, D]), "vote"),
+    ("vote", (D, D, True, [D, D]), "vote"),
     ("abstain", (CLAIM,), "abstain"),
     ("announce", (D, 1, ME, D, D), "announce"),
     ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D, D), "proveBinding"),
@@ -266,6 +266,7 @@ WRITES = [
     ("prove_vote", (CLAIM, ME, 0, StateLeaf(0, 1), CHUNK, SAID, D), "proveVote"),
     ("share", (VIEW, VIEW, [FOUND, FOUND]), "share"),
     ("share_alike", (D, [FOUND]), "shareAlike"),
+    ("pay_unsettled", (CLAIM,), "payUnsettled"),
     ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
     ("move", (7, GAME, PickStep((D, D), 1)), "pickStep"),
     ("move", (7, GAME, RevealTrace(D, (D,))), "revealTrace"),
@@ -349,6 +350,11 @@ def test_an_announcement_is_what_the_documents_say(
     monkeypatch.setattr(market, "do", lambda *given: sent.append(given[-1]))
     market.announce("a", D, 7, Address("0x" + "22" * 20), digest("root"), digest("salt"))
     assert sent == [keccak(encode_arguments(types, values))] and len(named) == len(words)
+    place, said = StateLeaf(3, 4), b"the bytes of the vote's trace"
+    disproof = [{"type": "uint32"}, {"type": "uint32"}, {"type": "bytes32"}], [3, 4, keccak(said)]
+    values[named.index("root")] = keccak(encode_arguments(*disproof))
+    market.announce("p", D, 7, Address("0x" + "22" * 20), D, digest("salt"), said, place)
+    assert sent[1:] == [keccak(encode_arguments(types, values))]
 
 
 def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: MarketNode) -> None:

@@ -1,0 +1,108 @@
+"""Seats of claims that come to nothing are given up at once, and nothing is replayed for one in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from assay.protocol.types import (
+    ZERO_DIGEST,
+    ClaimView,
+    JobView,
+    Kind,
+    Phase,
+    Progress,
+    Seconds,
+    Vote,
+    Wei,
+)
+from assay.verifier.policy import (
+    Abstain,
+    Ballot,
+    JobObservation,
+    Limits,
+    Observation,
+    Pursue,
+    Replay,
+    SendVote,
+    Wait,
+    decide,
+)
+from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, STRAGGLERS_END, claim, terms
+
+TERMS = terms(min_shards=1)
+SEAT = Vote(ME, False, False, False, ZERO_DIGEST)
+BEGUN = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
+ACCEPTED = claim(Kind.TASK, 0, 0, Phase.ACCEPTED)
+FOUND = Ballot(False, (), True)
+
+
+def drawn(since: int, vote: Vote = SEAT, **changes: bool) -> ClaimView:
+    """A task of shard 1 for which this account has a seat."""
+    return replace(claim(Kind.TASK, 0, 1, Phase.SEEDED, since=since), votes=(vote,), **changes)
+
+
+def done(
+    now: int,
+    *claims: ClaimView,
+    progress: Progress = BEGUN,
+    ballot: Ballot | None = None,
+    kinds: Sequence[type] = (Abstain, Replay, SendVote, Pursue, Wait),
+) -> list[type]:
+    view = JobView(JOB, TERMS, progress, Wei(1_000))
+    ballots = {} if ballot is None else {(each.claim_id, each.status.seed): ballot for each in claims}
+    job = JobObservation(view, "", claims, (), ballots)
+    limits = Limits(Seconds(20), Wei(1_000), Seconds(0))
+    actions = decide(Observation(ME, Seconds(now), 50, Wei(1_000), (job,), limits))
+    return [type(action) for action in actions if isinstance(action, tuple(kinds))]
+
+
+@pytest.mark.parametrize("later", [0, 10 * TERMS.vote_time], ids=["in time", "too late to vote"])
+@pytest.mark.parametrize(
+    ("how", "progress"),
+    [
+        ({"stale": True}, BEGUN),
+        ({"stale": True, "left_out": True}, replace(BEGUN, round=1)),
+        ({"stale": True, "left_out": True}, replace(BEGUN, round=1, closed=True)),
+    ],
+    ids=["overtaken", "left out", "left out of a closed job"],
+)
+def test_a_seat_of_a_claim_that_no_longer_stands_is_given_up_at_any_time(
+    how: dict[str, bool], progress: Progress, later: int
+) -> None:
+    view = drawn(NOW, **how)
+    assert done(NOW + later, view, progress=progress) == [Abstain]
+    assert done(NOW + later, view, progress=progress, ballot=Ballot(True, (ZERO_DIGEST,), False)) == [Abstain]
+    for gone in (replace(SEAT, gone=True), replace(SEAT, shown=True, valid=True)):
+        assert not done(NOW + later, drawn(NOW, gone, **how), progress=progress), "there is nothing to give"
+
+
+def test_a_seat_is_given_up_once_the_round_can_be_closed_without_the_task() -> None:
+    view = drawn(STRAGGLERS_END - 5)
+    ballot = Ballot(True, (ZERO_DIGEST,), False)
+    assert done(STRAGGLERS_END, ACCEPTED, view, ballot=ballot) == [SendVote]
+    assert done(STRAGGLERS_END + 1, ACCEPTED, view, ballot=ballot) == [Abstain]
+
+
+def test_no_replay_begins_where_the_round_can_be_closed_within_the_time_to_vote() -> None:
+    in_vain = STRAGGLERS_END - TERMS.vote_time + 1
+    assert done(in_vain - 1, ACCEPTED, drawn(in_vain - 1)) == [Replay]
+    assert done(in_vain, ACCEPTED, drawn(in_vain)) == [Wait]
+    assert done(in_vain, drawn(in_vain)) == [Replay], "not while too few are accepted"
+    other = replace(claim(Kind.TASK, 0, 0, Phase.SEEDED, OTHER), votes=())
+    assert done(in_vain, other, drawn(in_vain)) == [Replay]
+    late = in_vain + TERMS.vote_time * 3 // 4 + 1
+    assert done(late, ACCEPTED, drawn(in_vain)) == [Abstain], "before it is fined for its silence"
+
+
+def test_a_false_task_that_is_left_out_is_pursued_as_long_as_it_may_be_challenged() -> None:
+    view = drawn(NOW, replace(SEAT, shown=True), stale=True, left_out=True)
+    over = replace(BEGUN, round=1)
+    end = NOW + TERMS.challenge_window
+    assert done(end, view, progress=over, ballot=FOUND) == [Pursue]
+    assert done(end, view, progress=replace(over, closed=True), ballot=FOUND) == [Pursue]
+    assert not done(end + 1, view, progress=over, ballot=FOUND)
+    overtaken = replace(view, left_out=False)
+    assert not done(end, overtaken, progress=over, ballot=FOUND), "the chain refuses it (NotStanding)"
