@@ -113,10 +113,22 @@ contract GraceTest is RealCourt {
         vm.warp(start + 18 * posted_().moveTime);
         assertFalse(decided(gameId) || decided(second));
         assertFalse(expired(1), "the last second of the grace");
+        assertEq(_lostByRelease(), 0, "and a release is free");
+        skip(1);
+        assertEq(_lostByRelease(), posted_().missPenalty, "no longer");
         vm.warp(start + 18 * posted_().moveTime + posted_().taskTime);
         assertFalse(expired(1), "and the time for the task");
         skip(1);
         assertTrue(expired(1), "games that nobody ends are not waited for any longer");
+    }
+
+    function _lostByRelease() private returns (uint256 lost) {
+        uint256 snapshot = vm.snapshotState();
+        uint256 before = activeOf(holders[1], Role.SOLVER);
+        vm.prank(holders[1]);
+        tasks.release(jobId, 1);
+        lost = before - activeOf(holders[1], Role.SOLVER);
+        vm.revertToState(snapshot);
     }
 
     function stranger_() private returns (address) {

@@ -135,6 +135,17 @@ contract RewindsTest is Market {
         assertGe(free(whistle) - before, 96 ether / 16);
     }
 
+    /// @notice A halted job that goes back begins no round again that it had begun before.
+    function test_aRewindOfAHaltedJobBringsItsEndForward() external {
+        Claim[] memory first = playRound(0);
+        commitTask(1, 0);
+        vm.prank(client);
+        jobs.halt(jobId);
+        assertEq(jobs.progress(jobId).finalRound, 2, "the round that has begun is its last");
+        convictByGame(first[0]);
+        assertEq(jobs.progress(jobId).finalRound, 1, "and now the one that it went back to");
+    }
+
     function test_anOuterClaimFallsAloneInItsRound() external {
         Claim[] memory first = playRound(0);
         Claim[] memory second = playRound(1);

@@ -594,6 +594,27 @@ contract TasksTest is Market {
         }
     }
 
+    /// @notice Where one seat is called at a time, the calls end before the seats do.
+    function test_aSingleSeatIsCalledThreeTimesAndNoMore() external {
+        Terms memory t = aTerms();
+        (t.verifiers, t.nonce) = (1, 1);
+        postJob(t);
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        for (uint256 calls; calls < 3; ++calls) {
+            assertEq(statusOf(claim).calls, calls);
+            skip(75);
+            tasks.tally(claim);
+            assertPhase(claim, Phase.SEEDED);
+        }
+        assertEq(drawnOf(claim).length, 4);
+        skip(75);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(drawnOf(claim).length, 4);
+    }
+
     /// @dev Of three, the first calls the claim valid and the others do not.
     function split(Claim memory claim) private returns (address[] memory drawn) {
         drawn = seedFor(claim);
