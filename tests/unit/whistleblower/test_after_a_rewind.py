@@ -15,7 +15,7 @@ from assay.protocol.game_state import GamePhase
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Wei
 from assay.solver.adversary import FaultySolver, WeightPlan, WrongInputSolver, invent
 from assay.solver.service import SolverService
-from assay.whistleblower.adversary import JunkChallenger
+from assay.whistleblower.adversary import JunkChallenger, VoteChallenger
 from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account
@@ -40,10 +40,14 @@ def task_of(day: MarketDay, job_id: JobId, name: str, round_: int) -> ClaimView 
     return next((view for view in of_task if view.claim.claimant == account(name)), None)
 
 
-def begun(day: MarketDay, ann: Callable[..., SolverService] = SolverService) -> JobId:
+def begun(
+    day: MarketDay, ann: Callable[..., SolverService] = SolverService, verifier: str = "", **terms: int
+) -> JobId:
     """A job whose first round is closed, and bob's task in it, which is right, accused by nobody honest; bob
     is gone, and ann shows nobody her blocks."""
-    job_id = day.post(rounds=2, **TIMES)
+    job_id = day.post(rounds=2, **TIMES, **terms)
+    if verifier:
+        day.verifier(verifier)
     day.solver("ann", ann, blocks=day.blocks(withholds=True))
     day.solver("bob")
     assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1), day.events[-5:]
@@ -113,6 +117,22 @@ def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDa
     assert moves.count("RevealLeaf") == 1, "it came to the last element"
     assert day.market_state.active[account("ann"), Role.SOLVER] == 2_000
     assert day.run(lambda: day.market_state.claims[view.claim_id].status.phase == Phase.VOID)
+
+
+def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: MarketDay) -> None:
+    job_id = begun(day, verifier="vera", verifiers=1)
+    parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
+    options = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    jack = VoteChallenger(*parts, Limits(Mode.PLAY, Wei(BOND)), RESOURCE_LIMITS, **options)
+    day.services["jack"] = jack
+    game = accused(day, job_id)
+    assert day.named("fault-planted") and game.view.game.defender == account("vera")
+    rewound(day, job_id)
+    day.verifier("vera")  # what is in memory is gone
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
+    assert not game.view.challenger_won and game.view.reason == "timeout"
+    assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
 
 
 def test_who_asks_for_an_overtaken_input_has_its_bond_back(
