@@ -217,9 +217,9 @@ def _aligned(text: str) -> str:
 
 def common(batch: int, rounds: int, times: dict[str, str]) -> str:
     """What every job file has. A task of the last second is given its draw and every call to empty seats,
-    so that silent verifiers do not leave it out: the stragglers' time is four times the vote's, unless
+    so that silent verifiers do not leave it out: the stragglers' time is five times the vote's, unless
     `times` states another."""
-    straggler = f"{(1 + MAX_CALLS) * parse_duration(times['vote'])}s"
+    straggler = f"{(2 + MAX_CALLS) * parse_duration(times['vote'])}s"
     return _aligned(_COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times}))
 
 

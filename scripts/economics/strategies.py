@@ -36,7 +36,7 @@ class Strategy(StrEnum):
     ESCAPE = "cheat that disputes itself first"
     LOSER = "loser: true claims, lost by the clock on purpose"
     WITHHOLDER = "withholder: shows its states to nobody"
-    FORCER = "client that plants faults in its own job"
+    FORCER = "client with faults of its own in its job"
     HONEST_VERIFIER = "honest verifier"
     LAZY = "lazy verifier"
     COPY = "late verifier: copies the verdict, invents traces"

@@ -50,14 +50,14 @@ def read_progress(folder: Path) -> list[Checkpoint]:
 
 
 def write_ballots(folder: Path, snap: Snap) -> None:
-    ballots = Ballots(folder, digest(1))
+    ballots = Ballots(folder)
     for i in range(3):
         ballots.put(ClaimId(digest(i)), digest(i + 9), Ballot(i != 1, (digest(40 + i),) * 2, i == 1))
         snap()
 
 
 def read_ballots(folder: Path) -> list[Any]:
-    return list(Ballots(folder, digest(1)).all().items())
+    return list(Ballots(folder).all().items())
 
 
 def write_demands(folder: Path, snap: Snap) -> None:

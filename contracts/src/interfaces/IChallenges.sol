@@ -52,9 +52,6 @@ interface IChallenges is IBatch {
     event FindingShown(bytes32 indexed claimId, Found found);
     /// @dev A finding whose game is over, on a claim whose reward waits; in this order `share` takes them.
     event FindingKept(bytes32 indexed claimId, bytes32 found);
-    event VoteDisproved(
-        bytes32 indexed claimId, address indexed verifier, uint32 sample, address indexed challenger
-    );
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
 
     /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, root, salt)), at least one block before `open`,

@@ -55,9 +55,9 @@ contract Challenges is Findings, Batch {
     /// gas each at most.
     uint32 private constant MAX_ABSENCE = 128;
 
-    IVault public immutable VAULT;
-    address public immutable JOBS;
-    ICourt public immutable COURT;
+    IVault private immutable VAULT;
+    address private immutable JOBS;
+    ICourt private immutable COURT;
 
     constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(tasks) {
         VAULT = vault;
@@ -118,12 +118,10 @@ contract Challenges is Findings, Batch {
         VoteProof calldata said,
         bytes32 salt
     ) external {
-        bytes32 claimId = _idOf(claim);
-        _spend(claimId, sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
+        _spend(_idOf(claim), sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         if (sample >= t.samples) revert WrongSample(sample, t.samples);
         (bytes32 tracesRoot, bytes32 seed) = TASKS.convictVote(claim, verifier, msg.sender);
-        emit VoteDisproved(claimId, verifier, sample, msg.sender);
         if (!Merkle.verify(tracesRoot, said.traceRoot, sample, t.samples, said.traceProof)) {
             revert BadProof();
         }
