@@ -227,7 +227,7 @@ def found(rules: Rules) -> Job:
 
 
 def farming(rules: Rules, lazy: int) -> int:
-    """What a ring gains that plants a wrong binding, and proves it itself, where so many votes are lazy:
+    """What a ring gains that commits to a wrong binding, and proves it itself, where so many votes are lazy:
     rule R2 takes these with the claim."""
     votes, others = [Wei(rules.verifier_stake)] * lazy, rules.verifiers - lazy
     verdict = convict(Wei(rules.solver_stake), votes, others, Wei(rules.verifier_fee), Wei(0))
