@@ -224,6 +224,8 @@ abstract contract Claims {
 
     /// @dev Seats whose stake is locked.
     function _held(Status memory st) internal pure returns (uint256) {
+        // One bit for each seat, of which there are at most 8.
+        // forge-lint: disable-next-line(incorrect-shift)
         return ((1 << uint256(st.drawn)) - 1) & ~uint256(st.gone);
     }
 
