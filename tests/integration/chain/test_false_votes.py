@@ -77,8 +77,8 @@ def test_votes_that_lie_fall_by_their_own_trace_or_in_a_game(
         g for g in day.markets["client"].games(job_id) if g.game.ballot and g.game.claim_id == view.claim_id
     ]
     assert [(g.game.defender, g.challenger_won) for g in games] == [(day.markets["v1"].me, True)]
-    fallen = {e.arguments["verifier"] for e in day.markets["client"].events() if e.name == "VoteConvicted"}
-    assert fallen == {day.markets[n].me for n in ("v0", "v1", "v2")}, "v0 and v2 by a proof, without a game"
+    lost = {e.arguments["verifier"] for e in day.markets["client"].events() if e.name == "VoteConvicted"}
+    assert lost == {day.markets[n].me for n in ("v0", "v1", "v2")}, "v0 and v2 by a proof, without a game"
     kept = stakes(day)
     assert kept["v0"] == kept["v2"] == 1_000 - SEAT and kept["v1"] <= 1_000 - SEAT, "v1 lies of every claim"
 

@@ -49,7 +49,7 @@ def job(assay: Assay, job_file: Path) -> str:
 
 def test_what_pays_nobody_honest_is_said_before_it_is_posted(assay: Assay, job_file: Path) -> None:
     poor = job_file.with_name("poor.toml")
-    cheap = job_file.read_text().replace('verifier_fee = "3tok"', 'verifier_fee = "1tok"')
+    cheap = job_file.read_text().replace('verifier_fee = "3tok"', 'verifier_fee = "2.2tok"')
     poor.write_text(cheap + "\n[held_out]\nrecords = 64\n")
     warnings = assay("job", "validate", str(poor)).data["warnings"]
     posted = assay("job", "post", str(poor), "--budget", "200tok", "--no-serve")

@@ -267,7 +267,7 @@ def test_an_unknown_preset_or_one_without_its_text_is_refused(name: str, source:
 @pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
 def test_a_template_gives_stragglers_the_time_of_all_calls(times: dict[str, str]) -> None:
     found = parse_job_file(template("gpt", source="stdlib", rounds=3, times=times), "a template").times
-    assert found.straggler == 4 * found.vote > 0  # docs/decisions/0026
+    assert found.straggler == 5 * found.vote > 0  # four calls, and a margin (docs/protocol.md 3.1)
     stated = template("gpt", source="stdlib", rounds=3, times={**times, "straggler": "7s"})
     assert parse_job_file(stated, "a template").times.straggler == 7
 
