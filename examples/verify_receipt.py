@@ -94,7 +94,7 @@ def main(folder):
 def model_names(terms, slots):
     """What the model's tensors are called, in the order of the last outer state: the job's parameters, and
     those that tasks of other shards read in their place."""
-    params, at = number(terms[11]), number(terms[44]) // 32
+    params, at = number(terms[11]), number(terms[43]) // 32
     others, slot = {}, 0
     for i in range(number(terms[at])):  # links, of eleven words each
         origin, source, _, count, times, first, _, _, _, parts, stride = map(
