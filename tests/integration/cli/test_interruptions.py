@@ -89,7 +89,7 @@ def test_attack_47_a_command_cut_off_by_the_node_is_finished_once(
     if forgotten:
         shutil.copy(place.earlier, place.state)
     place.start()
-    if forgotten:  # a chain that stands behind what was seen of it is not acted on (decision 0070): it grows first
+    if forgotten:  # until a chain has grown past what was seen of it, it is not acted on (decision 0070)
         HttpRpc(place.chain.url).request("anvil_mine", ["0x3"])
     assert place.assay("token", "deposit", "5tok").status == Exit.OK
     assert place.tokens() == (95 * TOK, 5 * TOK)
