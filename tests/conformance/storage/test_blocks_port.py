@@ -132,7 +132,7 @@ def test_car_cut_by_a_corrupt_leaf_is_noticed_by_the_client(
     data = os.urandom(12 * 262144)
     cid = store.add_file(data)
     lost = str(Cid.of(data[-262144:]))
-    next((store.root / "blocks").glob(f"*/{lost}")).write_bytes(data[-262144:-1] + b"?")
+    next((store.root / "blocks").glob(f"*/{lost}")).write_bytes(data[-262144:-1] + bytes([data[-1] ^ 1]))
     near = BlockStore(tmp_path / "near")
     config = ExchangeConfig(backoff_s=0.0)
     with Exchange(near, [url], config) as exchange:
