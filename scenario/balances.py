@@ -23,9 +23,9 @@ from assay.protocol.types import Address, Role
 class Snapshot:
     """Tokens at one block, in smallest units.
 
-    `parties`: wallet, free balance and stakes of each. `held`: in the vault for jobs and games. `burnt`:
-    gone from the ledger for good; `undestroyed` of it is still in the vault's balance until anyone calls
-    `destroy`.
+    `parties`: wallet, free balance and stakes of each. `held`: in the vault for jobs, games, and votes on
+    fallen claims. `burnt`: gone from the ledger for good; `undestroyed` of it is still in the vault's
+    balance until anyone calls `destroy`.
     """
 
     parties: dict[str, int]
@@ -72,7 +72,8 @@ def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot
                 + sum(stake.active + stake.unbonding for stake in stakes)
             )
         vault = contracts["Vault"]
-        held = int(market.held)
+        # Fees and rewards that wait are in the Tasks contract's own balance.
+        held = int(market.held) + market.free(Address(contracts["Tasks"].address))
         burnt, undestroyed = int(vault.read("burnt")), int(vault.read("undestroyed"))
     supply = int(connection.total_supply())
     return Snapshot(holdings, held, burnt, undestroyed, supply)

@@ -197,6 +197,9 @@ class _Reader:
         if a["from"] == 0:
             yield from self._paid_by_tasks(event)
             return
+        if a["from"] == 5:
+            yield from self._compensated(event)
+            return
         settled = self._nearest(event, "Settled", claimant=a["to"][0])
         claim_id = b"" if settled is None else settled.arguments["claimId"]
         ids = self._about(claim_id) if claim_id else {"job_id": JobId(a["fromKey"])}
@@ -206,6 +209,21 @@ class _Reader:
             if account == self._me and amount:
                 kind, why = ("fee", f"valid vote on {place}") if number else ("pay", f"{place} settled")
                 yield self._entry(event, FREE, kind, amount, why, **ids)
+
+    def _compensated(self, event: Event) -> Iterator[Entry]:
+        """Out of what a rewind has set aside, whose key is no job's."""
+        a = event.arguments
+        parts = [a["rest"] if n else a["first"] for n, account in enumerate(a["to"]) if account == self._me]
+        kind, why, ids = self._wasted(event, a["to"][0])
+        if sum(parts):
+            yield self._entry(event, FREE, kind, sum(parts), why, **ids)
+
+    def _wasted(self, event: Event, claimant: str) -> tuple[str, str, dict[str, Any]]:
+        voided = self._nearest(event, "Voided", claimant=claimant)
+        if voided is None:
+            return "compensation", "work that a rewind wasted", {}
+        claim_id = voided.arguments["claimId"]
+        return "compensation", f"{self._place(claim_id)}, wasted by a rewind", self._about(claim_id)
 
     def _paid_by_tasks(self, event: Event) -> Iterator[Entry]:
         """Its part of a reward that waited, or the fee of its vote on a claim that fell."""
@@ -271,11 +289,7 @@ class _Reader:
             case 4:
                 return self._bond_got(event, key)
             case 5:
-                voided = self._nearest(event, "Voided", claimant=self._me)
-                if voided is None:
-                    return "compensation", "work that a rewind wasted", {}
-                claim_id = voided.arguments["claimId"]
-                return "compensation", f"{self._place(claim_id)}, wasted by a rewind", self._about(claim_id)
+                return self._wasted(event, self._me)
         return "other", "moved within the vault", {}
 
     def _reward(self, event: Event) -> tuple[str, str, dict[str, Any]]:

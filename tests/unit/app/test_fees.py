@@ -31,6 +31,14 @@ def settled(claim: int, *votes: str) -> list[Event]:
     return transaction(claim, ("Tasks", "Settled", told), ("Vault", "Paid", paid))
 
 
+def voided(claim: int, *votes: str) -> list[Event]:
+    """A rewind has wasted a claim: the key of what it has set aside is no job's."""
+    claim_id = bytes([claim]) * 32
+    paid = {"from": 5, "fromKey": b"r" * 32, "to": [SOLVER, *votes], "first": 50, "rest": 3}
+    told = {"claimId": claim_id, "claimant": SOLVER}
+    return transaction(claim, ("Vault", "Paid", paid), ("Tasks", "Voided", told))
+
+
 def deposited(block: int) -> list[Event]:
     amounts = {"account": ME, "payer": ME, "amount": 1_000}
     return transaction(block, ("Vault", "Deposited", amounts))
@@ -66,3 +74,9 @@ def test_fees_are_summed_by_job_as_they_come_and_nothing_else_is() -> None:
     assert fees() == {b"a" * 32: 3}
     assert fees() == {b"a" * 32: 6} == fees()
     assert Fees(View([settled(3, OTHER)]), ME)() == {}  # type: ignore[arg-type]
+
+
+def test_the_fee_of_wasted_work_is_its_jobs_and_not_its_rewinds() -> None:
+    """A verifier looked up the rewind's key as a job, and failed in every look after a conviction."""
+    view: Any = View([voided(1, ME, OTHER), voided(3, OTHER)])
+    assert Fees(view, ME)() == {b"a" * 32: 3}
