@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.cid import Cid
+from assay.blocks.exchange import Exchange
+from assay.blocks.node import NodeBlocks
+from assay.blocks.spares import MOST
+from assay.blocks.unixfs import CHUNK_BYTES
 from assay.node.slots import PARALLEL, StoredState, store_state
-from assay.storage.blockstore import BlockStore
-from assay.storage.cid import Cid
-from assay.storage.exchange import Exchange
-from assay.storage.node import NodeBlocks
-from assay.storage.spares import MOST
-from assay.storage.unixfs import CHUNK_BYTES
 from scripts.bench import report
 
 SLOT_BYTES = 16_000_000
@@ -38,8 +38,8 @@ _SERVE = """
 import sys, time
 from pathlib import Path
 from assay.app.web import WebServer, node_app
-from assay.storage.blockstore import BlockStore
-from assay.storage.traffic import Traffic
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.traffic import Traffic
 store = BlockStore(sys.argv[1])
 face = node_app(store, dict, "solver", Traffic(Path(sys.argv[1]) / "traffic.json"))
 server = WebServer(face, "127.0.0.1", 0)

@@ -34,11 +34,11 @@ from assay.app.devnet_record import recorded
 from assay.app.invocation import App
 from assay.app.wiring import Connection
 from assay.devnet.market import NodeSpec, default_nodes, make_account
-from assay.jobfile.build import build
-from assay.jobfile.outer import OPTIMISERS
-from assay.jobfile.parts import recipe_of
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, by_algorithm, stated, template
+from assay.job.build import build
+from assay.job.outer import OPTIMISERS
+from assay.job.parts import recipe_of
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, by_algorithm, stated, template
 from assay.node.artifacts import State
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.state import state_root

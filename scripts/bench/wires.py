@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from assay.blocks.blockstore import BlockStore
 from assay.node.slots import store_state
-from assay.storage.blockstore import BlockStore
 from assay.training import models
 from assay.training.algorithms import RECIPES, Algorithm
 from assay.training.round_names import STREAMING, WHOLE

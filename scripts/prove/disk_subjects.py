@@ -19,6 +19,8 @@ from eth_account import Account
 
 from assay.app import devnet_record, machine
 from assay.app.invocation import event_of
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.traffic import Traffic
 from assay.chain.contracts import compile as compiler
 from assay.chain.contracts import deploy
 from assay.chain.eth.abi import topic
@@ -27,8 +29,6 @@ from assay.chain.eth.journal import Attempt, Call, Journal, Receipt
 from assay.chain.eth.keystore import Keystore
 from assay.cli.node import fitness
 from assay.protocol.errors import Retry
-from assay.storage.blockstore import BlockStore
-from assay.storage.traffic import Traffic
 from scripts.prove.role_records import (
     Snap,
     chosen_again,

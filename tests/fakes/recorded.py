@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 
+from assay.blocks.blockstore import MAX_BLOCK_BYTES
+from assay.blocks.cid import DAG_PB, Cid
+from assay.blocks.dagpb import Node, encode_file, encode_node
+from assay.blocks.kubo import KuboBlocks
 from assay.protocol.errors import AssayError
-from assay.storage.blockstore import MAX_BLOCK_BYTES
-from assay.storage.cid import DAG_PB, Cid
-from assay.storage.dagpb import Node, encode_file, encode_node
-from assay.storage.kubo import KuboBlocks
 
 BLOCK = b"a block of Assay"
 FILE = bytes(range(256)) * 2100

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.storage.blockstore import BlockStore
-from assay.storage.exchange import Exchange
-from assay.storage.exchange_config import ExchangeConfig
-from assay.storage.kubo import KuboBlocks
-from assay.storage.node import NodeBlocks
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.exchange import Exchange
+from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.kubo import KuboBlocks
+from assay.blocks.node import NodeBlocks
 from tests.conformance.storage.fake_kubo import FakeKubo
 from tests.conformance.storage.rigs import Rig, gateway, overwrite
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from assay.api.plan import Plan, traced_job
-from assay.jobfile.outer import TRAINED
-from assay.jobfile.read import BadJobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, PUBLIC, by_algorithm, own_template
+from assay.job.outer import TRAINED
+from assay.job.read import BadJobFile, parse_job_file
+from assay.job.templates import LOCAL, PUBLIC, by_algorithm, own_template
 from assay.protocol.errors import Stop
 from assay.training.algorithms import RECIPES, Algorithm, OuterSgd
 from assay.training.datasets import Dataset, LabelledLayout

@@ -21,9 +21,9 @@ from assay.app.settings import Flags, Settings
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
 from assay.cli.main import main, tree
-from assay.jobfile.parts import schedule_of
-from assay.jobfile.read import AdamW, BadJobFile, GptModel, parse_job_file
-from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, preset, stated, template
+from assay.job.parts import schedule_of
+from assay.job.read import AdamW, BadJobFile, GptModel, parse_job_file
+from assay.job.templates import LOCAL, OPTIMISERS, PUBLIC, preset, stated, template
 from assay.protocol.errors import (
     Ask,
     AssayError,

@@ -20,10 +20,10 @@ from safetensors.torch import save_file
 
 from assay.app.output import Exit
 from assay.cli.main import main
-from assay.jobfile.build import build
-from assay.jobfile.parts import recipe_of
-from assay.jobfile.read import read_job_file
-from assay.jobfile.weights import weights_of
+from assay.job.build import build
+from assay.job.parts import recipe_of
+from assay.job.read import read_job_file
+from assay.job.weights import weights_of
 from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from assay.client import results
 from assay.client.verifying import verify
-from assay.jobfile.build import build
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.rehearsal import warnings_of
-from assay.jobfile.templates import LOCAL, own_template
+from assay.job.build import build
+from assay.job.read import JobFile, parse_job_file
+from assay.job.rehearsal import warnings_of
+from assay.job.templates import LOCAL, own_template
 from assay.node.artifacts import load_job
 from assay.node.audit import WrongSegment
 from assay.program.execute import Executor, StepContext

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.jobfile.rehearsal import warnings_of
+from assay.job.rehearsal import warnings_of
 from assay.numerics import FAST
 from assay.program.accuracy import products_of
 from assay.program.execute import Executor, StepContext
