@@ -37,7 +37,7 @@ NPM_LOCKS = tuple(f"{folder}/package-lock.json" for folder in ("contracts", "tes
 CYCLONEDX = "7.5.0"
 BY_PLATFORM = {"torch"}
 """Pinned, but of another archive on each kind of machine."""
-OUTSIDE = {"assay", "pip", "setuptools"}
+OUTSIDE = {"assay-market", "pip", "setuptools"}
 ALLOWED = re.compile(
     r"MIT|BSD|Apache|ISC|PSF|Python Software|Zlib|0BSD|CC0|Unlicense|MPL|Mozilla|CNRI|BSL-1|Public Domain"
 )
