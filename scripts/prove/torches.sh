@@ -3,7 +3,7 @@
 # compiled forms. Each version has an environment of its own outside the repository, removed before the next one.
 # Usage: scripts/prove/torches.sh [VERSION...]   (default: the oldest and the newest that pyproject.toml admits and pip has)
 # FOLDER: where the environments lie (default: a temporary folder). ENVIRONMENT: one that is there already, kept.
-# TESTS: what pytest runs (default: tests/unit/program/compiled tests/unit/numerics).
+# QUICK=1: fewer digests. TESTS: what pytest runs (default: tests/unit/program/compiled tests/unit/numerics).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tests=${TESTS:-tests/unit/program/compiled tests/unit/numerics}
@@ -11,7 +11,7 @@ folder=${FOLDER:-$(mktemp -d)}
 
 try() { # an environment's interpreter
   PYTHONPATH="$PWD" "$1" -c 'import torch; print("PyTorch", torch.__version__, flush=True)'
-  PYTHONPATH="$PWD" OMP_NUM_THREADS=1 "$1" scripts/check_cuda.py --device cpu
+  PYTHONPATH="$PWD" OMP_NUM_THREADS=1 "$1" scripts/check_cuda.py --device cpu ${QUICK:+--quick} --no-compiled --no-timings
   # shellcheck disable=SC2086
   PYTHONPATH="$PWD" "$1" -m pytest -q -p no:cacheprovider -m "not slow and not gpu" $tests
 }
