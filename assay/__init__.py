@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from assay.api.plan import Plan as Plan
     from assay.client.job_events import JobEvent as JobEvent
     from assay.client.job_events import JobEventKind as JobEventKind
-    from assay.client.tensorboard import TensorBoard as TensorBoard
     from assay.protocol.errors import AssayError as AssayError
     from assay.training.algorithms import Algorithm as Algorithm
     from assay.training.datasets import Dataset as Dataset
@@ -48,7 +47,6 @@ _MODULES = {
     "assay.api.market": ("Balance", "Market", "connect"),
     "assay.api.plan": ("Plan",),
     "assay.client.job_events": ("JobEvent", "JobEventKind"),
-    "assay.client.tensorboard": ("TensorBoard",),
     "assay.protocol.errors": ("AssayError",),
     "assay.training.algorithms": ("Algorithm",),
     "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout"),
