@@ -28,8 +28,7 @@ from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.training.job import JobArtifacts, step_function
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Lion, Sgd
+from assay.training.optimisers import AdamW, Lion, Muon, Sgd
 from assay.training.recipe import load
 from tests.unit.training.steps import SEED, batch_of
 
