@@ -37,7 +37,6 @@ from assay.training.streaming import FRAGMENTS
 from tests.unit.cli.test_command_line import assay
 
 STREAMINGS = CATALOGUE["streaming"].admits
-CONCEPTS = Path(__file__).resolve().parents[3] / "docs" / "concepts.md"
 
 
 def text_by(name: str) -> str:
@@ -176,8 +175,3 @@ def test_a_section_is_where_it_begins_not_where_a_comment_names_it() -> None:
     text = own_template("mine.py:build", batch=8, rounds=1, times=LOCAL)
     assert "[optimiser]" in text and "\n[optimiser]" not in text
     assert parse_job_file(by_algorithm(text, "demo"), "a test").outer.algorithm == "demo"
-
-
-@pytest.mark.parametrize("name", [*CATALOGUE, *NUMBERS])
-def test_the_documents_name_every_algorithm_and_its_numbers(name: str) -> None:
-    assert f"`{name}`" in CONCEPTS.read_text()
