@@ -21,9 +21,9 @@ from assay.app.units import show_bytes
 from assay.job.outer import NUMBERS
 from assay.job.read import JobFile
 from assay.job.uses import EVALUATE, GRPO, INFER
-from assay.numerics import FAST
 from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.protocol.loops import wire
 from assay.protocol.types import Terms
 from assay.training.job import JobArtifacts

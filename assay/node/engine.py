@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 
 from assay.node.replays import Replays
-from assay.numerics import FAST, REFERENCE
 from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
 from assay.program.isa import Program
+from assay.program.kernels import FAST, REFERENCE
 
 
 class ExecutorKind(StrEnum):

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
+from assay.program.kernels import TORCH_DTYPES
 from assay.program.placed import Slot, layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link, parted
