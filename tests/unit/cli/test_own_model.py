@@ -24,8 +24,8 @@ from assay.job.build import build
 from assay.job.parts import recipe_of
 from assay.job.read import read_job_file
 from assay.job.weights import weights_of
-from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.training.job import JobArtifacts, step_function
 from assay.training.optimisers import OPTIMISERS, Muon, Sgd
