@@ -19,11 +19,6 @@ from torch import Tensor
 
 from assay.app.units import show_bytes
 from assay.job.read import JobFile
-<<<<<<< HEAD
-from assay.numerics import FAST
-=======
-from assay.job.uses import EVALUATE, GRPO, INFER
->>>>>>> de0694395a03fb85a1d9d22418f8fc2c94faa805
 from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST

@@ -18,11 +18,8 @@ import torch
 from torch import Tensor
 
 from assay.program.isa import Program
-<<<<<<< HEAD
-from assay.program.lowering.recordless import lowered
-=======
 from assay.program.kernels import TORCH_DTYPES
->>>>>>> de0694395a03fb85a1d9d22418f8fc2c94faa805
+from assay.program.lowering.recordless import lowered
 from assay.program.placed import Slot, layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link, parted
