@@ -21,7 +21,7 @@ environment=${ENVIRONMENT:-$folder/env}
 pip=("$environment/bin/python" -m pip --quiet --disable-pip-version-check)
 if [ -z "${ENVIRONMENT:-}" ]; then
   "$python" -m venv "$environment"
-  "${pip[@]}" install "torch==${TORCH:-$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements.lock)}" ${TORCH:+transformers}
+  "${pip[@]}" install "torch==${TORCH:-$(grep -oP '^torch==\K[0-9.]*' requirements.lock)}" ${TORCH:+transformers}
 fi
 before=$("$environment/bin/python" -c 'import torch; print(torch.__version__)')
 "${pip[@]}" install "$(ls "$folder"/assay_market-*.whl)[digits]"
