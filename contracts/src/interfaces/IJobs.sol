@@ -4,6 +4,8 @@ pragma solidity ^0.8.30;
 import {Accused, Kind, Terms} from "./Types.sol";
 
 /// @title Jobs: terms, escrow, and where each job stands
+/// @dev A function is found by halving and then one by one in the order of selectors: another name, or order of arguments,
+/// costs others up to 110 gas.
 interface IJobs {
     error NotModule(address caller);
     error JobExists(bytes32 jobId);
@@ -62,7 +64,7 @@ interface IJobs {
         external
         returns (uint32 rewinds, uint64 roundStart);
     /// @notice A game or a demand on a claim of the job begins, if the claim is not `overtaken`.
-    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
+    function disputeOpened(Kind kind, bytes32 jobId, uint32 round, uint32 rewinds)
         external
         returns (bool overtaken);
     /// @notice One is over that has not convicted the claim.

@@ -38,7 +38,7 @@ abstract contract Convictions is Shards {
         Status memory st;
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        if (JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
+        if (JOBS.disputeOpened(claim.kind, claim.jobId, claim.round, st.rewinds)) {
             revert ITasks.NotStanding();
         }
         _requireWindow(claim, st);

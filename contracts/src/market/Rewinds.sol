@@ -154,7 +154,7 @@ abstract contract Rewinds is IJobs {
         if (number != 0) paid = _compensate(claim, number, payees, fee, worth);
     }
 
-    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewindsThen, bool pending)
+    function disputeOpened(Kind kind, bytes32 jobId, uint32 round, uint32 rewindsThen)
         external
         onlyTasks
         returns (bool)
@@ -162,7 +162,7 @@ abstract contract Rewinds is IJobs {
         Counts memory c = _countsOf(jobId);
         ++c.disputes;
         _setCounts(jobId, c);
-        return _overtaken(c, jobId, kind, round, rewindsThen, pending);
+        return _overtaken(c, jobId, kind, round, rewindsThen, false);
     }
 
     function disputeClosed(bytes32 jobId) external onlyTasks {
