@@ -49,8 +49,12 @@ SCENES: list[Callable[[], None]] = [
     rewards.test_a_reward_whose_finders_disagree_ends_with_its_job,
     rewards.test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone,
     *(
-        partial(rewards.test_a_finding_about_the_input_counts_where_the_claim_fell_for_its_input, by_input)
-        for by_input in EITHER
+        partial(rewards.test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so, fell)
+        for fell in ("for its input", "alone", "before an earlier one")
+    ),
+    *(
+        partial(rewards.test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come, comes)
+        for comes in EITHER
     ),
 ]
 

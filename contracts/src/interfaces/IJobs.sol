@@ -52,6 +52,12 @@ interface IJobs {
         external
         view
         returns (bool);
+    /// @notice Whether a claim that fell, and the one that is settled at its place, start from the same claims: committed after
+    /// so many rewinds each.
+    function beginAlike(bytes32 jobId, Kind kind, uint32 round, uint32 fallen, uint32 settled)
+        external
+        view
+        returns (bool);
     /// @notice Whether the present round wants tasks now: it has begun, the job is not closed, the pipeline not full, and the
     /// outer claim cannot be committed yet. `disputed`: whether nothing is owed to it for as long (docs/protocol.md 4.3.3).
     function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 dueSince, bool disputed);

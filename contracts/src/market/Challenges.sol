@@ -56,12 +56,10 @@ contract Challenges is Findings, Batch {
     uint32 private constant MAX_ABSENCE = 128;
 
     IVault private immutable VAULT;
-    address private immutable JOBS;
     ICourt private immutable COURT;
 
-    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(tasks) {
+    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(jobs, tasks) {
         VAULT = vault;
-        JOBS = jobs;
         COURT = court;
     }
 

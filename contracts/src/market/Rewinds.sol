@@ -62,6 +62,7 @@ abstract contract Rewinds is IJobs {
         uint32 round;
         uint32 open; // the first round whose tasks were not fixed
         bool ofTask; // whether the convict's claim was a task, on which its round's outer claims build
+        uint16 present; // of an outer claim: the tasks that its round had
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
@@ -198,6 +199,17 @@ abstract contract Rewinds is IJobs {
         return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
+    /// @dev A task's: the round before has not been closed again. An outer claim's may be its round's tasks, too: its own rewind
+    /// took none of them, but lets one that was missing come.
+    function beginAlike(bytes32 jobId, Kind kind, uint32 round, uint32 fallen, uint32 settled)
+        external
+        view
+        returns (bool)
+    {
+        if (kind == Kind.TASK) return marks[jobId][round].rewinds <= fallen;
+        return settled == fallen + 1 && rewinds[jobId][settled].present == marks[jobId][round + 1].present;
+    }
+
     function leaveOut(bytes32 jobId, uint32 round, uint32 rewindsThen, uint256 worth)
         external
         onlyTasks
@@ -276,7 +288,9 @@ abstract contract Rewinds is IJobs {
     /// this is more (docs/protocol.md 3.1).
     function _recordRewind(Accused calldata accused, uint32 number, uint32 open, uint256 wasted) private {
         bool ofTask = accused.kind == Kind.TASK;
-        rewinds[accused.jobId][number] = Rewind(_short(accused.claimant), accused.round, open, ofTask);
+        uint16 present = ofTask ? 0 : marks[accused.jobId][accused.round + 1].present;
+        rewinds[accused.jobId][number] =
+            Rewind(_short(accused.claimant), accused.round, open, ofTask, present);
         VAULT.move(
             IVault.Bucket.STAKE, 0, IVault.Bucket.COMPENSATION, _rewindKey(accused.jobId, number), wasted
         );
