@@ -38,6 +38,8 @@ SCENES: list[Callable[[], None]] = [
     *(partial(left_out.test_A4_a_halted_job_ends_once_its_late_task_has, falls) for falls in EITHER),
     left_out.test_a_task_that_was_left_out_stands_again_once_its_round_begins_again,
     left_out.test_a_task_that_is_left_out_of_a_round_that_can_be_closed_is_wasted_with_it,
+    left_out.test_a_round_that_was_stalled_waits_a_votes_time_for_those_that_are_voted_on,
+    left_out.test_a_round_that_was_stalled_waits_no_longer,
     liability.test_A3_a_lost_game_about_an_overtaken_claims_input_costs_nothing,
     liability.test_a_lost_game_about_a_standing_claims_input_pays_its_claimant,
     liability.test_a_game_about_an_overtaken_claim_that_is_lost_pays_its_claimant,

@@ -240,16 +240,20 @@ abstract contract Rewinds is IJobs {
             || (c.round == round && _closable(c, TermsStore.load(address(this), jobId)));
     }
 
-    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or the stragglers' time is over and
-    /// enough of them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows
-    /// of which tasks.
+    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or it waits for no more and enough of
+    /// them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows of which
+    /// tasks.
     function _closable(Counts memory c, Terms memory t) internal view returns (bool) {
         if (c.accepted == t.shards || c.flags & FIXED != 0) return true;
-        return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
+        return c.accepted >= t.minShards && block.timestamp > _waitsUntil(c, t);
     }
 
-    function _stragglersEnd(Counts memory c, Terms memory t) internal pure returns (uint64) {
-        return c.roundStart + t.taskTime + t.stragglerTime;
+    /// @dev Until when the round waits for all of its tasks: to the end of the stragglers' time. One that was accepted later
+    /// found too few, while others may be voted on: then for voteTime after the last.
+    function _waitsUntil(Counts memory c, Terms memory t) internal pure returns (uint64) {
+        uint64 end = c.roundStart + t.taskTime + t.stragglerTime;
+        uint64 last = uint64(c.roundStart) + c.acceptedAfter;
+        return last > end ? last + t.voteTime : end;
     }
 
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted
