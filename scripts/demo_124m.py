@@ -34,8 +34,8 @@ from assay.app.settings import Flags
 from assay.app.traffic import totals_by_node
 from assay.devnet.folder import wipe_data
 from assay.devnet.market import NodeSpec, take_down
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import own_template
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import own_template
 from assay.scenario.casts import covered
 from assay.scenario.catalogue import Scenario
 from assay.scenario.outcome import Outcome, judge, report, report_of

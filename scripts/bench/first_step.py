@@ -25,15 +25,15 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.exchange import Exchange
+from assay.blocks.node import NodeBlocks
 from assay.node.artifacts import ResourceLimits, load_job, publish_job
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.slots import read_slot
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import StepContext
 from assay.protocol.types import Address
-from assay.storage.blockstore import BlockStore
-from assay.storage.exchange import Exchange
-from assay.storage.node import NodeBlocks
 from scripts.bench.numerics import SIZES, Size, built, native_step
 from scripts.bench.report import add_options, refuse_partial, report, table
 from tests.fakes.jobs import tiny_terms

@@ -39,8 +39,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, stated, template
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, stated, template
 from scripts.bench.market_alone import Alone
 from scripts.bench.market_devnet import Led, cores, lead
 from scripts.bench.market_links import GRID, Line, lead_over

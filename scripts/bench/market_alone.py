@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.app.machine import RESOURCE_LIMITS
 from assay.app.wiring import open_storage
-from assay.jobfile.build import build
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.terms import terms_of
+from assay.job.build import build
+from assay.job.read import JobFile, parse_job_file
+from assay.job.terms import terms_of
 from assay.node.artifacts import State, load_job, publish_job
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.work import Work, put_together

@@ -40,10 +40,10 @@ from assay.devnet.market import (
     start_process,
     take_down,
 )
-from assay.jobfile.build import build
-from assay.jobfile.post import publish_and_post
-from assay.jobfile.read import JobFile
-from assay.jobfile.terms import conditions_of
+from assay.job.build import build
+from assay.job.post import publish_and_post
+from assay.job.read import JobFile
+from assay.job.terms import conditions_of
 from assay.protocol.types import Kind, Phase
 from scripts.bench.slowed import put, slowed
 

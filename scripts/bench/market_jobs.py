@@ -24,9 +24,9 @@ from assay.app.wiring import Connection
 from assay.client.fetching import fetch
 from assay.client.verifying import verify
 from assay.devnet.market import NodeSpec, bring_up, fund_account, take_down
-from assay.jobfile.post import publish_and_post
-from assay.jobfile.read import JobFile
-from assay.jobfile.terms import conditions_of
+from assay.job.post import publish_and_post
+from assay.job.read import JobFile
+from assay.job.terms import conditions_of
 from assay.protocol.types import ClaimView, JobId, Phase
 from assay.training.job import JobArtifacts
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from assay.app.devnet_record import NodeRecord
 from assay.app.invocation import App
 from assay.devnet.market import node_command
-from assay.jobfile.read import JobFile
+from assay.job.read import JobFile
 from scripts.bench.market_devnet import Led, lead
 from scripts.prove.rpc_recorder import RecordingGateway
 from scripts.prove.second_chain import node, on_chain

@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 
 from assay.devnet.market import NodeSpec, default_nodes
-from assay.jobfile.build import build
-from assay.jobfile.parts import task_of
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, stated
-from assay.jobfile.use_templates import grpo_template
-from assay.jobfile.wire import file_bytes
-from assay.numerics import FAST
+from assay.job.build import build
+from assay.job.parts import task_of
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, stated
+from assay.job.use_templates import grpo_template
+from assay.job.wire import file_bytes
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.protocol.types import Address, Kind
 from assay.training.actors import KNOWN, ROLLOUT

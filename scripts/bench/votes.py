@@ -21,12 +21,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.dispute.trace import trace_step
-from assay.jobfile.build import build
-from assay.jobfile.outer import OPTIMISERS, TRAINED
-from assay.jobfile.read import parse_job_file
-from assay.jobfile.templates import LOCAL, by_algorithm, template
-from assay.numerics import FAST
+from assay.job.build import build
+from assay.job.outer import OPTIMISERS, TRAINED
+from assay.job.read import parse_job_file
+from assay.job.templates import LOCAL, by_algorithm, template
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.training.job import JobArtifacts
 
 TEMPLATES = {"gpt": "stdlib", "mlp": "digits", "cnn": "digits"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assay.jobfile.templates import PRESETS
+from assay.job.templates import PRESETS
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import OTHER_LOOPS, ROWS, template_rules
 from scripts.economics.strategies import CHALLENGE_GAS, OUTER_GAS, TOK, VOTE_GAS, Rules

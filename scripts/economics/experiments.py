@@ -12,12 +12,11 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, PRESETS, preset, template
-from assay.jobfile.use_templates import grpo_template
-from assay.protocol.twin.weights import draw
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, PRESETS, preset, template
+from assay.job.use_templates import grpo_template
 from assay.protocol.types import Address, Wei
-from assay.training.round_names import loops_of
+from assay.training.catalogue import loops_of
 from scripts.economics import incentives as formulas
 from scripts.economics.market import simulate
 from scripts.economics.strategies import (
@@ -31,6 +30,7 @@ from scripts.economics.strategies import (
     S,
     Strategy,
 )
+from spec.weights import draw
 
 WEI = 10**18
 COST_SHARE = 0.8

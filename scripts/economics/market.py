@@ -1,7 +1,7 @@
 """The market's money played out by drawn chance: who solves, who checks, who is caught, who is paid.
 
 Contract: every amount that a conviction, a lost bond or a compensation divides is divided by
-``protocol.twin.settlement``; the sum of all balances and of what was burnt stays zero
+``spec.settlement``; the sum of all balances and of what was burnt stays zero
 (``Outcome.imbalance``). What a strategy spends on computing and gas is kept beside the ledger. The same seed
 gives the same outcome.
 Not modelled: latency, moves of a game (who is right and answers wins it), finite balances, reputation, prices
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.protocol.params import MAX_CALLS
-from assay.protocol.twin.settlement import alike, convict, convicted_vote, lost_bond
 from assay.protocol.types import Wei
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
@@ -40,6 +39,7 @@ from scripts.economics.strategies import (
     S,
     Strategy,
 )
+from spec.settlement import alike, convict, convicted_vote, lost_bond
 
 __all__ = ["TOK", "Market", "Outcome", "Population", "Rules", "S", "Strategy", "simulate"]
 

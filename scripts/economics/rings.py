@@ -1,6 +1,6 @@
 """Rings of claims and jobs: a job's ledger as rules R1 to R6 move it, and the attacks that were played on it.
 
-Contract: money is divided by ``protocol.twin.settlement``; all accounts, what is burnt and what is set aside
+Contract: money is divided by ``spec.settlement``; all accounts, what is burnt and what is set aside
 sum to zero after every call (``Job.held``). Amounts are in 1/TOK tokens. A vote falls if it is valid and
 false; whoever answers its own games wins those in which it is right.
 Not modelled: time, but for the order of calls; draws; bonds.
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from assay.protocol.twin.settlement import convict, convicted_vote
 from assay.protocol.types import Wei
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import ROWS
 from scripts.economics.strategies import CHALLENGE_GAS, OPEN_GAS, PROVE_GAS, TASK_GAS, TOK, VOTE_GAS, Rules
+from spec.settlement import convict, convicted_vote
 
 RING, SOLVER, VERIFIER, FINDER = "ring", "solver", "verifier", "finder"
 CLIENT, BURNT, SPENT = "client", "burnt", "spent"

@@ -1,7 +1,7 @@
 """Whether cheating pays: strategies, stakes and audits, drawn by chance and set beside the formulas.
 
 The market is ``scripts.economics.market`` (10,000 accounts, 100,000 tasks; money divided by
-``protocol.twin.settlement``), the questions ``scripts.economics.experiments``, the formulas
+``spec.settlement``), the questions ``scripts.economics.experiments``, the formulas
 ``scripts.economics.incentives``, their derivation ``docs/economics.md``. Terms are those that `assay job
 init` writes, at the cap and at the floor of the price. Amounts are in tokens.
 

@@ -1,7 +1,7 @@
 """Who trades on others' stake or keys: stake that is locked elsewhere, clients that mean no good, thieves of
 an operator's key.
 
-Contract: as ``scripts.economics.experiments``. Money is divided by ``protocol.twin``; seats are drawn, and
+Contract: as ``scripts.economics.experiments``. Money is divided by ``spec``; seats are drawn, and
 thefts played, by its rules of draws, stakes and caps.
 """
 
@@ -14,11 +14,6 @@ from math import comb
 from eth_utils.crypto import keccak
 
 from assay.protocol.params import MAX_CALLS
-from assay.protocol.twin.attestations import TRIES
-from assay.protocol.twin.ledger import Ledger, free
-from assay.protocol.twin.settlement import convict, convicted_vote
-from assay.protocol.twin.stakes import SEIZED, Funds
-from assay.protocol.twin.weights import line
 from assay.protocol.types import Address, Role, Wei
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import HONEST, ROWS, Size, crowd
@@ -34,6 +29,11 @@ from scripts.economics.strategies import (
     Rules,
     S,
 )
+from spec.attestations import TRIES
+from spec.ledger import Ledger, free
+from spec.settlement import convict, convicted_vote
+from spec.stakes import SEIZED, Funds
+from spec.weights import line
 
 OWNER, OPERATOR, CLIENT = (Address(f"0x{i:040x}") for i in (1, 2, 3))
 WASTED = 6

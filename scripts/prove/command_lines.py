@@ -29,7 +29,7 @@ from typer.main import get_command
 
 from assay.app.output import Exit
 from assay.cli import main as cli
-from assay.jobfile.templates import LOCAL, template
+from assay.job.templates import LOCAL, template
 from assay.protocol.errors import Stop
 from assay.scenario.recording import SCHEMA
 
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1_500)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    import assay.jobfile.build as build
+    import assay.job.build as build
 
     build.build = untraced  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:

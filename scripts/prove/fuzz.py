@@ -48,9 +48,9 @@ class Target:
 
 def storage_targets() -> dict[str, Target]:
     """Blocks, files, streams and requests of peers."""
+    from assay.blocks import car, dagpb, unixfs, varint
+    from assay.blocks.cid import DAG_PB, Cid
     from assay.protocol.errors import AssayError, BadCid
-    from assay.storage import car, dagpb, unixfs, varint
-    from assay.storage.cid import DAG_PB, Cid
 
     leaf = Cid.of(b"leaf")
     node = dagpb.encode_node(dagpb.Node((dagpb.Link(leaf, "", 4),) * 3, dagpb.encode_file((4, 4, 4))))
@@ -93,7 +93,7 @@ def storage_targets() -> dict[str, Target]:
 def gateway_target() -> dict[str, Target]:
     """A request to a node's web face: path, query and headers are the input's lines."""
     from assay.app.web import node_app
-    from assay.storage.blockstore import BlockStore
+    from assay.blocks.blockstore import BlockStore
 
     store = BlockStore(mkdtemp())
     secret = store.root / "secret"
@@ -140,8 +140,9 @@ def gateway_target() -> dict[str, Target]:
 
 def market_targets() -> dict[str, Target]:
     """What the chain, its node, clients and other nodes' manifests say."""
+    from assay.blocks.cid import Cid
+    from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
-    from assay.chain.contracts.compile import compile_contracts
     from assay.chain.eth import abi, shapes
     from assay.node.job_programs import BadManifest
     from assay.node.slots import ENTRY_BYTES, SlotFile, decode_index, encode_index
@@ -151,9 +152,8 @@ def market_targets() -> dict[str, Target]:
     from assay.protocol.canonical_json import parse_canonical
     from assay.protocol.encoding import decode
     from assay.protocol.types import Claim, ClaimStatus, Terms, Vote
-    from assay.storage.cid import Cid
 
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     entries = [entry for name in INTERFACES.values() for entry in artifacts[name].abi]
     functions = [entry for entry in entries if entry["type"] == "function" and entry["outputs"]]
     events = [entry for entry in entries if entry["type"] == "event"]
@@ -204,7 +204,7 @@ def local_targets() -> dict[str, Target]:
     """Programs, records on disk, job files and what people type."""
     from assay.app import ids, units
     from assay.disk import record
-    from assay.jobfile.read import BadJobFile, parse_job_file
+    from assay.job.read import BadJobFile, parse_job_file
     from assay.program import isa
     from assay.protocol.errors import AssayError
 

@@ -29,9 +29,9 @@ SECRET = b"not for strangers"
 def faces() -> dict[str, Any]:
     """The web applications, with what they need."""
     from assay.app.web import node_app
+    from assay.blocks.blockstore import BlockStore
     from assay.dashboard.server import dashboard_app
     from assay.protocol.errors import Stop
-    from assay.storage.blockstore import BlockStore
 
     store = BlockStore(mkdtemp())
     (store.root / "secret").write_bytes(SECRET)

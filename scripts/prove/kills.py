@@ -48,9 +48,9 @@ from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet
 from assay.devnet.nursery import Nursery
-from assay.jobfile.read import parse_job_file
-from assay.jobfile.templates import LOCAL, template
-from assay.jobfile.terms import conditions_of
+from assay.job.read import parse_job_file
+from assay.job.templates import LOCAL, template
+from assay.job.terms import conditions_of
 from assay.protocol.errors import AssayError
 from assay.protocol.types import Address, JobId, Kind, Phase, Wei
 from assay.scenario.balances import Snapshot, snapshot

@@ -52,7 +52,7 @@ def node(home: Path, rpc: str, unlimited: bool) -> None:
 
     from assay.app.connections import WebLimits
     from assay.app.web import WebServer, node_app
-    from assay.storage.blockstore import BlockStore
+    from assay.blocks.blockstore import BlockStore
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     store = BlockStore(home)

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.app.web import WebServer, node_app
-from assay.storage.blockstore import BlockStore
-from assay.storage.exchange import Exchange
-from assay.storage.node import NodeBlocks
-from assay.storage.peers import PeerInfo
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.exchange import Exchange
+from assay.blocks.node import NodeBlocks
+from assay.blocks.peers import PeerInfo
 
 BLOCK_BYTES = 256 * 1024
 FILE_BYTES = 4 << 20

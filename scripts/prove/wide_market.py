@@ -34,6 +34,9 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.reach import Reach
 from assay.app.settings import Flags
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.cid import Cid
+from assay.blocks.gateway import gateway_router
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet_market
 from assay.devnet.market import node_command, start_process, take_down
@@ -41,9 +44,6 @@ from assay.scenario.catalogue import SCENARIOS
 from assay.scenario.outcome import judge
 from assay.scenario.recording import Recording
 from assay.scenario.run import Run, demo_job
-from assay.storage.blockstore import BlockStore
-from assay.storage.cid import Cid
-from assay.storage.gateway import gateway_router
 from scripts.prove.rpc_recorder import RecordingGateway
 from scripts.prove.second_chain import DEVELOPMENT, node, on_chain, transactions
 from scripts.prove.wide_net import Link, Network

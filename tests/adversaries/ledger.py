@@ -112,7 +112,7 @@ def _counting(mint: Any) -> Any:
 
 def _of_day(day: Any) -> Money | None:
     """Of a market in this process: everything that an account has, beside what it came with."""
-    from assay.protocol.twin.ledger import Bucket
+    from spec.ledger import Bucket
 
     ledger = day.market_state.rules.funds.ledger
     names = {market.me: name for name, market in day.markets.items()}

@@ -12,9 +12,9 @@ import torch
 from assay.client.fetched import model_and_parameters
 from assay.client.results import WRITTEN
 from assay.devnet.market import take_down
-from assay.jobfile.build import build
-from assay.jobfile.parts import recipe_of
-from assay.jobfile.read import read_job_file
+from assay.job.build import build
+from assay.job.parts import recipe_of
+from assay.job.read import read_job_file
 from assay.program.execute import Executor, StepContext
 from assay.training.evaluate import evaluated, with_parameters
 from assay.training.inference import RESULT, TOKENS

@@ -1,4 +1,4 @@
-"""The contracts in memory: ``protocol.twin.lifecycle``'s pure rules, with what the chain's events would tell.
+"""The contracts in memory: ``spec.lifecycle``'s pure rules, with what the chain's events would tell.
 
 Contract: the rules are the contracts' twin (``tests/twin`` holds the two together), so what a service may do
 here it may do on the chain; a refusal is `Reverted` with the contracts' error name. Every event is mined in a
@@ -19,10 +19,6 @@ from assay.protocol.errors import Reverted
 from assay.protocol.game import Arithmetic, play
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.refusal import Refused
-from assay.protocol.twin import events as e
-from assay.protocol.twin.ledger import Bucket, Entry, bond, wallet
-from assay.protocol.twin.lifecycle import transition
-from assay.protocol.twin.market_state import Deployment, Moment, new_market_state
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -40,6 +36,10 @@ from assay.protocol.types import (
     Vote,
     Wei,
 )
+from spec import events as e
+from spec.ledger import Bucket, Entry, bond, wallet
+from spec.lifecycle import transition
+from spec.market_state import Deployment, Moment, new_market_state
 from tests.fakes.classes import WIDE
 from tests.fakes.games import decided, fresh, moved
 

@@ -16,11 +16,11 @@ from assay.protocol.game_state import Found
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.refusal import Refused
 from assay.protocol.trees import Tree
-from assay.protocol.twin import events as e
-from assay.protocol.twin.ledger import Bucket
-from assay.protocol.twin.lifecycle import transition
-from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, Phase, Seconds, Terms
+from spec import events as e
+from spec.ledger import Bucket
+from spec.lifecycle import transition
+from spec.market_state import MarketState, Moment
 
 OUTSIDER = Address("0x" + "e" * 40)
 SLACK = 8

@@ -12,8 +12,6 @@ from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
 from assay.protocol.params import shard_price
 from assay.protocol.ports import Write
-from assay.protocol.twin import events as e
-from assay.protocol.twin.lifecycle import Moment
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -34,6 +32,8 @@ from assay.protocol.types import (
     TxResult,
     Wei,
 )
+from spec import events as e
+from spec.lifecycle import Moment
 from tests.fakes.market import MarketState
 
 

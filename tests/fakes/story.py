@@ -16,16 +16,6 @@ from assay.protocol.dispute import Move, RevealSteps, Split, Timeout
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.params import worst_case
 from assay.protocol.trees import depth
-from assay.protocol.twin import events as e
-from assay.protocol.twin.ledger import free
-from assay.protocol.twin.lifecycle import (
-    Deployment,
-    MarketState,
-    Moment,
-    Refused,
-    new_market_state,
-    transition,
-)
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -39,6 +29,16 @@ from assay.protocol.types import (
     Seconds,
     Terms,
     Wei,
+)
+from spec import events as e
+from spec.ledger import free
+from spec.lifecycle import (
+    Deployment,
+    MarketState,
+    Moment,
+    Refused,
+    new_market_state,
+    transition,
 )
 from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.fakes.shapes import one_loop_each

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from itertools import cycle, islice
 from pathlib import Path
 
-from assay.storage.blockstore import BlockStore
+from assay.blocks.blockstore import BlockStore
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, str], Awaitable[None]]
 BLOCK_BYTES = 256 * 1024

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.protocol.twin import events as e
-from assay.protocol.twin.ledger import Bucket
-from assay.protocol.twin.lifecycle import transition
-from assay.protocol.twin.market_state import MarketState, Moment
-from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import ZERO_ADDRESS, Role, Seconds
+from spec import events as e
+from spec.ledger import Bucket
+from spec.lifecycle import transition
+from spec.market_state import MarketState, Moment
+from spec.stakes import SEIZED
 from tests.fakes.outsider import bonds, bound, end_all, stakes_in_claims
 from tests.marked import long
 from tests.property.test_lifecycle import KINDS, check, market

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.dispute import Timeout
-from assay.protocol.twin import events as e
-from assay.protocol.twin.ledger import Bucket, bond, compensation, demand_bond, escrow
-from assay.protocol.twin.lifecycle import (
+from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
+from spec import events as e
+from spec.ledger import Bucket, bond, compensation, demand_bond, escrow
+from spec.lifecycle import (
     Deployment,
     MarketState,
     Moment,
@@ -27,8 +28,7 @@ from assay.protocol.twin.lifecycle import (
     new_market_state,
     transition,
 )
-from assay.protocol.twin.stakes import SEIZED
-from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
+from spec.stakes import SEIZED
 from tests.fakes.classes import WIDE, class_id
 from tests.marked import long
 from tests.twin.deployed import ITS_OWN

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted, shard_price
-from assay.protocol.twin.ledger import Bucket, Ledger, free
-from assay.protocol.twin.settlement import (
+from assay.protocol.types import Address, Role, Seconds, Wei
+from spec.ledger import Bucket, Ledger, free
+from spec.settlement import (
     burnt_half,
     convict,
     convicted_vote,
@@ -19,9 +20,8 @@ from assay.protocol.twin.settlement import (
     lost_bond,
     position,
 )
-from assay.protocol.twin.stakes import SEIZED, Funds
-from assay.protocol.twin.weights import draw
-from assay.protocol.types import Address, Role, Seconds, Wei
+from spec.stakes import SEIZED, Funds
+from spec.weights import draw
 from tests.property.markets import TERMS
 
 AMOUNTS = st.integers(0, 2**96).map(Wei)

@@ -15,7 +15,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.consent import sign_consent
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.game_calls import call_of
@@ -32,9 +32,9 @@ from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.game_state import Context, Cursor, Game
 from assay.protocol.keys import Consent
-from assay.protocol.twin import events
-from assay.protocol.twin.market_state import Moment
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Seconds, Terms, Wei
+from spec import events
+from spec.market_state import Moment
 from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000

@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 from assay.protocol import dispute
-from assay.protocol.twin import events as e
-from assay.protocol.twin.market_state import MarketState
 from assay.protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
+from spec import events as e
+from spec.market_state import MarketState
 from tests.twin.deployed import ITS_OWN
 from tests.twin.scene import Scene
 

@@ -21,12 +21,6 @@ from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
 from assay.protocol.params import CHUNKS, shard_price, worst_case
-from assay.protocol.twin import events as e
-from assay.protocol.twin.claim_state import ClaimState, Said
-from assay.protocol.twin.clock import Job
-from assay.protocol.twin.ledger import free
-from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -40,6 +34,12 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from spec import events as e
+from spec.claim_state import ClaimState, Said
+from spec.clock import Job
+from spec.ledger import free
+from spec.lifecycle import Refused, transition
+from spec.market_state import MarketState, Moment
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense

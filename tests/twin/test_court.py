@@ -24,7 +24,6 @@ from assay.protocol import sampling, trees
 from assay.protocol.dispute import Move, Prove, ProveOutput, RevealLeaf, Split, Timeout
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase, GameView
 from assay.protocol.params import worst_case
-from assay.protocol.twin import events as e
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -39,6 +38,7 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
+from spec import events as e
 from tests.fakes.classes import conditions_of, of_its_class
 from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample

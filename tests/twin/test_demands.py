@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from assay.dispute.evidence import node_proof
 from assay.protocol.demands import Asked, Chunk, StateLeaf
-from assay.protocol.twin import events as e
 from assay.protocol.types import Address, Claim, Kind, Phase, Seconds, Wei
+from spec import events as e
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -14,8 +14,8 @@ from assay.program.fault import NodeFault
 from assay.protocol import sampling, trees
 from assay.protocol.demands import StateLeaf, VoteProof
 from assay.protocol.dispute import Timeout
-from assay.protocol.twin import events as e
 from assay.protocol.types import Address, Phase
+from spec import events as e
 from tests.fakes.programs import random_sample
 from tests.twin.conftest import Stage
 from tests.twin.test_court import CHALLENGER, SALT, SEED, STRANGER, Case, begin, open_claim, vote

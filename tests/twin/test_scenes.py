@@ -9,9 +9,9 @@ import pytest
 
 from tests.twin.conftest import Stage
 from tests.twin.told import begin_on
-from tests.unit.protocol.twin import test_left_out as left_out
-from tests.unit.protocol.twin import test_liability as liability
-from tests.unit.protocol.twin import test_rewards as rewards
+from tests.unit.spec import test_left_out as left_out
+from tests.unit.spec import test_liability as liability
+from tests.unit.spec import test_rewards as rewards
 
 MODULES = (left_out, liability, rewards)
 EITHER = (False, True)

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from assay.protocol import sampling
-from assay.protocol.twin import events as e
-from assay.protocol.twin.attestations import SEED_PATIENCE
 from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase, Wei
+from spec import events as e
+from spec.attestations import SEED_PATIENCE
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.player import Player

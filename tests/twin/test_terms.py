@@ -17,8 +17,8 @@ from assay.protocol.params import (
     check_terms,
     worst_case,
 )
-from assay.protocol.twin import events as e
 from assay.protocol.types import Conditions, Terms, Wei
+from spec import events as e
 from tests.fakes.classes import WIDE, class_id, conditions_of
 from tests.property.markets import CHANGES, TERMS
 from tests.twin.conftest import Stage

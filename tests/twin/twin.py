@@ -21,10 +21,6 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.game_state import Game
 from assay.protocol.guardian import Business
-from assay.protocol.twin import events
-from assay.protocol.twin.ledger import Bucket, demand_bond
-from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -35,6 +31,10 @@ from assay.protocol.types import (
     Seconds,
     Vote,
 )
+from spec import events
+from spec.ledger import Bucket, demand_bond
+from spec.lifecycle import Refused, transition
+from spec.market_state import Deployment, MarketState, Moment, new_market_state
 from tests.fakes.classes import WIDE
 from tests.twin.deployed import (
     ACCOUNTS,

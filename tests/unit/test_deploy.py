@@ -14,9 +14,9 @@ import yaml
 from fastapi.testclient import TestClient
 
 from assay.app.web import is_ready, node_app
+from assay.blocks.blockstore import BlockStore
 from assay.cli.main import tree
 from assay.node.service import Status
-from assay.storage.blockstore import BlockStore
 from tests.e2e.test_tutorials import parsed
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from assay.storage.blockstore import BlockStore
-from assay.storage.gateway import gateway_router
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.gateway import gateway_router
 
 
 @contextmanager

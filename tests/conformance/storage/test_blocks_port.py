@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.blocks import unixfs
+from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore
+from assay.blocks.car import CarParser
+from assay.blocks.cid import DAG_PB, RAW, Cid
+from assay.blocks.exchange import Exchange
+from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.node import NodeBlocks
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
-from assay.storage import unixfs
-from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
-from assay.storage.car import CarParser
-from assay.storage.cid import DAG_PB, RAW, Cid
-from assay.storage.exchange import Exchange
-from assay.storage.exchange_config import ExchangeConfig
-from assay.storage.node import NodeBlocks
 from tests.conformance.storage.rigs import Rig
 
 ABSENT = str(Cid.of(b"never stored anywhere"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth import headers
 from assay.chain.eth.rpc import HttpRpc
@@ -15,10 +15,10 @@ from assay.node.service import LOST_RACES
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.ports import Write
-from assay.protocol.twin.attestations import SEED_PATIENCE
 from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, ClaimView, Phase, Role, TxResult, Wei
 from assay.verifier.ballots import Ballots
 from assay.verifier.policy import Ballot
+from spec.attestations import SEED_PATIENCE
 from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
 
 

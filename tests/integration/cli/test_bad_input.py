@@ -16,9 +16,9 @@ import pytest
 
 from assay.app.output import Exit
 from assay.app.wiring import open_storage
+from assay.blocks.blockstore import BlockStore
 from assay.disk import record
 from assay.protocol.errors import BlockNotFound
-from assay.storage.blockstore import BlockStore
 from tests.integration.cli.conftest import Assay, Ran, run
 
 

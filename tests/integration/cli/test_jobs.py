@@ -18,9 +18,9 @@ from assay.app.web import serve_blocks
 from assay.app.wiring import Connection, NodeStorage
 from assay.cli.commands.job_post import FOUND
 from assay.client.posting import open_class, publish
-from assay.jobfile.build import build
-from assay.jobfile.read import read_job_file
-from assay.jobfile.terms import conditions_of, terms_of
+from assay.job.build import build
+from assay.job.read import read_job_file
+from assay.job.terms import conditions_of, terms_of
 from assay.node.manifests import raw_cid
 from assay.protocol.types import Role, Terms, Wei
 from assay.protocol.words import show_amount
@@ -150,7 +150,7 @@ def test_what_needs_no_program_is_refused_before_one_is_traced(
     def build(*_: object, **__: object) -> None:
         raise AssertionError("the step was traced")
 
-    monkeypatch.setattr("assay.jobfile.build.build", build)
+    monkeypatch.setattr("assay.job.build.build", build)
     post = ("job", "post", str(job_file), "--no-serve", "--budget")
     assert assay(*post, "1tok", account="nobody").error["code"] == "no-account"
     poor = assay(*post, "99999999tok")

@@ -16,7 +16,7 @@ import pytest
 
 from assay.app.connections import BBR, Allowance, Connections, WebLimits, network_of, prefer_bbr
 from assay.app.web import WebServer, node_app
-from assay.storage.blockstore import BlockStore
+from assay.blocks.blockstore import BlockStore
 
 LIMITS = WebLimits(
     connections=12, request_s=0.2, stall_s=0.2, exempt_loopback=False, per_address=1000, sweep_s=0.05

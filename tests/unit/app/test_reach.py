@@ -10,8 +10,8 @@ import pytest
 from assay.app.reach import Reach, reach_of
 from assay.app.settings import Flags, Settings
 from assay.app.web import WebServer, node_app
+from assay.blocks.blockstore import BlockStore
 from assay.protocol.errors import Ask
-from assay.storage.blockstore import BlockStore
 
 
 @pytest.fixture(autouse=True)

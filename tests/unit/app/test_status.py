@@ -62,7 +62,7 @@ def test_a_nodes_web_face_has_a_front_page(tmp_path: Path) -> None:
     from fastapi.testclient import TestClient
 
     from assay.app.web import node_app
-    from assay.storage.blockstore import BlockStore
+    from assay.blocks.blockstore import BlockStore
 
     client = TestClient(node_app(BlockStore(tmp_path / "store"), lambda: {"action": "serving"}, "client"))
     answer = client.get("/")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from assay.jobfile.templates import LOCAL, template
+from assay.job.templates import LOCAL, template
 from scripts.bench.first_output import CASES
 
 ROOT = Path(__file__).resolve().parents[3]

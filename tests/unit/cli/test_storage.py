@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from assay.storage.blockstore import BlockStore
+from assay.blocks.blockstore import BlockStore
 
 
 def assay(home: Path, *words: str) -> tuple[int, Any]:

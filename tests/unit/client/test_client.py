@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load, save
 
 from assay.app.job_progress import unread
+from assay.blocks.blockstore import BlockNotFound
 from assay.client import posting, receipt
 from assay.client.fetched import sample_text
 from assay.client.fetching import NotSettled, apart, keep_others
@@ -24,7 +25,6 @@ from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import worst_case
 from assay.protocol.types import JobId, Phase, Wei
-from assay.storage.blockstore import BlockNotFound
 from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.blocks.blockstore import BlockStore
 from assay.protocol.types import JobId
-from assay.storage.blockstore import BlockStore
 from tests.fakes.market_day import MarketDay
 
 ROOT = Path(__file__).parents[3]

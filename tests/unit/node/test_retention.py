@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from assay.blocks import blockstore
+from assay.blocks.blockstore import BlockStore
 from assay.node.artifacts import load_job
 from assay.node.checkpoints import publish_checkpoints, publish_state, read_checkpoints
 from assay.node.retention import GRACE_S, Files, Retention, Unclaimed
@@ -24,8 +26,6 @@ from assay.protocol.errors import BlockNotFound, CorruptBlock
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
-from assay.storage import blockstore
-from assay.storage.blockstore import BlockStore
 from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
 from tests.fakes.later import Later

@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
+from assay.blocks.kubo import KuboNodeBlocks
+from assay.blocks.node import NodeBlocks
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
 from assay.protocol.ports import Blocks, Clock, Market, MarketView, Together
-from assay.storage.kubo import KuboBlocks
-from assay.storage.node import NodeBlocks
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.clock import FakeClock
 from tests.fakes.port import FakeMarket
@@ -20,7 +20,7 @@ KEEPING = [
     (Market, ChainMarket),
     (Market, FakeMarket),
     (Blocks, NodeBlocks),
-    (Blocks, KuboBlocks),
+    (Blocks, KuboNodeBlocks),
     (Blocks, FakeBlocks),
     (Clock, ChainClock),
     (Clock, FakeClock),

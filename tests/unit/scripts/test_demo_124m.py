@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.jobfile.build import build
+from assay.job.build import build
 from scripts.demo_124m import FAULT, Watch, _resident, family, job
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.jobfile.build import build
-from assay.jobfile.parts import recipe_of
-from assay.jobfile.read import BadJobFile, OwnModel, read_job_file
-from assay.jobfile.templates import LOCAL, own_template, template
+from assay.job.build import build
+from assay.job.parts import recipe_of
+from assay.job.read import BadJobFile, OwnModel, read_job_file
+from assay.job.templates import LOCAL, own_template, template
 from assay.program.lowering.tracing import UnsupportedOperation
 from assay.protocol.errors import Stop
 from assay.training import recipe

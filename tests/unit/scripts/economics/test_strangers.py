@@ -7,10 +7,10 @@ from math import sqrt
 
 import pytest
 
-from assay.jobfile.amounts import LEARNERS, OUTER_GAS
-from assay.jobfile.read import parse_job_file
-from assay.jobfile.templates import LOCAL
-from assay.jobfile.use_templates import grpo_template
+from assay.job.amounts import LEARNERS, OUTER_GAS
+from assay.job.read import parse_job_file
+from assay.job.templates import LOCAL
+from assay.job.use_templates import grpo_template
 from assay.protocol.types import Role
 from scripts.economics import attacks, classes, strangers
 from scripts.economics import experiments as ask

@@ -1,0 +1,245 @@
+"""A market as seen from Python: `assay.connect` gives one.
+
+Contract: settings are those of the command line (arguments, then ASSAY_*, ETH_*, assay.toml, the devnet of
+the home folder); a budget given to `post` is the consent to spend it, nothing else is ever spent but gas and
+the bonds of disputes that its audit opens. A job's files are served, and the job is audited, from this
+process, which must therefore stay until solvers have them, best until the job is done. Errors are
+``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything about other processes
+that use the same account at the same time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from assay.api.job import Job
+from assay.api.plan import Plan, traced_job
+from assay.app.devnet_record import read_devnet
+from assay.app.ids import job_id_of
+from assay.app.invocation import App
+from assay.app.output import Output
+from assay.app.settings import Flags
+from assay.app.units import parse_amount
+from assay.app.wiring import Connection, NodeStorage
+from assay.protocol.types import Address, Wei
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from assay.app.auditing import Auditing
+    from assay.job.read import JobFile
+    from assay.training.datasets import Dataset
+    from assay.training.job import JobArtifacts
+    from assay.training.optimisers import Optimiser
+    from assay.training.recipe import LossFunction
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an account holds."""
+
+    free: Wei
+    """Tokens in the market's vault that nothing binds, in the smallest unit (10^-18)."""
+    wallet: Wei
+    """Tokens outside the vault, in the smallest unit."""
+    ether: int
+    """For gas, in wei."""
+
+
+def connect(
+    *,
+    home: str | Path | None = None,
+    rpc_url: str | Sequence[str] | None = None,
+    account: str | None = None,
+    password_file: str | Path | None = None,
+    keystore: str | Path | None = None,
+    deployment: str | Path | None = None,
+    max_spend: str | None = None,
+    host: str | None = None,
+    port: int = 0,
+    announce_url: str | None = None,
+    quiet: bool = True,
+) -> Market:
+    """Connect to a market; without `account`, and none in the settings, for reading only.
+
+    `rpc_url`: one URL, or several of which the first is preferred; `max_spend`: most ether for gas, such as
+    "0.1ether"; `host`, `port` and `announce_url`: where a posted job's files are served, and the base URL
+    that is told to others (``app.reach``; loopback and where it listens by default, which suits a devnet);
+    `quiet=False` says on stderr what is done. Raises Ask where there is no chain, deployment or
+    key, and RpcUnreachable.
+    """
+    urls = rpc_url if rpc_url is None or isinstance(rpc_url, str) else ",".join(rpc_url)
+    texts = (None if path is None else str(path) for path in (home, password_file, keystore, deployment))
+    home_text, password_text, keystore_text, deployment_text = texts
+    flags = Flags(
+        home_text,
+        urls,
+        account,
+        password_text,
+        keystore_text,
+        deployment_text,
+        host=host,
+        announce_url=announce_url,
+    )
+    app = App(flags, Output(as_json=False, quiet=quiet), yes=True, dry_run=False, max_spend=max_spend)
+    return Market(app, port)
+
+
+class Market:
+    """A market, and one's account on it. Close it, or use it as a context manager."""
+
+    def __init__(self, app: App, port: int = 0) -> None:
+        self._app, self._port, self._stack = app, port, ExitStack()
+        name = app.settings.describe()["account"].value
+        self._connection: Connection = app.connect(name) if name else app.view()
+        self._account = name
+        self._stack.callback(app.close)
+        self._storage: NodeStorage | None = None
+        self._serving = ""
+        self._auditing: Auditing | None = None
+
+    def __repr__(self) -> str:
+        return f"<Market chain={self._connection.chain.chain_id} account={self._account or 'none'}>"
+
+    @property
+    def address(self) -> Address:
+        """The account's address; the zero address where there is none."""
+        return self._connection.market.me
+
+    def balance(self) -> Balance:
+        """What the account holds."""
+        market, me = self._connection.market, self.address
+        market.refresh()
+        return Balance(market.free(me), market.wallet(me), self._connection.ether(me))
+
+    def jobs(self) -> list[Job]:
+        """All jobs, oldest first."""
+        market = self._connection.market
+        market.refresh()
+        return [self._job(view.job_id, None) for view in market.jobs()]
+
+    def job(self, job_id: str) -> Job:
+        """A job by its id or its first 8 digits or more. Raises Stop where there is none, or several."""
+        market = self._connection.market
+        market.refresh()
+        found = job_id_of(market, job_id)
+        market.job(found)
+        return self._job(found, None)
+
+    def estimate(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        plan: Plan | None = None,
+    ) -> Wei:
+        """The most that a job can cost, in the token's smallest unit; sends nothing. Raises as `post`."""
+        from assay.client.posting import estimate
+        from assay.job.by_key import by_key
+        from assay.job.terms import conditions_of, terms_of
+        from assay.node.artifacts import publish_job
+
+        body, files = self._traced(model, loss, optimiser, data, plan)
+        market, conditions = self._connection.market, conditions_of(body)
+        published = publish_job(self._own_storage().blocks, files)
+        terms = terms_of(body, published, bytes(32), market.me, 0)
+        with by_key(body):
+            return estimate(terms, conditions, market.bounds())
+
+    def post(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        *,
+        budget: str | int,
+        plan: Plan | None = None,
+        audit: float = 0.1,
+    ) -> Job:
+        """Have `model` trained: trace its step, publish the files, post the job, serve its files, and audit.
+
+        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``;
+        `budget` is such as "400tok" or an int in the smallest unit, and must
+        cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
+        together. `model` itself is not changed; `Job.fetch` gives a trained copy. `audit`: the share of the
+        job's claims and votes, drawn in secret, that a thread replays until the market is closed; what is
+        false it disputes, while the account has a challenge bond free in the vault. With 0 a solver gains by
+        inventing about one task in a hundred.
+        Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
+        BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
+        """
+        from assay.app.auditing import checked, shares_of
+        from assay.job.post import publish_and_post
+
+        self._connection.require_account()
+        share = checked(audit)
+        body, files = self._traced(model, loss, optimiser, data, plan)
+        value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
+        self._serve()
+        job_id = publish_and_post(self._app, self._connection, self._own_storage(), body, files, value)
+        shares_of(self._app, self._account).say(job_id, share)
+        self._audit()
+        return self._job(job_id, copy.deepcopy(model))
+
+    def close(self) -> None:
+        """Stop serving and close what was opened."""
+        self._stack.close()
+
+    def __enter__(self) -> Market:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _job(self, job_id: bytes, model: nn.Module | None) -> Job:
+        from assay.protocol.types import JobId
+
+        return Job(self._app, self._connection, self._own_storage(), JobId(job_id), model)
+
+    def _traced(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        plan: Plan | None,
+    ) -> tuple[JobFile, JobArtifacts]:
+        if plan is None:
+            plan = Plan(local=read_devnet(self._app.settings.home) is not None)
+        return traced_job(model, loss, optimiser, data, plan)
+
+    def _own_storage(self) -> NodeStorage:
+        if self._storage is None:
+            self._storage = self._app.storage(self._account or "view")
+            self._stack.callback(self._storage.close)
+        return self._storage
+
+    def _serve(self) -> None:
+        """Serve the account's blocks until the market is closed."""
+        from assay.app.reach import reach_of
+        from assay.app.web import serve_blocks
+
+        if not self._serving:
+            connection, storage = self._connection, self._own_storage()
+            reach = reach_of(self._app.settings, self._port)
+            served = serve_blocks(self._account, connection, storage, reach)
+            self._serving = self._stack.enter_context(served)
+
+    def _audit(self) -> None:
+        """Audit the account's open jobs until the market is closed."""
+        from assay.app.auditing import Auditing
+
+        if self._auditing is None:
+            parts = (self._app, self._connection, self._own_storage(), self._account)
+            self._auditing = self._stack.enter_context(Auditing(*parts))
+        self._auditing.look()

@@ -1,0 +1,159 @@
+"""A node's face on HTTP: its blocks (IPFS Trustless Gateway), its status and its metrics.
+
+Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds, within
+the limits of `connections`. It runs in a thread beside the role's loop and stops with it. Only ``/ipfs/`` is
+meant for others: a reverse proxy need pass nothing else on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Response
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from assay.app.connections import (
+    Allowance,
+    BoundedServer,
+    Connections,
+    PacedApp,
+    WebLimits,
+)
+from assay.app.output import plain
+from assay.app.reach import Reach, base_url
+from assay.app.status_page import status_page
+from assay.app.wiring import Connection, NodeStorage
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.gateway import gateway_router
+from assay.blocks.traffic import AsgiApp, CountingApp, Traffic
+from assay.protocol.errors import Stop
+
+StatusOf = Callable[[], Any]
+MAX_HEADER_BYTES = 16 * 1024
+
+
+def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> FastAPI:
+    """The web application of one node. `status` gives a dataclass that may change from call to call."""
+    app = FastAPI(title=f"assay {role}", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(gateway_router(store))
+    if traffic is not None:
+        app.add_middleware(CountingApp, traffic=traffic)
+    registry = CollectorRegistry()
+    gauges: dict[str, Gauge] = {}
+
+    @app.get("/")
+    def page() -> Response:
+        return Response(status_page(role, plain(status())), media_type="text/html; charset=utf-8")
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz(response: Response) -> dict[str, Any]:
+        told = plain(status())
+        ready = is_ready(told)
+        response.status_code = 200 if ready else 503
+        return {"ready": True} if ready else {"ready": False, "reason": told.get("error") or "it is starting"}
+
+    @app.get("/status")
+    def show_status() -> Response:
+        return Response(json.dumps(plain(status())), media_type="application/json")
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        for name, value in _numbers(plain(status())):
+            if name not in gauges:
+                gauges[name] = Gauge(f"assay_{name}", f"{name} of this node", ["role"], registry=registry)
+            gauges[name].labels(role).set(value)
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Whether a node has begun its work and sees the chain: its last look at the market did not fail."""
+    return status.get("action") != "starting" and not str(status.get("error", "")).startswith("tick: ")
+
+
+def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for name, value in status.items():
+        if isinstance(value, dict):
+            found += _numbers(value, f"{prefix}{name}_")
+        elif isinstance(value, (int, float)):
+            found.append((prefix + name, float(value)))
+    return found
+
+
+class WebServer:
+    """A uvicorn server in a daemon thread, which takes no more than its limits of the process."""
+
+    def __init__(self, app: AsgiApp, host: str, port: int, limits: WebLimits | None = None) -> None:
+        limits = limits or WebLimits()
+        self.connections = Connections(limits, time.monotonic)
+        config = uvicorn.Config(
+            PacedApp(app, Allowance(limits, time.monotonic)),
+            host=host,
+            port=port,
+            http="h11",
+            ws="none",
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=2,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+        )
+        self._server = BoundedServer(config, self.connections)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve()), name="web", daemon=True
+        )
+        self._host, self._port = host, port
+
+    def start(self, timeout_s: float = 10.0) -> str:
+        """Listen; the base URL. Raises Stop when the port cannot be had."""
+        self._thread.start()
+        deadline = time.monotonic() + timeout_s
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise Stop(
+                    f"cannot listen on {self._host}, port {self._port}",
+                    hint="choose another --port, or 0 for any",
+                    code="port-in-use",
+                )
+            time.sleep(0.02)
+        return base_url(self._host, self._server.port)
+
+    def stop(self) -> None:
+        """Stop listening and wait for the thread."""
+        self._server.should_exit = True
+        self._thread.join(timeout=5)
+
+
+@contextmanager
+def serve_blocks(
+    name: str, connection: Connection, storage: NodeStorage, reach: Reach | None = None
+) -> Iterator[str]:
+    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL. By
+    default on loopback."""
+    reach = reach or Reach("127.0.0.1", 0, "auto")
+    status = {"role": "client", "action": "serving", "name": name}
+    face = node_app(storage.store, lambda: status, "client", storage.traffic)
+    server = WebServer(face, reach.host, reach.port)
+    url = server.start()
+    market, announced = connection.writer, reach.announced(url)
+    try:
+        if market.endpoints().get(market.me, "") != announced:
+            market.set_endpoint(connection.intent("endpoint", announced), announced)
+        yield announced or url
+    finally:
+        server.stop()
+        storage.close()

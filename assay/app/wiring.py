@@ -1,0 +1,194 @@
+"""Adapters behind the ports, made from settings: where ``chain`` and ``storage`` meet the roles."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.app.chain_settings import policy_of
+from assay.app.settings import Settings
+from assay.chain.contracts.artifacts import load_artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.plan import registry_of
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth.clock import ChainClock
+from assay.chain.eth.endpoints import Endpoints, http_endpoints
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.fees import FeePolicy
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.keystore import Keystore
+from assay.chain.eth.rpc import quantity
+from assay.chain.eth.sender import Sender
+from assay.protocol.errors import Ask, Reverted
+from assay.protocol.types import ZERO_ADDRESS, Address, Chain
+
+if TYPE_CHECKING:
+    from assay.blocks.blockstore import BlockStore
+    from assay.blocks.exchange import Exchange
+    from assay.blocks.node import NodeBlocks
+    from assay.blocks.traffic import Traffic
+
+
+CLOCK_AGE_S = 0.2
+"""How long the chain's time is not asked for again."""
+
+
+@dataclass
+class Connection:
+    """One account's view of one chain."""
+
+    rpc: Endpoints
+    market: ChainView
+    clock: ChainClock
+    journal: Journal | None
+    chain: Chain
+    interrupted: list[str] = field(default_factory=list)
+    """Keys of intents that were under way when this connection was made; each is taken up at most once."""
+    _finished: bool = False
+
+    @property
+    def writer(self) -> ChainMarket:
+        """The market, for writing. Raises Ask when no key was opened."""
+        self.require_account()
+        assert isinstance(self.market, ChainMarket)
+        return self.market
+
+    def require_account(self) -> None:
+        """Raises Ask when no key was opened."""
+        if not isinstance(self.market, ChainMarket):
+            raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
+
+    def ether(self, address: Address) -> int:
+        """Ether of an account in wei."""
+        return quantity(self.rpc.request("eth_getBalance", [address, "latest"]), "a balance")
+
+    def total_supply(self) -> int:
+        """The token's supply in smallest units."""
+        return int(self.market.contracts["Token"].read("totalSupply"))
+
+    def unfinished(self, prefix: str) -> list[str]:
+        """Keys under this prefix that an earlier command has signed and not seen mined."""
+        self._finish()
+        return [key for key in self.interrupted if key.startswith(prefix)]
+
+    def _finish(self) -> None:
+        """Wait, once, for the transactions that were under way: what comes next builds on them."""
+        if self._finished:
+            return
+        self._finished = True
+        for intent in self.writer.sender.resume():
+            with suppress(Reverted):  # told to whoever gives that command again
+                self.writer.sender.wait(intent.key)
+
+    def intent(self, *parts: object) -> str:
+        """Intent of a command that a person gave: each time it is given it is meant anew, unless the same
+        command was cut off under way; then it is that one, so that repeating it finishes it once."""
+        prefix = "/".join(("cli", *map(str, parts))) + "/"
+        for key in self.unfinished(prefix):
+            self.interrupted.remove(key)
+            return prefix + key.removeprefix(prefix).split("/")[0]
+        return prefix + secrets.token_hex(8)
+
+    def close(self) -> None:
+        """Close the event cursor and the journal."""
+        self.market.disconnect()
+        if self.journal is not None:
+            self.journal.close()
+
+
+def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
+    """Market of an account in the keystore. Raises what the keystore, the deployment file and the node
+    raise."""
+    policy = policy_of(settings, max_spend)
+    rpc = http_endpoints(settings.rpc_urls)
+    deployment = Deployment.load(settings.deployment, rpc)
+    artifacts = load_artifacts()
+    home, sender = _sender(settings, account, rpc, registry_of(artifacts), policy)
+    journal = sender.journal
+    interrupted = [intent.key for intent in journal.open_intents(sender.address)]
+    events = home / "events.db"
+    market = ChainMarket(rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations)
+    return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), journal, _chain(deployment), interrupted)
+
+
+def _sender(
+    settings: Settings, account: str, rpc: Endpoints, registry: Registry, policy: FeePolicy
+) -> tuple[Path, Sender]:
+    """The account's folder, and what sends for it."""
+    key = Keystore(settings.keystore).load(account, settings.password_file)
+    home = settings.home / "nodes" / account
+    home.mkdir(parents=True, exist_ok=True)
+    return home, Sender(rpc, key, Journal(home / "journal.db"), registry, policy)
+
+
+@contextmanager
+def open_sender(settings: Settings, account: str, *, max_spend: str | None = None) -> Iterator[Sender]:
+    """What sends for an account in the keystore, on a chain that has no market yet."""
+    policy, rpc = policy_of(settings, max_spend), http_endpoints(settings.rpc_urls)
+    _, sender = _sender(settings, account, rpc, registry_of(load_artifacts()), policy)
+    try:
+        yield sender
+    finally:
+        sender.journal.close()
+
+
+def connect_readonly(settings: Settings) -> Connection:
+    """Market without an account."""
+    rpc = http_endpoints(settings.rpc_urls)
+    deployment = Deployment.load(settings.deployment, rpc)
+    cursor, behind = settings.home / "view" / "events.db", policy_of(settings).confirmations
+    market = ChainView(rpc, deployment, load_artifacts(), ZERO_ADDRESS, cursor, confirmations=behind)
+    return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), None, _chain(deployment))
+
+
+def _chain(deployment: Deployment) -> Chain:
+    return Chain(deployment.chain_id, {name: Address(at) for name, at in deployment.addresses.items()})
+
+
+@dataclass
+class NodeStorage:
+    """A node's block store and its way to the others'."""
+
+    store: BlockStore
+    exchange: Exchange
+    blocks: NodeBlocks
+    traffic: Traffic
+
+    def follow(self, market: ChainView) -> None:
+        """Fetch from now on from where the market's accounts serve, but this one: whoever published a
+        manifest first, the others by what they have at stake."""
+        from assay.blocks.peers import PeerInfo
+
+        self.exchange.set_peers(
+            (PeerInfo(g.url, g.stake, g.publishes) for g in market.gateways() if g.account != market.me),
+            market.publisher,
+        )
+
+    def close(self) -> None:
+        """Stop fetching, and keep what was counted."""
+        self.exchange.close()
+        self.traffic.save()
+
+
+def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
+    """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there."""
+    import httpx
+
+    from assay.blocks import traffic
+    from assay.blocks.blockstore import BlockStore
+    from assay.blocks.exchange import Exchange
+    from assay.blocks.kubo import KuboClient, KuboNodeBlocks
+    from assay.blocks.node import NodeBlocks
+
+    store = BlockStore(home / "store")
+    counted = traffic.Traffic(home / traffic.FILE)
+    transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
+    exchange = Exchange(store, transport=transport)
+    if not ipfs_url:
+        return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)
+    return NodeStorage(store, exchange, KuboNodeBlocks(store, exchange, KuboClient(ipfs_url)), counted)

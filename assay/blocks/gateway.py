@@ -1,0 +1,138 @@
+"""The IPFS Trustless Gateway over the local store: raw blocks and CAR streams, for any IPFS client that
+verifies.
+
+Contract: `GET` and `HEAD /ipfs/{cid}` with `?format=raw|car` or the matching `Accept` header. Serves
+only what the local store holds and never fetches on a caller's behalf. A block is read, and so
+verified, before its response starts. A CAR holds the whole DAG depth first, each block once; when any
+block is missing the answer is 404 before the first byte. If a block turns out corrupt halfway through a
+CAR, the connection is cut, so the client sees a broken stream.
+
+Does not guarantee: access control, or limits on who asks how much; `app.connections` has those. No paths
+below a CID, no `entity-bytes`, no deserialised files.
+
+Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from assay.blocks import car
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.cid import Cid
+from assay.blocks.dagpb import BadDag
+from assay.protocol.errors import AssayError, BadCid, BlockNotFound, CorruptBlock
+
+RAW_TYPE = "application/vnd.ipld.raw"
+CAR_TYPE = "application/vnd.ipld.car"
+MAX_CAR_BLOCKS = 1 << 20
+
+_CAR_CONTENT_TYPE = f"{CAR_TYPE}; version=1; order=dfs; dups=n"
+_ONE_YEAR = "public, max-age=31536000, immutable"
+_Format = Literal["raw", "car"]
+
+
+def gateway_router(store: BlockStore, *, max_car_blocks: int = MAX_CAR_BLOCKS) -> APIRouter:
+    """Routes to include in a FastAPI application. `max_car_blocks` bounds the DAG that one CAR request
+    may walk."""
+    router = APIRouter()
+
+    @router.api_route("/ipfs/{cid}", methods=["GET", "HEAD"], response_class=Response)
+    def get_ipfs(cid: str, request: Request) -> Response:
+        wanted = _wanted_format(request)
+        if wanted is None:
+            return _refusal(406, "this gateway serves ?format=raw and ?format=car only")
+        try:
+            parsed = Cid.parse(cid)
+            headers = _headers(parsed, wanted)
+            if _client_has(request, headers["ETag"]) and store.has_block(parsed):
+                return Response(status_code=304, headers=headers)
+            if wanted == "raw":
+                return _raw(store, parsed, headers)
+            return _car(store, parsed, request, headers, max_car_blocks)
+        except (BadCid, BadDag) as error:
+            return _refusal(400, _explain(error))
+        except (BlockNotFound, CorruptBlock) as error:
+            return _refusal(404, _explain(error))
+
+    return router
+
+
+def _raw(store: BlockStore, cid: Cid, headers: dict[str, str]) -> Response:
+    return Response(store.get_block(cid), media_type=RAW_TYPE, headers=headers)
+
+
+def _car(
+    store: BlockStore, root: Cid, request: Request, headers: dict[str, str], max_blocks: int
+) -> Response:
+    query = request.query_params
+    if query.get("car-version", "1") != "1" or "entity-bytes" in query:
+        return _refusal(400, "only car-version=1 of a whole DAG is served")
+    scope = query.get("dag-scope", "all")
+    if scope not in ("all", "entity", "block"):
+        return _refusal(400, "dag-scope is one of all, entity, block")
+    blocks: list[Cid] = []
+    total = len(car.encode_header(root))
+    for cid, data in store.walk(root):
+        if len(blocks) == max_blocks:
+            return _refusal(413, f"the DAG has more than {max_blocks} blocks; fetch its parts one by one")
+        blocks.append(cid)
+        total += car.section_bytes(store.size(cid) if data is None else len(data))
+        if scope == "block":
+            break
+    if request.method == "HEAD":
+        return Response(media_type=_CAR_CONTENT_TYPE, headers=headers)
+    headers["Content-Length"] = str(total)  # in chunks a transfer takes twice as long
+    return StreamingResponse(_car_body(store, root, blocks), media_type=_CAR_CONTENT_TYPE, headers=headers)
+
+
+def _car_body(store: BlockStore, root: Cid, blocks: list[Cid]) -> Iterator[bytes]:
+    yield car.encode_header(root)
+    for cid in blocks:
+        yield car.encode_block(cid, store.get_block(cid))
+
+
+def _wanted_format(request: Request) -> _Format | None:
+    accepted = request.headers.get("accept", "")
+    for media_type, name in ((RAW_TYPE, "raw"), (CAR_TYPE, "car")):
+        if media_type in accepted:
+            return "raw" if name == "raw" else "car"
+    asked = request.query_params.get("format")
+    return "raw" if asked == "raw" else "car" if asked == "car" else None
+
+
+def _headers(cid: Cid, wanted: _Format) -> dict[str, str]:
+    etag = f'"{cid}.raw"' if wanted == "raw" else f'W/"{cid}.car"'
+    suffix = "bin" if wanted == "raw" else "car"
+    return {
+        "ETag": etag,
+        "Cache-Control": _ONE_YEAR,
+        "Content-Disposition": f'attachment; filename="{cid}.{suffix}"',
+        "X-Content-Type-Options": "nosniff",
+        "X-Ipfs-Path": f"/ipfs/{cid}",
+        "X-Ipfs-Roots": str(cid),
+        "Vary": "Accept",
+    }
+
+
+def _client_has(request: Request, etag: str) -> bool:
+    offered = request.headers.get("if-none-match", "")
+    return offered.strip() == "*" or etag.removeprefix("W/") in (
+        tag.strip().removeprefix("W/") for tag in offered.split(",")
+    )
+
+
+def _refusal(status: int, text: str) -> Response:
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+    return PlainTextResponse(text + "\n", status_code=status, headers=headers)
+
+
+def _explain(error: AssayError) -> str:
+    """What a stranger may read: the kind of failure, without paths of this machine."""
+    return {"block-not-found": "block not found", "corrupt-block": "block not found"}.get(
+        error.code, str(error)
+    )

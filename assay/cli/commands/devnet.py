@@ -1,0 +1,246 @@
+"""``assay devnet``: the whole market on this machine, as separate processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from assay.app.devnet_record import Devnet, read_devnet, read_stopped
+from assay.app.invocation import App, app_of
+from assay.app.output import table
+from assay.app.times import show_span
+from assay.app.units import parse_amount
+from assay.cli.lazy import with_rooms
+from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
+from assay.devnet.market import (
+    bring_up,
+    default_nodes,
+    fund_account,
+    node_runs,
+    resume,
+    take_down,
+)
+from assay.devnet.restart import gone, no_devnet, restart_nodes
+from assay.devnet.restart import restart as restart_process
+from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
+from assay.protocol import bounded_json
+from assay.protocol.errors import Ask
+from assay.protocol.types import Conditions
+
+SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
+commands = typer.Typer(
+    no_args_is_help=True, help="A whole market on this machine.", cls=with_rooms({"scenario": SCENARIO})
+)
+
+
+@commands.command()
+def up(
+    context: typer.Context,
+    solvers: Annotated[int, typer.Option(min=0)] = 2,
+    verifiers: Annotated[int, typer.Option(min=0)] = 3,
+    whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
+    block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
+    client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
+    fault: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[@ROUND]",
+            help="Somebody cheats: a scenario's name (`devnet scenario list`), and the round of its fault.",
+        ),
+    ] = "",
+) -> None:
+    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
+    devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
+    its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
+    app = app_of(context)
+    own_folder(app)
+    running = read_devnet(app.settings.home)
+    if running is not None and (missing := gone(app, running)):
+        devnet = restart_nodes(app, running, missing)
+        app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        return
+    if (stopped := read_stopped(app.settings.home)) is not None:
+        if given := _given(context):
+            app.output.say(
+                f"{', '.join(given)} not heeded: the devnet of {app.settings.home} goes on as it was"
+                f" (`{app.command('devnet down --wipe')}` removes it)"
+            )
+        devnet = resume(app, stopped)
+        app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        app.output.say(_next_steps(app))
+        return
+    begin_in(app.settings.home, app.settings.deployment)
+    nodes = default_nodes(solvers, verifiers, whistleblowers)
+    if fault:
+        from assay.scenario.catalogue import cast_of
+
+        asked, nodes = {node.name for node in nodes}, cast_of(fault, nodes)
+        if more := [node.name for node in nodes if node.name not in asked]:
+            app.output.say(f"{fault} needs {', '.join(more)} as well")
+    app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
+    devnet = bring_up(app, nodes, block_time, _usual_conditions())
+    fund_account(app, "client", parse_amount(client_tokens))
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
+    app.output.say(_next_steps(app))
+
+
+def _usual_conditions() -> Conditions:
+    """Those of the jobs that `job init` writes for a devnet."""
+    from assay.job.read import parse_job_file
+    from assay.job.templates import LOCAL, template
+    from assay.job.terms import conditions_of
+
+    return conditions_of(parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual"))
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that this command was given."""
+    return [
+        "--" + name.replace("_", "-")
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    ]
+
+
+def _next_steps(app: App) -> str:
+    """What to type now, with the options that this command was given."""
+    client = "" if app.flags.account else "--account client "
+    steps = (
+        (app.command("job init job.toml"), "a small job to start from"),
+        (app.command(f"{client}--yes job post job.toml --budget 400tok"), "serves its files until Ctrl-C"),
+        (app.command("job watch latest"), "in another terminal; `job ls` lists all"),
+        (app.command("devnet status"), "what every node does, and why it waits"),
+        (app.command("devnet down"), "stops all; `devnet up` goes on"),
+    )
+    width = max(len(command) for command, _ in steps)
+    return "\n".join(("next:", *(f"  {command:<{width}}  # {why}" for command, why in steps)))
+
+
+def _node_table(home: Path, devnet: Devnet) -> Table:
+    rows = table(f"devnet in {home}, chain {devnet.rpc_url}", "node", "role", "process", "serves at")
+    for node in devnet.nodes:
+        state = str(node.pid) if node_runs(home, node) else "gone"
+        rows.add_row(node.name, node.role, state, node.url)
+    return rows
+
+
+@commands.command()
+def down(
+    context: typer.Context, wipe: Annotated[bool, typer.Option(help="Remove its data too.")] = False
+) -> None:
+    """Stop every process of the devnet; `up` goes on with it."""
+    app = app_of(context)
+    home = app.settings.home
+    if not holds_devnet(home):
+        said = f"there is no devnet in {home}: nothing was stopped or removed"
+        app.output.result("devnet-down", {"stopped": 0, "wiped": False}, said)
+        return
+    stopped = take_down(home)
+    kept = wipe_data(home) if wipe else []
+    removed = f"; removed its data from {home}" if wipe else ""
+    data = {"stopped": stopped, "wiped": wipe}
+    app.output.result("devnet-down", data, f"stopped {stopped} processes{removed}")
+    if wipe and (names := snapshot_names(home)):
+        app.output.say(
+            f"kept the snapshots {', '.join(names)}: `{app.command('devnet restore NAME')}` goes on from one;"
+            f" remove {home / 'snapshots'} to forget them"
+        )
+    if kept:
+        app.output.say(f"kept the keys that it had not made itself: {', '.join(kept)} in {home / 'keystore'}")
+
+
+@commands.command()
+def restart(
+    context: typer.Context, name: Annotated[str, typer.Argument(help="A node's name, or `chain`.")]
+) -> None:
+    """Stop one process of the devnet, if it runs, and start it again as it was."""
+    app = app_of(context)
+    devnet = restart_process(app, name)
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
+
+
+@commands.command()
+def status(context: typer.Context) -> None:
+    """Processes, and what each node says it is doing."""
+    import httpx
+
+    app = app_of(context)
+    devnet = _running(app)
+    rows = table(
+        f"devnet in {app.settings.home}, chain {devnet.rpc_url}", "node", "role", "process", "action"
+    )
+    data = []
+    for node in devnet.nodes:
+        try:
+            body = bounded_json.loads(httpx.get(node.url + "/status", timeout=2).content)
+        except (httpx.HTTPError, ValueError):
+            body = {"action": "does not answer"}
+        data.append({"name": node.name, "role": node.role, "pid": node.pid, "url": node.url, "status": body})
+        rows.add_row(node.name, node.role, str(node.pid), str(body.get("error") or body.get("action", "")))
+    app.output.result("devnet-status", data, rows)
+
+
+def _running(app: App) -> Devnet:
+    devnet = read_devnet(app.settings.home)
+    if devnet is None:
+        raise no_devnet(app)
+    return devnet
+
+
+@commands.command()
+def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(min=1)] = 40) -> None:
+    """The last lines of a node's log."""
+    app = app_of(context)
+    path = app.settings.home / "logs" / f"{name}.log"
+    if not path.exists():
+        raise Ask(
+            f"there is no log of {name}", hint="`assay devnet status` lists the nodes", code="not-found"
+        )
+    tail = path.read_text(errors="replace").splitlines()[-lines:]
+    app.output.result("devnet-logs", tail, "\n".join(tail))
+
+
+@commands.command()
+def snapshot(context: typer.Context, name: str) -> None:
+    """Keep the whole devnet as it is now under a name: chain, nodes' data, keys. It pauses for that."""
+    app = app_of(context)
+    folder = take_snapshot(app, name)
+    app.output.result("devnet-snapshot", {"name": name, "folder": str(folder)}, f"kept as {name}")
+
+
+@commands.command()
+def restore(context: typer.Context, name: str) -> None:
+    """Go on from a snapshot; what happened since is forgotten."""
+    app = app_of(context)
+    devnet = restore_snapshot(app, name)
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
+
+
+@commands.command()
+def snapshots(context: typer.Context) -> None:
+    """Snapshots of this folder's devnet."""
+    app = app_of(context)
+    names = snapshot_names(app.settings.home)
+    app.output.result("devnet-snapshots", names, "\n".join(names) or "there is none")
+
+
+@commands.command()
+def warp(context: typer.Context, duration: str) -> None:
+    """Move the devnet's clock forward, such as 7d."""
+    from assay.app.units import parse_duration
+    from assay.chain.eth.rpc import HttpRpc
+
+    app = app_of(context)
+    seconds = parse_duration(duration)
+    rpc = HttpRpc(_running(app).rpc_url)
+    rpc.request("evm_increaseTime", [int(seconds)])
+    rpc.request("evm_mine", [])
+    app.output.result(
+        "devnet-warp", {"seconds": seconds}, f"the chain's clock moved {show_span(seconds)} forward"
+    )

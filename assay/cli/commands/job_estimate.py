@@ -1,0 +1,58 @@
+"""``assay job estimate``: what a job will cost, take and move, before it is posted."""
+
+from __future__ import annotations
+
+import typer
+
+from assay.app.invocation import app_of
+from assay.app.output import table
+from assay.app.times import show_span
+from assay.app.units import show_amount, show_bytes
+from assay.cli.commands.job_post import TRACING, FileArgument, warning, weights_files
+
+
+def estimate(context: typer.Context, file: FileArgument) -> None:
+    """Say what a job costs at least and at most, how much it computes and moves, and when it is paid.
+
+    Traces the model for that, and asks no chain. Gas is not in it.
+    """
+    from assay.job.read import read_job_file
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say(TRACING)
+    from assay.job.build import build
+    from assay.job.cautions import cautions
+    from assay.job.estimate import counted, drafted, estimated
+    from assay.job.wire import parameters_of, wire_of
+
+    files = build(body, blocks=weights_files(app, body), say=app.output.say)
+    training = body.training
+    batch = training.batch * training.accumulate
+    terms = drafted(body, files)
+    found = estimated(terms, files, batch)
+    wire = wire_of(body, files, terms, parameters_of(files))
+    rows = table(f"what {file} comes to", "what", "#value", "of which")
+    for name, value, note in (
+        ("paid at least", show_amount(found.least), f"verifiers' fees {show_amount(found.votes)}"),
+        ("paid at most", show_amount(found.most), "what --budget must cover; what is not paid comes back"),
+        ("a solver locks", show_amount(found.solver_locks), "for each claim, until it is settled"),
+        ("steps", f"{found.steps:,}", f"rounds: {training.rounds}; shards in each: {training.shards}"),
+        ("examples seen", f"{found.examples:,}", f"of {counted(files.records)[0]:,}, drawn with repetition"),
+        ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),
+        ("memory of a step", show_bytes(found.step_memory), f"its state {show_bytes(found.state)}"),
+        ("checkpoints", show_bytes(found.checkpoints), "at most, published by all solvers together"),
+        *((("others fetch of a shard", *wire.words),) if wire else ()),
+        (
+            "done again by draw",
+            f"{found.audited:.1%}",
+            "of the work, by verifiers",
+        ),
+        ("a round, at most", show_span(found.round_at_most), "if a solver goes; else as they compute"),
+        ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
+    ):
+        rows.add_row(name, value, note)
+    warnings = cautions(body, files, terms, wire)
+    rows.caption, rows.caption_justify = "\n".join(map(warning, warnings)), "left"
+    data = {**vars(found), "wire": wire and wire.data, "warnings": warnings}
+    app.output.result("job-estimate", data, rows)

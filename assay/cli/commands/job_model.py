@@ -1,0 +1,283 @@
+"""``assay job fetch``, ``verify``, ``eval`` and ``sample``: the model that a job ended with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.app.invocation import App, app_of
+from assay.app.output import Exit, table
+from assay.protocol.errors import BlockNotFound, Stop
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from assay.client.on_chain import OnChain
+    from assay.client.receipt import Receipt
+    from assay.client.replaying import Replayed
+    from assay.client.verifying import Verified
+
+JobArgument = Annotated[str, typer.Argument(help="The job's id, its first 8 digits or more, or `latest`.")]
+
+PathOption = Annotated[int, typer.Option(help="Of a job by dipaco: which path.")]
+
+
+def fetch(
+    context: typer.Context,
+    job: JobArgument,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for model, programs and receipt.")] = Path(
+        "model"
+    ),
+) -> None:
+    """Fetch the settled model or result, led to the root that the chain settled, and write it with its
+    receipt; say a result, and the CID of its file."""
+    app = app_of(context)
+    connection = app.view()
+    looked_up = app.look_up(connection, job)
+    job_id = looked_up.job_id
+    from assay.app.machine import RESOURCE_LIMITS
+    from assay.client import results
+    from assay.client.fetched import model_and_parameters
+    from assay.client.fetching import fetch as fetch_model
+    from assay.client.fetching import keep_others
+    from assay.node.divergence import not_finite
+
+    keep_others(folder, job_id)
+    market, storage = connection.market, app.storage("view")
+    storage.follow(market)
+    try:
+        with market.snapshot():
+            params = fetch_model(
+                market,
+                storage.blocks,
+                job_id,
+                folder,
+                RESOURCE_LIMITS,
+                connection.chain,
+                market.block,
+            )
+            there, asked_for = results.tasks_counted(market, job_id)
+            going_on = results.going_on(market, job_id)
+        found = results.numbers(params)
+        cids = {name: results.file_of(storage.blocks, params[name]) for name in results.named(params)}
+    finally:
+        storage.close()
+    told = [f"\n{name}: {value:.6f}" for name, value in found.items()]
+    data: dict[str, object] = {"results": found, "cids": cids, "tasks": there, "tasksOfAll": asked_for}
+    if going_on:
+        told.append(f"\n{going_on}; fetch it again when it is closed")
+    if there < asked_for:
+        told.append(
+            f"\n{asked_for - there} of {asked_for} tasks are not in it: its rounds closed without them"
+        )
+    if results.TOKENS in params:
+        asked = results.prompts_of(model_and_parameters(folder)[0], params)
+        data["answered"] = results.write_rows(folder, params, asked, looked_up.terms.record_size)
+        told.append(f"\n{data['answered']} of {asked} prompts answered, in {folder / results.WRITTEN}")
+    told += [f"\nthe file of {name} is {cid}" for name, cid in cids.items()]
+    count = sum(x.numel() for x in params.values())
+    bad = not_finite(list(params), len(params), list(params.values()))
+    diverged = f"\nTHE TRAINING DIVERGED: {bad}; the receipt says at which step" if bad else ""
+    app.output.result(
+        "job-fetch",
+        {"folder": str(folder), "tensors": len(params), "parameters": count, **data},
+        f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
+        f" check what you keep with `assay job verify {folder}`{''.join(told)}{diverged}",
+    )
+
+
+def _count(text: str) -> int | None:
+    """How many segments `--replay` asks for; None for all. Raises typer.BadParameter."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter("write `all`, or how many segments to draw")
+    return int(text)
+
+
+def verify(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched model.")],
+    rpc: Annotated[
+        bool, typer.Option("--rpc", help="Ask the chain's node whether it has and settled these claims.")
+    ] = False,
+    replay: Annotated[
+        str, typer.Option(help="Recompute `all` segments, or a number of them drawn at random.")
+    ] = "",
+) -> None:
+    """Check a fetched model against its receipt, offline; the chain and the arithmetic too, if asked.
+
+    Exit status 9 if anything does not hold.
+    """
+    from assay.client.receipt import BadReceipt, read_receipt
+
+    app = app_of(context)
+    count = _count(replay) if replay else 0
+    chain = replayed = None
+    try:
+        receipt = read_receipt(folder)
+        app.output.say(f"checking {folder}")
+        from assay.client.verifying import verify as check
+
+        found = check(folder)
+        if rpc:
+            chain = _compared(app, receipt)
+        if count != 0:
+            replayed = _replayed(app, receipt, count, peers=rpc)
+    except BadReceipt as error:
+        app.output.result(
+            "job-verify", {"valid": False, "reason": error.message}, f"does NOT hold: {error.message}"
+        )
+        raise typer.Exit(int(Exit.FRAUD)) from None
+    said = _said(found, chain, replayed)
+    data = {"valid": True, "found": found, "chain": chain, "replayed": replayed, **said}
+    app.output.result("job-verify", data, _table(found, said))
+
+
+def _compared(app: App, receipt: Receipt) -> OnChain:
+    from assay.client.on_chain import compare
+
+    connection = app.view()
+    return compare(receipt, connection.market, connection.chain, connection.market.block)
+
+
+def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Replayed:
+    """Blocks come from the store of the chosen account (without one, from what was fetched here), and with
+    `peers` from the market's nodes."""
+    from random import SystemRandom
+
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.client.replaying import replay
+
+    storage = app.storage(app.settings.describe()["account"].value or "view")
+    engine = engine_of(app.settings, brief=True)
+    try:
+        if peers:
+            storage.follow(app.view().market)
+        return replay(receipt, storage.blocks, RESOURCE_LIMITS, count, SystemRandom(), engine, app.output.say)
+    except BlockNotFound as error:
+        hint = "add --rpc to fetch from the market's nodes, or name an account that keeps it: --account NAME"
+        raise error if peers else BlockNotFound(error.message, hint=hint) from error
+    finally:
+        storage.close()
+
+
+def _said(found: Verified, chain: OnChain | None, replayed: Replayed | None) -> dict[str, list[str]]:
+    """What was checked, and what was not, in words that claim no more."""
+    checked, unchecked = list(found.checked), []
+    if chain is not None:
+        checked.append(
+            f"the chain has all {chain.claims} claims of the receipt, {chain.settled} of them settled, and"
+            f" its disputes, as of block {chain.block}, by the word of the node that was asked"
+        )
+        if chain.moved:
+            unchecked.append(f"{chain.moved} claims or disputes that were open when it was fetched")
+        if chain.settled_rounds > found.rounds:
+            unchecked.append(f"a newer model: the chain has settled {chain.settled_rounds} rounds by now")
+    else:
+        unchecked.append("whether the chain knows these claims and has settled them (--rpc)")
+    if replayed is not None:
+        which = "all" if replayed.segments == replayed.of else f"{replayed.segments} of the"
+        checked.append(
+            f"{which} {replayed.of} segments give the receipt's roots when they are replayed, and"
+            f" {replayed.inputs} claims start from the states that they must start from"
+        )
+    if replayed is None or replayed.segments < replayed.of:
+        unchecked.append("whether the arithmetic of every segment is right (--replay all)")
+    return {"checked": checked, "notChecked": unchecked}
+
+
+def _table(found: Verified, said: dict[str, list[str]]) -> Table:
+    rows = table("the model is consistent with its receipt", "what", "value")
+    for name, value in (
+        ("job", found.job_id),
+        ("chain, Jobs contract", f"{found.chain_id}, {found.jobs}"),
+        ("output root of the last round", found.params_root),
+        ("rounds", str(found.rounds)),
+        ("tasks", str(found.tasks)),
+        ("shards missing", ", ".join(f"{k} in round {r}" for r, k in found.missing) or "none"),
+        ("segments that its verifiers answer for", f"{found.replayed_segments} of {found.segments}"),
+        ("disputes", f"{found.disputes}, convictions {found.convictions}"),
+        ("fetched at block", str(found.block)),
+        ("Inf or NaN", found.not_finite or "none"),
+        *((("the job, its client says", found.diverged),) if found.diverged else ()),
+        *(("checked", line) for line in said["checked"]),
+        *(("not checked", line) for line in said["notChecked"]),
+    ):
+        rows.add_row(name, value)
+    return rows
+
+
+def evaluate(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched model.")],
+    file: Annotated[Path, typer.Argument(help="The job file that it was trained with.")],
+    records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
+    path: PathOption = 0,
+) -> None:
+    """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
+    from assay.client.fetched import model_and_parameters, model_of
+    from assay.job.read import read_job_file
+
+    app = app_of(context)
+    body, _ = read_job_file(file), model_of(folder)
+    app.output.say(f"evaluating {folder} on the records that {file} holds out")
+    from assay.job.parts import recipe_of
+    from assay.training.evaluate import evaluated, with_parameters
+
+    made = recipe_of(body)
+    rows = made.dataset.held_out_batch(records)
+    if not len(rows):
+        raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
+    model = with_parameters(made.model, model_and_parameters(folder, path)[1])
+    if buffers := [name for name, _ in model.named_buffers()]:
+        app.output.say(
+            f"as build() made them, since a settled model has parameters only: {', '.join(buffers)}"
+        )
+    found = evaluated(model, made.loss, made.dataset.layout, rows)
+    right = "" if found.accuracy is None else f", {found.accuracy:.2%} right"
+    app.output.result(
+        "job-eval", found, f"held-out loss {found.loss:.4f}{right}, over {found.records:,} records"
+    )
+
+
+def sample(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    prompt: Annotated[str, typer.Option(help="How the text begins.")] = "def ",
+    count: Annotated[int, typer.Option(help="Bytes to write.")] = 200,
+    seed: Annotated[int, typer.Option()] = 0,
+    path: PathOption = 0,
+) -> None:
+    """Have a fetched GPT write some text."""
+    from assay.client.fetched import model_of, sample_text
+
+    app = app_of(context)
+    model_of(folder)
+    app.output.say(f"reading the model in {folder}")
+    text = sample_text(folder, prompt, count, seed, path)
+    app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
+
+
+def export(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("transformers"),
+) -> None:
+    """Write a fetched GPT as a folder that Hugging Face's transformers loads, with its receipt beside it."""
+    from assay.client.fetched import model_of
+
+    app = app_of(context)
+    model_of(folder)
+    app.output.say(f"reading the model in {folder}")
+    from assay.client.exporting import export_gpt2
+
+    count = export_gpt2(folder, out)
+    app.output.result(
+        "job-export",
+        {"folder": str(out), "parameters": count},
+        f"wrote {count:,} parameters to {out}:"
+        f' transformers.AutoModelForCausalLM.from_pretrained("{out}"); its tokens are bytes',
+    )

@@ -1,0 +1,259 @@
+"""``assay job validate``, ``post`` and ``serve``: from a job file to a job on the market."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.app.invocation import App, app_of
+from assay.app.output import table
+from assay.app.reach import reach_of
+from assay.app.units import parse_amount, show_amount
+from assay.cli.node.options import AnnounceUrl, Host, Port
+from assay.node.shortage import shortage
+from assay.protocol.errors import Ask, AssayError
+from assay.protocol.types import JobId, Wei
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection
+    from assay.job.read import JobFile
+    from assay.job.weights import Files
+    from assay.protocol.ports import MarketView
+
+TRACING = "tracing the training step into a program"
+LOOK_AFTER_S = 5.0
+FOUND = {
+    "parameters": "parameters",
+    "nodes": "nodes of a step's program",
+    "outerNodes": "nodes of the outer program",
+    "stateBytes": "bytes of a state",
+    "records": "records to train on",
+    "recordSize": "bytes of a record",
+    "programRoot": "root of the program",
+    "worstCase": "costs at most",
+}
+"""What `validate` finds, in words."""
+DIGITS = 16
+"""Of an id in a command that is shown."""
+FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
+
+
+def warning(line: str) -> str:
+    """A caution as it is shown."""
+    return f"WARNING: {line}"
+
+
+def weights_files(app: App, body: JobFile) -> Files | None:
+    """Where weights are read that a job file names by their CID: this home's blocks, then the market's nodes;
+    None where it names none."""
+    from assay.job.read import is_cid
+
+    if body.weights is None or not is_cid(body.weights.source):
+        return None
+    storage = app.storage("view")
+    storage.follow(app.view().market)
+    return storage.blocks
+
+
+def validate(context: typer.Context, file: FileArgument) -> None:
+    """Trace the model, check the program and the terms, rehearse the first steps, and say what the job can
+    cost. Sends nothing.
+    """
+    from assay.job.read import read_job_file
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say(TRACING)
+    from assay.app.machine import RESOURCE_LIMITS
+    from assay.job.build import build
+    from assay.job.cautions import cautions
+    from assay.job.estimate import counted, drafted
+    from assay.job.rehearsal import own_warnings, warnings_of
+    from assay.job.uses import OWN
+    from assay.job.wire import parameters_of, wire_of
+    from assay.program.validate import validate as check
+    from assay.protocol.params import worst_case
+    from assay.training.precision import REHEARSED_STEPS
+
+    files = build(body, blocks=weights_files(app, body), say=app.output.say)
+    records, record_size = counted(files.records)
+    for program in (*files.tasks, *files.outers):
+        check(
+            program,
+            record_size,
+            max_bytes=RESOURCE_LIMITS.step_bytes,
+            max_operations=RESOURCE_LIMITS.step_operations,
+        )
+    terms = drafted(body, files)
+    worst = worst_case(terms)
+    app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
+    rehearsed = warnings_of(files, body.training.seed)
+    if body.outer.algorithm == OWN:
+        steps = max(REHEARSED_STEPS, body.training.micro_steps)  # of which so many are one of the optimiser
+        rehearsed += own_warnings(files, terms, body.training.seed, steps)
+    parameters = parameters_of(files)
+    wire = wire_of(body, files, terms, parameters)
+    warnings = [*rehearsed, *cautions(body, files, terms, wire)]
+    split = [str(product) for product in files.chosen if product.precision != "single"]
+    data: dict[str, object] = {
+        "parameters": parameters,
+        "nodes": len(files.inner.nodes),
+        "outerNodes": len(files.outer.nodes),
+        "stateBytes": files.inner.state_bytes,
+        "records": records,
+        "recordSize": record_size,
+        "programRoot": files.inner.root,
+        "worstCase": str(worst),
+    }
+    count = len(warnings)
+    noted = f"can be posted; read the {count} warning{'s' * (count > 1)} below first"
+    rows = table(f"{file} {noted if warnings else 'is a sound job'}", "what", "#value")
+    for name, value in data.items():
+        shown = (
+            show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
+        )
+        rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
+    if wire is not None:
+        rows.add_row("others fetch of a shard", " ".join(wire.words))
+    lines = [*(f"in parts: {line}" for line in split), *map(warning, warnings)]
+    rows.caption, rows.caption_justify = "\n".join(lines), "left"
+    data |= {"wire": wire and wire.data, "inParts": split, "warnings": warnings}
+    app.output.result("job-validate", data, rows)
+
+
+def post(
+    context: typer.Context,
+    file: FileArgument,
+    budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
+    serve: Annotated[
+        bool, typer.Option(help="Go on serving and auditing the job until stopped; else `job serve` does.")
+    ] = True,
+    audit: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Replay this share of its claims and votes, and dispute what is false."
+        ),
+    ] = 0.1,
+    host: Host = None,
+    port: Port = 0,
+    announce_url: AnnounceUrl = None,
+) -> None:
+    """Publish the job's files and post it with a budget; then serve the files, and audit, until stopped.
+
+    Whatever can be refused without the program (the account, its password, its balance) is refused first.
+    """
+    from assay.job.read import read_job_file
+
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    body, value, reach = read_job_file(file), parse_amount(budget), reach_of(app.settings, port)
+    name = app.settings.account
+    app.output.say(f"opening account {name}")
+    connection = app.connect()
+    _check_funds(connection.market, value)
+    app.output.say(TRACING)
+    from assay.app.auditing import UNAUDITED, Auditing, shares_of
+    from assay.app.web import serve_blocks
+    from assay.job.build import build
+    from assay.job.cautions import cautions
+    from assay.job.estimate import drafted
+    from assay.job.post import publish_and_post
+    from assay.job.wire import parameters_of, wire_of
+
+    files, storage = build(body, blocks=weights_files(app, body), say=app.output.say), app.storage(name)
+    terms = drafted(body, files)
+    for line in cautions(body, files, terms, wire_of(body, files, terms, parameters_of(files))):
+        app.output.say(warning(line))
+    with serve_blocks(name, connection, storage, reach) as url:
+        job_id = publish_and_post(app, connection, storage, body, files, value)
+        app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
+        shares_of(app, name).say(job_id, audit)
+        if not serve:
+            later = f"`{app.command('job serve')}` serves its files and audits it; nothing does now"
+            app.output.say(later if audit else UNAUDITED)
+            return
+        with Auditing(app, connection, storage, name) as auditing:
+            auditing.look()
+            app.output.say(f"serving its files at {url}; stop with Ctrl-C")
+            wait_for_signal(app, connection, job_id)
+
+
+def _check_funds(market: MarketView, budget: Wei) -> None:
+    """Raises Ask unless the account holds a budget, in the vault and outside."""
+    free, wallet = market.free(market.me), market.wallet(market.me)
+    if free + wallet < budget:
+        raise Ask(
+            f"the budget is {show_amount(budget)}, and {market.me} holds {show_amount(free)} in the vault and"
+            f" {show_amount(wallet)} outside; nothing was posted",
+            hint=f"send it {show_amount(budget - free - wallet)} more, or give a smaller --budget",
+            code="unfunded",
+        )
+
+
+def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = None) -> None:
+    """Return on SIGTERM or SIGINT; until then look after the account's transactions and the job, which a
+    reorganisation of the chain may remove, and say what troubles there are."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    said, over = "", False
+    while connection.clock.wait(LOOK_AFTER_S):
+        trouble, closed = _looked(connection, job_id)
+        if trouble and not app.settings.deployment.exists():
+            trouble = f"{app.settings.deployment} is gone: the market was taken down; stop with Ctrl-C"
+        if trouble != said:
+            app.output.say(trouble or "all is well again")
+            said = trouble
+        if closed and not over and job_id is not None:
+            app.output.say(_ended(app, job_id))
+        over = over or closed
+
+
+def _ended(app: App, job_id: JobId) -> str:
+    """What there is to do when a job is closed."""
+    digits = job_id.hex()[:DIGITS]
+    out = f"model-{digits[:8]}" if Path("model").exists() else "model"
+    fetch = app.command(f"job fetch {digits} --out {out}")
+    return (
+        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches what came"
+        " of it, while this still serves the job's files, which nodes need not keep; then stop with Ctrl-C"
+    )
+
+
+def _looked(connection: Connection, job_id: JobId | None) -> tuple[str, bool]:
+    """Send again what the chain has lost; what is not as it should be, if anything, and whether the job is
+    closed."""
+    try:
+        connection.writer.sender.resume()
+        return "", job_id is not None and connection.market.job(job_id).progress.closed
+    except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
+        lack = shortage(error) or error
+        message = lack.message if isinstance(lack, AssayError) else f"bug: {type(error).__name__}: {error}"
+        return f"{message}; serving goes on, and this is tried again every {LOOK_AFTER_S:g} s", False
+
+
+def serve_files(
+    context: typer.Context,
+    host: Host = None,
+    port: Port = 0,
+    announce_url: AnnounceUrl = None,
+) -> None:
+    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files, and audit its open
+    jobs as each was posted."""
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    name, reach = app.settings.account, reach_of(app.settings, port)
+    app.output.say(f"opening account {name}")
+    connection, storage = app.connect(), app.storage(name)
+    from assay.app.auditing import Auditing
+    from assay.app.web import serve_blocks
+
+    with (
+        serve_blocks(name, connection, storage, reach) as url,
+        Auditing(app, connection, storage, name) as auditing,
+    ):
+        auditing.look()
+        app.output.say(f"serving at {url}; stop with Ctrl-C")
+        wait_for_signal(app, connection)

@@ -1,0 +1,226 @@
+"""``assay solver``: earn by training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.app.invocation import app_of
+from assay.app.units import parse_amount, parse_duration
+from assay.cli.node import drills
+from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
+from assay.cli.node.starting import say_start
+from assay.protocol.errors import Ask
+from assay.solver.observation import Takes
+
+commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    host: Host = None,
+    announce_url: AnnounceUrl = None,
+    port: Port = 0,
+    webhook: Webhook = None,
+    notify: Notify = False,
+    min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    max_shards: Annotated[int, typer.Option(min=1, help="Most shards held at once.")] = 4,
+    slow: Annotated[
+        bool | None,
+        typer.Option(
+            "--slow/--fast", help="Of jobs with slow shards, take these alone, or the others alone."
+        ),
+    ] = None,
+    takes: Annotated[
+        Takes,
+        typer.Option(
+            help="Tasks alone leaves outer claims to others; outer alone takes no shard and claims what is"
+            " reserved to nobody any more, if the fee pays at --min-price."
+        ),
+    ] = Takes.BOTH,
+    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    accept: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
+    ] = None,
+    poll: Poll = 0.5,
+    memory: Annotated[
+        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+    ] = None,
+    disk: Annotated[
+        str | None,
+        typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
+    ] = None,
+    fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
+    cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
+    withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
+) -> None:
+    """Run a solver until stopped."""
+    from assay.cli.node.acceptance import read_acceptance
+    from assay.solver.acceptance import USUAL
+
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    agreed = read_acceptance(accept) if accept else USUAL
+    say_start(app, "solver")
+    from concurrent.futures import ThreadPoolExecutor
+
+    from assay.app.machine import engine_of, limits_of
+    from assay.cli.node.alarms import ways
+    from assay.cli.node.fitness import before_work
+    from assay.cli.node.room import disk_budget
+    from assay.cli.node.run import NodeParts, run_node
+    from assay.program.apart.executor import Apart
+    from assay.solver.observation import Limits
+    from assay.solver.service import SolverService
+
+    tell = ways(webhook, notify)
+    engine = engine_of(app.settings)
+    before_work(app, engine.device)
+    apart = Apart()
+    engine = replace(engine, apart=apart)
+    wait = parse_duration(patience)
+    limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
+
+    kind = drills.solver_kind(fault, cheat)
+    sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
+    looking = ThreadPoolExecutor(1, thread_name_prefix="looking")
+
+    def make(parts: NodeParts) -> SolverService:
+        common = (
+            parts.connection.writer,
+            parts.storage.blocks,
+            parts.clock,
+            parts.home,
+            limits,
+            limits_of(memory),
+        )
+        budget = disk_budget(parts.storage.store, disk, max_shards)
+        service = kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
+        service.sender = sending
+        service.look_beside(looking)
+        return service
+
+    try:
+        run_node(app, port, make, tell=tell, serve=not withhold)
+    finally:
+        for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
+            threads.shutdown(wait=False, cancel_futures=True)
+        apart.close()
+
+
+@commands.command()
+def terms(
+    context: typer.Context, file: Annotated[Path, typer.Argument(help="Where to write the limits.")]
+) -> None:
+    """Write the usual limits on jobs' terms to a file, to change them and give it to `run --accept`."""
+    from assay.cli.node.acceptance import acceptance_text
+    from assay.solver.acceptance import USUAL
+
+    app = app_of(context)
+    if file.exists():
+        raise Ask(f"{file} exists; nothing was written", hint="choose another name", code="file-exists")
+    file.write_text(acceptance_text(USUAL))
+    app.output.result(
+        "solver-terms", {"file": str(file)}, f"wrote {file}; `assay solver run --accept {file}`"
+    )
+
+
+@commands.command()
+def bench(
+    context: typer.Context,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Training steps compiled too: some minutes.")
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Every stored digest, 100 training steps, operations compiled too: many minutes."
+        ),
+    ] = False,
+) -> None:
+    """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
+    app = app_of(context)
+    app.output.say("loading PyTorch and the stored digests")
+    from assay.cli.commands.solver_bench import bench as run_bench
+
+    run_bench(app, full=full, compiled=compiled)
+
+
+@commands.command()
+def status(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+) -> None:
+    """What a running node says it is doing, asked where the chain says that it serves."""
+    from assay.app.accounts import resolve
+    from assay.app.node_status import show_status
+
+    app = app_of(context)
+    show_status(app, resolve(app, name or app.settings.account), "solver run")
+
+
+@commands.command()
+def earnings(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+) -> None:
+    """Every token that came or went and why, reconciled with the chain."""
+    from assay.app.accounts import resolve
+    from assay.app.earnings import show_earnings
+
+    app = app_of(context)
+    show_earnings(app, resolve(app, name or app.settings.account), "solver", job, limit)
+
+
+@commands.command()
+def why(context: typer.Context, job: str) -> None:
+    """Why this account's solver would take no shard of a job."""
+    app = app_of(context)
+    connection = app.connect()
+    job_id = app.look_up(connection, job).job_id
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.solver.observation import Limits
+    from assay.solver.service import SolverService
+
+    storage = app.storage(app.settings.account)
+    storage.follow(connection.market)
+    service = SolverService(
+        connection.writer,
+        storage.blocks,
+        connection.clock,
+        app.node_home(app.settings.account),
+        Limits(parse_amount("0tok"), 4, parse_duration("5s")),
+        RESOURCE_LIMITS,
+        engine=engine_of(app.settings, brief=True),
+    )
+    reason = service.why(job_id)
+    storage.close()
+    app.output.result("solver-why", {"job": job_id, "reason": reason}, reason or "it would take a shard")
+
+
+@commands.command()
+def release(
+    context: typer.Context,
+    job: str,
+    shard: Annotated[
+        int | None, typer.Option(min=0, help="By default every shard of it that this account holds.")
+    ] = None,
+    later: Annotated[
+        bool, typer.Option("--later", help="Not now: once its task is committed, when it costs nothing.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Let this account's node take shards of the job again.")
+    ] = False,
+    operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
+) -> None:
+    """Let a taken shard go; what it costs is said before anything is sent."""
+    from assay.cli.commands.solver_release import release as run_release
+
+    run_release(app_of(context), job, shard, later=later, again=again, operator=operator)

@@ -1,0 +1,235 @@
+"""``assay doctor``: whether this machine, its keys and its chain are ready, and what to do where not.
+
+Contract: reads only; every check ends in a line (ok, note or bad) with its fix, and none stops those after
+it. Not guaranteed: that the chain's node is honest, or that the machine computes right; `assay solver bench`
+compares it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay.app.invocation import App
+from assay.app.output import Exit, table
+from assay.app.times import show_span
+from assay.app.units import show_amount
+from assay.protocol.errors import Ask, AssayError
+from assay.protocol.types import Address, Role
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection
+
+LEAST_DISK_BYTES = 5 << 30
+CLOCK_OFF_S = 120
+ROLES = ("client", "solver", "verifier", "whistleblower")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one check found. `state`: ok, note (it may be meant) or bad."""
+
+    check: str
+    state: str
+    found: str
+    fix: str = ""
+
+
+def examine(app: App, role: str) -> Iterator[Line]:
+    """Every check that concerns a role, in the order in which they depend on one another."""
+    yield from _tried("home", lambda: _home(app))
+    yield from _tried("keys", lambda: _keys(app))
+    connection: list[Connection] = []
+    yield from _tried("chain", lambda: _chain(app, connection))
+    if connection:
+        yield from _tried("bytecode", lambda: _bytecode(app, connection[0]))
+        yield from _tried("clock", lambda: _clock(connection[0]))
+        yield from _tried("account", lambda: _account(app, connection[0], role))
+        yield from _tried("storage", lambda: _peers(connection[0]))
+    yield from _tried("compiler", lambda: _compiler(app))
+    if role != "client":
+        yield from _tried("device", lambda: _device(app, role))
+
+
+def _tried(check: str, look: Callable[[], Iterator[Line]]) -> Iterator[Line]:
+    try:
+        yield from look()
+    except AssayError as error:
+        yield Line(check, "bad", error.message, error.hint)
+    except OSError as error:
+        yield Line(check, "bad", f"{error.filename}: {error.strerror}", "mend its path or permissions")
+    except Exception as error:  # noqa: BLE001 - each check is the top of its own
+        fix = "this check has a bug: please report it with what it found"
+        yield Line(check, "bad", f"{type(error).__name__}: {error}", fix)
+
+
+def _home(app: App) -> Iterator[Line]:
+    home = app.settings.home
+    origin = app.settings.describe()["home"].origin
+    there = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
+    if not os.access(there, os.W_OK):
+        yield Line("home", "bad", f"{home} ({origin}) cannot be written", "choose another --home")
+        return
+    yield Line("home", "ok", f"{home.absolute()} ({origin})")
+    free = shutil.disk_usage(there).free
+    state = "ok" if free >= LEAST_DISK_BYTES else "note"
+    fix = "" if state == "ok" else "free some space: states and blocks of jobs take gigabytes"
+    yield Line("disk", state, f"{free / (1 << 30):.1f} GiB free", fix)
+
+
+def _keys(app: App) -> Iterator[Line]:
+    from assay.chain.eth.keystore import Keystore
+
+    stored = Keystore(app.settings.keystore).list()
+    if not stored:
+        fix = app.command("account new NAME")
+        yield Line("keys", "bad", f"no account in {app.settings.keystore}", f"make one: {fix}")
+        return
+    yield Line("keys", "ok", f"{', '.join(a.name for a in stored)} in {app.settings.keystore}")
+    path = app.settings.password_file
+    if not path.exists():
+        yield Line("password", "bad", f"{path} is not there", "name the file: --password-file")
+    elif stat.S_IMODE(path.stat().st_mode) & 0o077:
+        yield Line("password", "bad", f"others can read {path}", f"chmod 600 {path}")
+
+
+def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
+    connection.append(app.view())
+    found = connection[0]
+    number = found.clock.block()
+    yield Line("chain", "ok", f"block {number} at {getattr(found.rpc, 'shown_url', app.settings.rpc_url)}")
+    for url, trouble in found.rpc.troubles().items():
+        fix = "its answers from behind are not used: name one whose nodes are in step, or two (--rpc-url)"
+        yield Line("chain", "note", f"{url}: {trouble}", fix)
+    yield Line("contracts", "ok", f"those of {app.settings.deployment}, with the code that it names")
+
+
+def _bytecode(app: App, connection: Connection) -> Iterator[Line]:
+    """A deployment file names code; whether that is these sources' nobody but the chain can say."""
+    from assay.chain.contracts.artifacts import load_artifacts
+    from assay.chain.contracts.deploy import parse
+    from assay.chain.contracts.deployed import differing
+
+    addresses = parse(app.settings.deployment).addresses
+    other = set(differing(connection.rpc, addresses, load_artifacts()))
+    if own := sorted(other - {"Token"}):
+        said = f"{', '.join(own)}: not what these sources compile to"
+        fix = "use the version that the market was deployed from, or another market: its rules are not those"
+        yield Line("bytecode", "bad", said, f"{fix} of this version's documents")
+    elif other:
+        said = f"{len(addresses) - 1} contracts are what these sources compile to; the token is another"
+        yield Line("bytecode", "note", said, f"all is paid in {addresses['Token']}: look at what it is")
+    else:
+        yield Line("bytecode", "ok", f"{len(addresses)} contracts are what these sources compile to")
+
+
+def _clock(connection: Connection) -> Iterator[Line]:
+    off = connection.clock.now() - int(time.time())
+    if abs(off) <= CLOCK_OFF_S:
+        yield Line("clock", "ok", f"the last block is {show_span(off)} from this machine's clock")
+        return
+    fix = "set this machine's clock, or wait for the node to sync; a devnet that was warped is ahead"
+    yield Line(
+        "clock", "note", f"the chain's clock is {show_span(off)} {'ahead' if off > 0 else 'behind'}", fix
+    )
+
+
+def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
+    from assay.app.accounts import resolve
+
+    name = app.settings.describe()["account"].value
+    if not name:
+        yield Line("account", "note", "none is chosen", "pass --account NAME, or set ETH_KEYSTORE_ACCOUNT")
+        return
+    address, market = resolve(app, name), connection.market
+    ether = connection.ether(address)
+    yield Line(
+        "gas",
+        "ok" if ether else "bad",
+        f"{name} has {show_amount(ether, 'ether')}",
+        "" if ether else "send it some, or on a devnet: " + app.command(f"token faucet {name} 100tok"),
+    )
+    tokens = market.free(address) + market.wallet(address)
+    yield Line(
+        "tokens",
+        "ok" if tokens else "note",
+        f"{show_amount(market.wallet(address))} in the wallet,"
+        f" {show_amount(market.free(address))} free in the vault",
+        "" if tokens else "send it some; budgets, bonds and stakes are paid from there",
+    )
+    if role in ("solver", "verifier"):
+        yield _stake(app, connection, address, Role[role.upper()])
+
+
+def _stake(app: App, connection: Connection, address: Address, role: Role) -> Line:
+    name = role.name.lower()
+    stake = connection.market.stake(address, role)
+    said = f"{show_amount(stake.active)} as {name}, {show_amount(stake.locked)} of it locked"
+    if stake.active:
+        return Line("stake", "ok", said)
+    return Line("stake", "bad", said, app.command(f"stake deposit AMOUNT --role {name}"))
+
+
+def _peers(connection: Connection) -> Iterator[Line]:
+    urls = list(connection.market.endpoints().values())[-8:]
+    answered = sum(map(_answers, urls))
+    fix = "" if answered else "job files come from other nodes: check that theirs and this network are up"
+    state = "ok" if answered or not urls else "note"
+    yield Line("storage", state, f"{answered} of the last {len(urls)} nodes that serve blocks answer", fix)
+    for account, said in list(connection.market.unusable().items())[-8:]:
+        found = f"{account} announces {said[:80]!a}, which is no base URL"
+        yield Line("storage", "note", found, "nobody is asked there; its owner has to announce another")
+
+
+def _answers(url: str) -> bool:
+    """Whether a stranger's node answers."""
+    import httpx
+
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+    except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
+        return False
+
+
+def _compiler(app: App) -> Iterator[Line]:
+    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    fix = "" if found else "install gcc or clang: training takes several times longer without"
+    yield Line("compiler", "ok" if found else "note", found or "no C compiler", fix)
+
+
+def _device(app: App, role: str) -> Iterator[Line]:
+    from assay.app.machine import engine_of
+    from assay.cli.node.fitness import machine_of, verdict
+
+    device = engine_of(app.settings, brief=True).device
+    machine = machine_of(device)
+    yield Line("device", "ok", f"{machine['device']} ({machine['processor']}), PyTorch {machine['torch']}")
+    fit = verdict(app.settings.home, device)
+    if fit:
+        yield Line("exactness", "ok", "every bit that was compared is right")
+    elif fit is None:
+        state = "note" if role == "whistleblower" else "bad"
+        yield Line("exactness", state, "this machine was not compared yet", app.command("solver bench"))
+    else:
+        yield Line("exactness", "bad", "this machine failed the comparison", app.command("solver bench"))
+
+
+def doctor(app: App, role: str) -> None:
+    """Print every check. Raises Ask for an unknown role; ends with status 3 where something is bad."""
+    if role not in ROLES:
+        raise Ask(f"there is no role {role!r}", hint=f"choose {', '.join(ROLES)}", code="bad-role")
+    app.output.say(f"looking at what a {role} needs")
+    lines = list(examine(app, role))
+    rows = table(f"ready as a {role}?", "check", "state", "found", "fix")
+    for line in lines:
+        rows.add_row(line.check, line.state, line.found, line.fix)
+    app.output.result("doctor", {"role": role, "checks": lines}, rows)
+    if any(line.state == "bad" for line in lines):
+        raise typer.Exit(int(Exit.CONFIG))

@@ -1,0 +1,222 @@
+"""Running a role as a process: its web face, its peers, its signals.
+
+Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops
+cleanly on SIGTERM and SIGINT; nothing else from outside ends it once it runs, neither the chain's node nor a
+full disk. What it has begun on chain is in its journal; starting it again goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.app.invocation import EVENTS_FILE, App
+from assay.app.output import plain
+from assay.app.reach import reach_of
+from assay.app.web import WebServer, node_app
+from assay.app.wiring import Connection, NodeStorage
+from assay.blocks.blockstore import BlockStore
+from assay.blocks.traffic import PROOF, TRAINING, Traffic
+from assay.chain.eth.clock import ChainClock
+from assay.cli import cycles
+from assay.cli.node.alarms import Tell, Watch
+from assay.node.retention import Retention
+from assay.node.role import Node
+from assay.node.service import Service, Status
+from assay.protocol.errors import AssayError, Retry
+
+_LOG = logging.getLogger(__name__)
+PEERS_EVERY_S = 2.0
+SWITCH_S = 0.0002
+"""How long a thread that serves or stores may keep one that computes from its next instruction of Python: a
+step has many, and waited up to 5 ms before each while others fetched its states."""
+PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
+"""What a role fetches for, where it is not for training."""
+
+
+class EventLog:
+    """A node's events: JSON lines in a file and, for whoever collects logs, on standard error; words there
+    for a person at a terminal.
+
+    What cannot be written, for want of room, is counted in `lost`: an event is no reason to stop.
+    """
+
+    def __init__(self, path: Path, echo: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.lost = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._whole = True
+        self._echo, self._terminal = echo, sys.stderr.isatty()
+        self._lock = threading.Lock()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        line = json.dumps({"time": round(time.time(), 3), **plain(event)}) + "\n"
+        with self._lock:
+            self._keep(line.encode())
+            if self._echo:
+                with suppress(OSError, ValueError):
+                    sys.stderr.write(in_words(event) if self._terminal else line)
+
+    def _keep(self, line: bytes) -> None:
+        """Write a line; one that only half of goes is ended before the next."""
+        data = line if self._whole else b"\n" + line
+        try:
+            written = os.write(self._file, data)
+        except OSError:
+            written = 0
+        if written:
+            self._whole = written == len(data)
+        self.lost += written < len(data)
+
+
+def in_words(event: Mapping[str, Any]) -> str:
+    """An event as a line for a person: ``20:08:15 committed  round=0 shard=1``."""
+    rest = {k: v for k, v in plain(event).items() if k not in ("event", "role", "address")}
+    told = " ".join(f"{name}={value}" for name, value in rest.items())
+    return f"{time.strftime('%H:%M:%S')} {event.get('event', '')}  {told}\n"
+
+
+class Logged(logging.Handler):
+    """What libraries and this package log, as events among the others."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._emit = emit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level, text = record.levelname.lower(), record.getMessage()
+        self._emit({"event": "log", "level": level, "logger": record.name, "text": text})
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What a role's constructor needs."""
+
+    connection: Connection
+    storage: NodeStorage
+    clock: ChainClock
+    emit: EventLog
+    home: Path
+
+
+def run_node(
+    app: App,
+    port: int,
+    make: Callable[[NodeParts], Service],
+    *,
+    tell: Sequence[Tell] = (),
+    serve: bool = True,
+) -> None:
+    """Run one role until told to stop; `tell` is told of clocks that run low. Not to `serve` its blocks is
+    for drills."""
+    name = app.settings.account
+    home, reach = app.node_home(name), reach_of(app.settings, port)
+    connection, storage = app.connect(), app.storage(name)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
+    logging.getLogger().addHandler(Logged(emit))
+    deleting = ThreadPoolExecutor(1, thread_name_prefix="deleting")
+    service = make(NodeParts(connection, storage, connection.clock, emit, home))
+    if isinstance(service, Node):
+        market, store = connection.market, storage.store
+        service.retention = Retention(market, store, service.unclaimed, executor=deleting)
+    served = storage.store if serve else BlockStore(home / "served")
+    storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
+    role = service.status.role
+    watch = Watch(connection.market, connection.clock.now, name, role, emit, tell)
+    status = partial(_status, service, connection, emit, storage.traffic, watch)
+    server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
+    url = server.start()
+    announced = reach.announced(url)
+    service.housekeeping = Housekeeping(connection, storage, announced, watch)
+    try:
+        with suppress(Retry):  # it is announced once the chain answers
+            service.housekeeping()
+        where = {"name": name, "url": url, "announced": announced}
+        emit({"event": "started", "role": service.status.role, **where})
+        cycles.resume()
+        sys.setswitchinterval(SWITCH_S)
+        service.run()
+        emit({"event": "stopping", "role": service.status.role, "name": name})
+    finally:
+        server.stop()
+        if isinstance(service, Node) and isinstance(service.retention, Retention):
+            service.retention.stop()
+        deleting.shutdown(wait=True, cancel_futures=True)  # the store is closed after it
+        watch.close()
+        storage.close()
+
+
+def _status(
+    service: Service, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch
+) -> Status:
+    """The service's status, with how its chain endpoints and its event file do, and its blocks' bytes."""
+    status = service.status
+    health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
+    unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
+    bytes_ = {f"bytes_{name}": count for name, count in traffic.totals().items()}
+    shown = {name: n for name, n in unsaid.items() if n}
+    counters = {
+        **status.counters,
+        **service.spent.counters(),
+        **health,
+        **bytes_,
+        **watch.counters(),
+        **shown,
+    }
+    return replace(status, counters=counters, endpoints=connection.rpc.troubles())
+
+
+class Housekeeping:
+    """What a node does between its looks: it announces where it serves, looks after its transactions, and
+    follows its peers. Called more often than every `PEERS_EVERY_S`, it does nothing."""
+
+    def __init__(self, connection: Connection, storage: NodeStorage, url: str, watch: Watch) -> None:
+        self._connection, self._storage, self._url, self._watch = connection, storage, url, watch
+        self._last = -PEERS_EVERY_S
+        self._announcement = ""
+        """Intent of the announcement; once it is mined, `resume` looks after it."""
+        self._announced = False
+
+    def __call__(self) -> None:
+        """Each part even where another failed, whatever of. Raises the first part's error; others are
+        logged."""
+        if time.monotonic() - self._last < PEERS_EVERY_S:
+            return
+        self._last = time.monotonic()
+        errors: list[Exception] = []
+        resume, save = self._connection.writer.sender.resume, self._storage.traffic.save
+        for part in (save, resume, self._announce, self._follow, self._watch):
+            try:
+                part()
+            except Exception as error:  # noqa: BLE001 - a bug in one part must not keep the others waiting
+                errors.append(error)
+        for other in errors[1:]:
+            if not isinstance(other, AssayError):
+                _LOG.error("a part of the housekeeping failed", exc_info=other)
+        if errors:
+            raise errors[0]
+
+    def _announce(self) -> None:
+        """Say where this node serves, unless that is what the chain has."""
+        market = self._connection.writer
+        if not self._announced and market.endpoints().get(market.me, "") != self._url:
+            self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
+            market.set_endpoint(self._announcement, self._url)
+        self._announced = True
+
+    def _follow(self) -> None:
+        self._storage.follow(self._connection.market)

@@ -1,0 +1,135 @@
+"""The chain under a devnet: start Anvil, deploy the market, hand out tokens.
+
+Contract: for chains on one's own machine only: the deployer is Anvil's first prefunded account, whose key
+everybody knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from assay.app.devnet_record import STATE_FILE
+from assay.app.settings import Settings
+from assay.chain.contracts.artifacts import load_artifacts
+from assay.chain.contracts.deploy import Deployment, deploy, parse
+from assay.chain.contracts.deployed import differing
+from assay.chain.contracts.plan import market_plan, registry_of
+from assay.chain.contracts.profiles import PROFILES
+from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.journal import Call, Journal
+from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.sender import Sender
+from assay.devnet.folder import DAMAGED_STATE, DEPLOYER, PREVIOUS_STATE
+from assay.protocol.errors import Ask
+from assay.protocol.types import Address, Wei
+
+log = logging.getLogger(__name__)
+
+TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
+GAS_ETHER_WEI = 10 * 10**18
+"""Ether that an account gets for gas together with its tokens."""
+
+
+STATE_EVERY_S = 10
+
+
+def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
+    """A local chain that mines each transaction at once, and an empty block every `block_time_s`; it goes on
+    from where the chain of this folder was stopped, if there was one. Port 0: any free one.
+
+    A chain that was killed goes on from what it had written last, some `STATE_EVERY_S` before; where that is
+    only half written, from what it had begun with. To its nodes either is a reorganisation.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    state, previous = home / STATE_FILE, home / PREVIOUS_STATE
+    try:
+        chain = _start(home, block_time_s, genesis_s, port)
+    except AnvilFailed as error:
+        if not previous.exists() or "in use" in error.message:
+            raise
+        log.warning("%s cannot be read; the chain goes on from %s", state, previous)
+        state.replace(home / DAMAGED_STATE)
+        shutil.copy(previous, state)
+        return _start(home, block_time_s, genesis_s, port)
+    if state.exists():
+        shutil.copy(state, previous)
+    return chain
+
+
+def _start(home: Path, block_time_s: float, genesis_s: int, port: int) -> Anvil:
+    return Anvil(
+        AnvilOptions(
+            port=port,
+            block_time_s=block_time_s,
+            state_file=home / STATE_FILE,
+            state_interval_s=STATE_EVERY_S,
+            genesis_time_s=genesis_s,
+            log_file=home / "logs" / "chain.log",
+            detached=True,
+            extra=("--mixed-mining",),
+        )
+    )
+
+
+def go_on_in_time(rpc_url: str) -> None:
+    """Let a chain that was started from its state go on from the time of its last block, so that no deadline
+    has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
+    rpc = HttpRpc(rpc_url)
+    last = quantity(rpc.request("eth_getBlockByNumber", ["latest", False])["timestamp"], "a block's time")
+    rpc.request("evm_setTime", [(last + 1) * 1000])
+
+
+def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
+    """Raises Ask where the devnet's contracts are not what these sources compile to: another version began
+    it, and its nodes would be misunderstood."""
+    addresses = parse(deployment).addresses
+    other = sorted(differing(HttpRpc(rpc_url), addresses, load_artifacts()))
+    if other:
+        raise Ask(
+            f"the devnet in {home} was begun by another version: {', '.join(other)} on its chain are not what"
+            " these sources compile to; nothing was changed",
+            hint="go on with the version that began it; or `assay devnet down --wipe` removes it",
+            code="devnet-of-another-version",
+        )
+
+
+def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
+    """Sender of the devnet's deployer."""
+    folder = home / "nodes" / DEPLOYER
+    folder.mkdir(parents=True, exist_ok=True)
+    return Sender(HttpRpc(rpc_url), dev_account(0), Journal(folder / "journal.db"), registry)
+
+
+def deploy_market(settings: Settings) -> Deployment:
+    """Compile and deploy every contract, and write the deployment file."""
+    artifacts = load_artifacts()
+    sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
+    deployment = deploy(
+        sender,
+        artifacts,
+        market_plan(
+            sender.address,
+            token_supply=TOKEN_SUPPLY,
+            delays=PROFILES["devnet"].delays,
+            bounds=PROFILES["devnet"].bounds,
+        ),
+    )
+    deployment.save(settings.deployment)
+    return deployment
+
+
+def fund(settings: Settings, address: Address, amount: Wei) -> None:
+    """Give an account tokens, and ether for gas."""
+    artifacts = load_artifacts()
+    rpc = HttpRpc(settings.rpc_url)
+    deployment = Deployment.load(settings.deployment, rpc)
+    registry = registry_of(artifacts)
+    sender = deployer(settings.home, settings.rpc_url, registry)
+    token = Contract(rpc, "Token", deployment.addresses["Token"], artifacts["AssayToken"].abi, registry)
+    count = sender.next_nonce()
+    sender.send(f"fund/{address}/ether/{count}", Call(address, b"", "ether for gas", GAS_ETHER_WEI))
+    sender.send(f"fund/{address}/token/{count}", token.call("transfer", address, int(amount), purpose="fund"))

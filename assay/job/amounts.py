@@ -1,0 +1,123 @@
+"""Whether a job's amounts pay honest verifiers and learners, and nobody else, as far as a job file tells.
+
+Contract: `short_amounts` compares fee and stakes with the least that docs/economics.md finds for the job's
+`[outer] algorithm`, and its held-out records, at a price of 20 tok, in proportion to the price;
+`short_outer_fee` what an outer claim is paid with what its operations cost. They warn; nothing is refused.
+Not guaranteed: that amounts above these suit every model: what a replay costs beside a task is the model's.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+from assay.job.outer import numbers_in
+from assay.job.read import JobFile
+from assay.protocol.types import Terms, Wei
+from assay.protocol.words import show_amount
+from assay.solver.acceptance import USUAL, unpaid_outer
+from assay.training.catalogue import CATALOGUE, GRPO, NUMBERS, OWN, RANKS
+
+_TOK = 10**18
+_SHOWN = _TOK // 100
+"""To which a least fee is rounded up."""
+PRICE = 20
+"""Tokens, of which the amounts below are."""
+COST_SHARE = Fraction(8, 10)
+"""What an honest task costs, of its price."""
+LEAST: dict[str, tuple[float, float, float]] = {
+    **{name: entry.fees for name, entry in CATALOGUE.items() if entry.fees is not None},
+    GRPO: (25.7, 450, 1200),
+}
+"""verifier_fee, verifier_stake and solver_stake; a vote of `grpo` replays the whole task."""
+PLAIN = (2.23, 36.0, 350.0)
+"""Those of the algorithms that are not named above, where they are asked for."""
+HELD_OUT = 0.8
+"""A vote's steps for the loss on a batch of held-out records, its trace with it, the worst of three
+templates; stakes are asked for ten times what a vote is dearer, or for two votes, and are halved."""
+LEARNERS = {GRPO: Fraction(28, 100)}
+"""What an operation of an outer claim costs, in those of a task, where that is not the same: many rows at
+once are cheaper than position by position."""
+OUTER_GAS = Fraction(12, 100)
+"""Tokens, to commit and settle an outer claim."""
+DEAR = frozenset(name for name, entry in CATALOGUE.items() if entry.unpaid)
+"""Whose votes cost several times what their task does: a round of one step."""
+UNMEASURED = frozenset({OWN})
+"""Of which it is not known: the client's code says what a vote replays, and no two clients' are the same."""
+
+
+def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
+    """verifier_fee, verifier_stake and solver_stake at `PRICE`; None where the templates' are known to do."""
+    found, held, training = LEAST.get(file.outer.algorithm), file.held_out, file.training
+    if held is None:
+        return found
+    fee, verifier, solver = found or PLAIN
+    batches = held.records / (training.batch * training.accumulate)
+    dearer = float(COST_SHARE) * PRICE * HELD_OUT * batches / training.steps_per_round
+    return fee + dearer, verifier + 20 * dearer, solver + 40 * dearer
+
+
+def short_amounts(file: JobFile) -> list[str]:
+    """A line for the amounts that are too low; empty if none is known to be."""
+    name, money = file.outer.algorithm, file.money
+    if name in DEAR:
+        return [
+            f"a vote on a round of {name} costs several times what the task does, and no fee that is a share"
+            " of the price pays for it (docs/economics.md, jobs of several loops)"
+        ]
+    if name in UNMEASURED:
+        return [
+            "what a vote costs by an algorithm of your own is not known: it replays what your coding does,"
+            " and nobody has measured that; the fee has to pay for it. Of a price of 20 tok a plain change"
+            f" takes {PLAIN[0]}, four bits {LEAST['diloco-4bit'][0]} and the largest of chunks"
+            f" {LEAST['sparseloco'][0]} (docs/economics.md, jobs of several loops)"
+        ]
+    amounts = least_amounts(file)
+    if amounts is None:
+        return []
+    asked = ("verifier_fee", "verifier_stake", "solver_stake")
+    least = [round(amount * 10**6) * 10**12 * money.price_cap // (PRICE * _TOK) for amount in amounts]
+    low = [
+        f"{field} is {show_amount(getattr(money, field))}, and {show_amount(Wei(amount))} are the least"
+        for field, amount in zip(asked, least, strict=True)
+        if getattr(money, field) < amount
+    ]
+    said = _of_rank(file)
+    if not low:
+        return said
+    why = "every vote replays what its shards compress, and who votes without that gains (docs/economics.md)"
+    if file.held_out is not None:
+        why = "every vote replays the held-out loss, and who votes without that gains (docs/economics.md)"
+    if name == GRPO:
+        why = "every vote replays a whole task, and who votes without that gains (docs/economics.md)"
+    return [f"by {name}, {', '.join(low)}: {why}", *said]
+
+
+def _of_rank(file: JobFile) -> list[str]:
+    """A line where more columns are sent than those whose votes were measured."""
+    rank, usual = numbers_in(file.outer).get("rank"), NUMBERS["rank"].usual.get(file.outer.algorithm)
+    if rank is None or usual is None or rank <= usual:
+        return []
+    known = ", ".join(f"{count:,} at {columns}" for columns, count in RANKS.items())
+    return [
+        f"the amounts that are known are for a rank of {usual}, and this is {rank}, of which a vote replays"
+        f" more: a matrix takes {known} instructions (docs/concepts.md); what a vote then costs nobody has"
+        " measured"
+    ]
+
+
+def short_outer_fee(file: JobFile, terms: Terms, share: Fraction) -> list[str]:
+    """A line where outer claims are paid less than they cost, and one where usual solvers leave the job for
+    that alone. `share`: operations of an outer claim over those of a task."""
+    cap, name, said = terms.price_cap, file.outer.algorithm, []
+    work = share * LEARNERS.get(name, Fraction(1)) * COST_SHARE
+    least = Wei(ceil((work * cap + OUTER_GAS * _TOK) / _SHOWN) * _SHOWN)
+    if terms.outer_fee < least:
+        said.append(
+            f"outer_fee is {show_amount(terms.outer_fee)}, and {show_amount(least)} are the least: an outer"
+            f" claim has {float(share):.3g} times a task's operations (docs/economics.md, learners)"
+        )
+    refusals = (unpaid_outer(terms, price, share, USUAL) for price in (terms.price_floor, cap))
+    if why := next(filter(None, refusals), ""):
+        said.append(f"usual solvers take no shard: {why}")
+    return said

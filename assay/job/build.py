@@ -1,0 +1,277 @@
+"""From a job file to what is published: its model, data and optimiser traced into a job's files (terms:
+``terms.py``).
+
+Contract: the same file, data, weights and code give the same programs, dataset and genesis, and so the same
+roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from assay.job.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of, task_of
+from assay.job.read import BadJobFile, JobFile, OwnModel
+from assay.job.uses import DecoderModel
+from assay.job.weights import Files, weights_of
+from assay.program.validate import measure
+from assay.protocol.errors import Stop
+from assay.training import models
+from assay.training.actors import Play, check_play, grpo_job
+from assay.training.catalogue import CATALOGUE, EVALUATE, GRPO, INFER, outer_of, unsliced_because
+from assay.training.checks import (
+    check_algorithm,
+    check_optimiser,
+    check_rounds,
+    check_slices,
+    check_speeds,
+)
+from assay.training.evaluate import with_parameters
+from assay.training.evaluation import check_passes, evaluation_job
+from assay.training.grpo import Shape
+from assay.training.inference import Asked, check_turns, inference_job
+from assay.training.job import JobArtifacts, build_job
+from assay.training.optimisers import AdamW, MicroSteps
+from assay.training.paths import Paths, check_paths, paths_of
+from assay.training.policy import Policy
+from assay.training.recipe import Recipe
+from assay.training.results import RESULTS
+
+Say = Callable[[str], None]
+_LINES_NAMED = 8
+"""Of all that are at fault."""
+
+
+def _described(made: Recipe, source: str | None) -> dict[str, Any]:
+    """The manifest's model entry: a template's config, from which anybody builds it again, or a name."""
+    kind = type(made.model)  # itself: a subclass may compute something else
+    if isinstance(made.model, (models.Gpt, models.Mlp, models.Cnn)) and kind in models.Model.__args__:
+        return models.describe(made.model.config)
+    return {"kind": "own", "name": Path(source or "").name}
+
+
+def _check_rounds(file: JobFile) -> None:
+    t, name = file.training, file.outer.algorithm
+    check_rounds(name, t.rounds, t.steps_per_round, t.segment_steps)
+    why = CATALOGUE[name].one_step if name in CATALOGUE else ""
+    if why and t.micro_steps > 1:
+        raise BadJobFile(
+            f"a round of {name} is one step, {why}; of {t.micro_steps} micro-steps most rounds would change"
+            " nothing",
+            hint="write micro_steps = 1; accumulate makes one step of several passes",
+        )
+
+
+def _check_algorithm(file: JobFile, made: Recipe) -> None:
+    """Raises Stop where the outer algorithm's numbers cannot train, whoever named them."""
+    algorithm = outer_of(file.outer.algorithm, rule_of(file), made.outer)
+    assert algorithm is not None, "a job that trains has one"
+    check_algorithm(algorithm, file.training.shards, file.training.min_shards)
+
+
+def _check_idle(file: JobFile, what: str) -> None:
+    """Raises BadJobFile where the file says how something would be trained."""
+    training, said = file.training, file.outer
+    unused = {"learning_rate": said.learning_rate, "momentum": said.momentum}
+    if said.slices is not None:
+        check_slices(said.algorithm)
+    unused |= {"accumulate": training.accumulate - 1, "micro_steps": training.micro_steps - 1}
+    if wrong := [name for name, value in unused.items() if value]:
+        raise BadJobFile(
+            f"{what} trains nothing, and {', '.join(wrong)} would say how",
+            hint="write learning_rate = 0.0, momentum = 0.0, accumulate = 1 and micro_steps = 1",
+        )
+    _check_rounds(file)
+
+
+def _evaluation(file: JobFile, made: Recipe, blocks: Files | None) -> JobArtifacts:
+    """The job that computes the loss of a model. Raises Stop where the file says what an evaluation has no
+    use for."""
+    training = file.training
+    _check_idle(file, "an evaluation")
+    if file.weights is not None:
+        made = replace(made, model=with_parameters(made.model, weights_of(file.weights.source, blocks)))
+    dataset = made.dataset
+    if file.evaluation is not None and file.evaluation.records == "held-out":
+        dataset = replace(dataset, records=dataset.held_out, held_out=b"")
+    records = len(dataset.records) // dataset.layout.record_size
+    steps = training.rounds * training.steps_per_round
+    check_passes(records, training.batch, training.shards, steps)
+    return evaluation_job(
+        made.model,
+        made.loss,
+        dataset,
+        batch=training.batch,
+        shards=training.shards,
+        seed=training.seed,
+        name=Path(file.model.source).name if isinstance(file.model, OwnModel) else "",
+        precisions=made.precision,
+    )
+
+
+def _inference(file: JobFile, blocks: Files | None) -> JobArtifacts:
+    """The job that continues prompts."""
+    section, training = file.inference, file.training
+    assert section is not None and file.weights is not None, "the job file was validated"
+    _check_idle(file, "an inference")
+    asked = Asked(section.prompt_bytes, section.new_bytes, section.temperature)
+    prompts = read_prompts(Path(section.prompts))
+    net = models.build(config_of(file), seed=0)
+    assert isinstance(net, models.Gpt), "the job file was validated"
+    rows = training.batch * training.shards
+    shape = (net.config.context, len(prompts), rows, training.rounds, training.steps_per_round)
+    check_turns(asked, *shape)
+    return inference_job(
+        with_parameters(net, weights_of(file.weights.source, blocks)),
+        prompts,
+        asked,
+        batch=training.batch,
+        shards=training.shards,
+        rounds=training.rounds,
+        seed=training.seed,
+        precisions=precisions_of(file),
+    )
+
+
+def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
+    """The job in which actors play and the outer claim learns."""
+    section, training, model = file.grpo, file.training, file.model
+    assert section is not None and isinstance(model, DecoderModel), "the job file was validated"
+    _check_idle(file, "GRPO's outer claim learns by [optimiser]: [outer]")
+    task = task_of(section)
+    play = Play(
+        task,
+        Shape(model.layers, model.heads, model.width, task.length),
+        training.batch,
+        section.group,
+        section.epochs,
+        optimiser_of(file),
+        section.clip_low,
+        section.clip_high,
+    )
+    check_play(play, training.steps_per_round)
+    policy = Policy(task, play.shape, training.seed)
+    if file.weights is not None:
+        theta = policy_weights(policy, weights_of(file.weights.source, blocks))
+    else:
+        warm = AdamW(lr=section.warm_rate, weight_decay=0.0, clip_norm=1.0)
+        theta = policy.warmed(
+            warm, section.warm_batch, section.warm_steps, _counting(section.warm_steps, say)
+        )
+    return grpo_job(policy, play, theta, shards=training.shards, seed=training.seed)
+
+
+def _counting(steps: int, say: Say) -> Callable[[int], None]:
+    """Says how far the supervised steps are, at the first and at every tenth part of them."""
+    told = max(1, steps // 10)
+
+    def each(done: int) -> None:
+        if done in (1, steps) or not done % told:
+            say(f"supervised step {done} of {steps} before the job: [grpo] warm_steps")
+
+    return each
+
+
+def policy_weights(policy: Policy, held: Mapping[str, Tensor]) -> list[Tensor]:
+    """A policy's parameters out of weights, such as those of a job that trained it before. Raises Stop."""
+    found = {name: tensor for name, tensor in held.items() if name not in RESULTS}
+    with_parameters(policy.net, found)
+    return [found[name] for name in policy.names]
+
+
+def read_prompts(path: Path) -> list[bytes]:
+    """A prompt a line; the line's end is no part of it. Raises Stop where the file cannot be read, is empty
+    or has an empty line."""
+    try:
+        found = path.read_bytes().splitlines()
+    except OSError as error:
+        raise Stop(
+            f"{path} cannot be read: {error.strerror}", hint="name a file with a prompt a line"
+        ) from error
+    if not found:
+        raise Stop(f"{path} holds no prompt", hint="write one a line")
+    if blank := [str(number) for number, prompt in enumerate(found, 1) if not prompt]:
+        which = ", ".join(blank[:_LINES_NAMED]) + (", ..." if blank[_LINES_NAMED:] else "")
+        raise Stop(
+            f"{path}, line {which}: an empty line is no prompt, and a prompt has 1 byte at least",
+            hint="remove it, or write a prompt there",
+        )
+    return found
+
+
+def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
+    """DiPaCo's paths, once the parameters' names are known."""
+    section, training = file.paths, file.training
+    if section is None:
+        return None
+
+    def among(names: Sequence[str]) -> Paths:
+        found = paths_of(names, section.levels, section.modules)
+        check_paths(found, training.shards, training.rounds * training.steps_per_round)
+        return found
+
+    return among
+
+
+def check_outer(file: JobFile, files: JobArtifacts) -> None:
+    """Raises Stop where an outer claim takes more memory than the class admits and slices would mend it, with
+    how many are needed; this number is not guaranteed to be the least to the unit."""
+    if unsliced_because(file.outer.algorithm):
+        return
+    most, needed = file.conditions, files.slices
+    for program in files.outers:
+        sizes = (program.state_bytes, most.state_bytes), (measure(program).peak_bytes, most.step_bytes)
+        needed = max(needed, *(-(-files.slices * taken // limit) for taken, limit in sizes))
+    if needed > files.slices:
+        slices = f"{files.slices} slices" if files.slices > 1 else "one piece"
+        raise Stop(
+            f"the outer step in {slices} takes more memory than the job's class allows, with"
+            f" {file.training.shards} shards: {needed} slices are needed",
+            hint=f"write slices = {needed} or more in [outer]",
+        )
+
+
+def build(
+    file: JobFile, own: Recipe | None = None, blocks: Files | None = None, say: Say = lambda _: None
+) -> JobArtifacts:
+    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
+    weights are read that the file names by their CID; `say` is told how far long parts are. Raises Stop."""
+    if file.outer.algorithm == INFER:
+        return _inference(file, blocks)
+    if file.outer.algorithm == GRPO:
+        return _grpo(file, blocks, say)
+    made, training = recipe_of(file, own), file.training
+    if file.outer.algorithm == EVALUATE:
+        return _evaluation(file, made, blocks)
+    _check_rounds(file)
+    _check_algorithm(file, made)
+    if file.speeds is not None:
+        speeds = file.speeds
+        check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)
+    assert made.optimiser is not None, "recipe_of gives one"
+    check_optimiser(file.outer.algorithm, made.optimiser)
+    source = file.model.source if isinstance(file.model, OwnModel) else None
+    files = build_job(
+        made.model,
+        made.loss,
+        made.optimiser if training.micro_steps == 1 else MicroSteps(made.optimiser, training.micro_steps),
+        made.dataset,
+        batch=training.batch,
+        shards=training.shards,
+        outer=rule_of(file),
+        algorithm=file.outer.algorithm,
+        slices=file.outer.slices,
+        accumulate=training.accumulate,
+        seed=training.seed if source else 0,
+        description=_described(made, source),
+        precisions=made.precision,
+        paths=_paths(file),
+        held_out=0 if file.held_out is None else file.held_out.records,
+        own=made.outer,
+    )
+    check_outer(file, files)
+    return files

@@ -1,0 +1,99 @@
+"""The section of job files that names an outer algorithm, and the keys that each algorithm's file has.
+
+Contract: names, whole numbers and their bounds are those of ``training.catalogue``; `unsuitable` says what is
+wrong with a section by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, create_model
+
+from assay.job.values import Count, Decay, Number, Rate, Section
+from assay.training.catalogue import CATALOGUE, NUMBERS, OTHER_USES, OWN
+
+MAX_OVERLAP = 254
+"""Rounds: a link's lag, which is one more, is a byte (docs/protocol.md)."""
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = Literal[(*CATALOGUE, *sorted(OTHER_USES), OWN)]
+
+
+class _Outer(Section):
+    """What shards send and how the parameters follow, by its name in ``training.catalogue``; the rate and the
+    momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``job.uses``), and an algorithm
+    of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the momentum of
+    "delayed-nesterov" moves. `fragments`, `overlap_rounds` (τ, in rounds) and `alpha` are "streaming"'s;
+    without them it has ``training.outer.Overlap``'s. `slices`: into how many equal parts the outer step is
+    cut; without it there is one, of whole tensors. The keys of `NUMBERS` are added."""
+
+    algorithm: Name
+    learning_rate: Rate
+    momentum: Decay
+    momentum_every: Count | None = None
+    fragments: Count | None = None
+    overlap_rounds: Annotated[int, Field(strict=True, ge=0, le=MAX_OVERLAP)] | None = None
+    alpha: Number | None = None
+    slices: Count | None = None
+
+
+if TYPE_CHECKING:
+    Outer = _Outer
+else:
+    Outer = create_model("Outer", __base__=_Outer, **dict.fromkeys(NUMBERS, (Count | None, None)))
+
+
+def numbers_in(outer: Outer) -> dict[str, int]:
+    """Those of `NUMBERS` that the section states."""
+    return {key: number for key in NUMBERS if (number := getattr(outer, key)) is not None}
+
+
+def unsuitable(outer: Outer) -> str:
+    """What is wrong with a section; empty if nothing is."""
+    name = outer.algorithm
+    for other, entry in CATALOGUE.items():
+        for key in entry.requires:
+            if (getattr(outer, key) is None) == (name == other):
+                return f"outer.{key}: {other} needs it, and no other algorithm has it"
+        for key in entry.admits:
+            if getattr(outer, key) is not None and name != other:
+                return f"outer.{key}: {other} may have it, and no other algorithm has it"
+    for key, value in numbers_in(outer).items():
+        number = NUMBERS[key]
+        usual = number.usual
+        if name not in usual:
+            return f"outer.{key} is for an algorithm that {number.of}: {', '.join(usual)}; not for {name}"
+        if value > number.most:
+            return f"outer.{key} is {value}, and at most {number.most}: {number.why}"
+    if outer.alpha is not None and not 0 <= outer.alpha < 1:
+        return (
+            f"outer.alpha is {outer.alpha}; it is at least 0.0, a shard goes on with what came of the outer"
+            " step, and below 1.0, it keeps its own and learns nothing from the others"
+        )
+    if name == OWN and (outer.learning_rate or outer.momentum):
+        return "outer: an algorithm of your own has its rate and momentum itself; write 0.0 for both"
+    if not outer.learning_rate and name in CATALOGUE:
+        return f"outer.learning_rate: by {name} with 0 nothing is ever learnt"
+    return ""
+
+
+def levels_of(parameters: Iterable[str]) -> tuple[str, ...]:
+    """Patterns of two levels of modules, for a model's parameters by their names: its first two numbered
+    blocks, or else its first two modules; fewer where it has fewer."""
+    names = list(parameters)
+    blocks = [found[0] for name in names if (found := re.match(r".*?\.\d+(?=\.)", name))]
+    modules = dict.fromkeys(blocks), dict.fromkeys(name.partition(".")[0] for name in names)
+    of_two = next((found for found in modules if len(found) > 1), modules[1])
+    return tuple(f"{module}.*" for module in list(of_two)[:2])
+
+
+def more_keys(name: str, levels: Iterable[str]) -> str:
+    """Lines of [outer], and sections after it, that an algorithm's file has and others have not."""
+    own = [f"{key} = {n.usual[name]}  # {n.comment}" for key, n in NUMBERS.items() if name in n.usual]
+    more = CATALOGUE[name].more.replace("{levels}", json.dumps([[pattern] for pattern in levels]))
+    return "\n".join(lines for lines in (*own, more) if lines)

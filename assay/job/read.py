@@ -1,0 +1,300 @@
+"""The job file: everything a client decides about a job, in TOML.
+
+Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
+refused, with the key's path in the error. ``assay job init`` writes a complete file (``jobfile.templates``).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+
+from assay.blocks.cid import Cid
+from assay.job.faults import fault
+from assay.job.optimisers import OptimiserSection
+from assay.job.outer import Outer, unsuitable
+from assay.job.uses import (
+    DecoderModel,
+    EvaluationSection,
+    GrpoSection,
+    HeldOutSection,
+    InferenceSection,
+    WeightsSection,
+    misplaced,
+)
+from assay.job.values import (
+    Amount,
+    Count,
+    Duration,
+    Section,
+    Share,
+    Size,
+    Whole,
+)
+from assay.protocol.errors import BadCid, Stop
+from assay.protocol.params import MAX_SHARDS
+
+
+class BadJobFile(Stop):
+    """The job file cannot be read as a job."""
+
+    code = "bad-job-file"
+
+
+class GptModel(Section):
+    template: Literal["gpt"]
+    layers: Count
+    heads: Count
+    width: Count
+    context: Count
+
+
+class MlpModel(Section):
+    template: Literal["mlp"]
+    hidden: Count
+    layers: Count
+
+
+class CnnModel(Section):
+    """`width`: channels of the first block, a multiple of 4."""
+
+    template: Literal["cnn"]
+    width: Count
+
+
+class OwnModel(Section):
+    """The client's own model: `from` is a Python file and a function that returns a
+    ``assay.training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
+    """
+
+    source: str = Field(alias="from")
+
+
+class Data(Section):
+    """`source`: "stdlib" (the Python standard library's own text), "digits", or a path to the user's text."""
+
+    source: str
+    max_bytes: Count
+
+
+class ScheduleSection(Section):
+    """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
+
+    warmup_steps: Whole
+    decay: Literal["constant", "linear", "cosine"]
+    total_steps: Whole
+    floor: Share
+
+
+ProductPrecision = Literal["single", "split", "auto"]
+
+
+class PrecisionSection(Section):
+    """Of matrix products: of all, and [precision.at] of those from lines such as "my_model.py:31"."""
+
+    products: ProductPrecision
+    at: dict[str, ProductPrecision]
+
+
+class Training(Section):
+    seed: Count
+    batch: Count
+    accumulate: Count
+    micro_steps: Count
+    shards: Count
+    min_shards: Count
+    rounds: Count
+    steps_per_round: Count
+    segment_steps: Count
+
+
+class Verification(Section):
+    verifiers: Count
+    samples: Count
+    seed_delay_blocks: Count
+    max_unsettled_rounds: Count
+
+
+class Times(Section):
+    task: Duration
+    straggler: Duration
+    outer: Duration
+    vote: Duration
+    challenge_window: Duration
+    move: Duration
+    price_period: Duration
+
+
+class Money(Section):
+    price_floor: Amount
+    price_cap: Amount
+    verifier_fee: Amount
+    outer_fee: Amount
+    solver_stake: Amount
+    verifier_stake: Amount
+    challenge_bond: Amount
+    miss_penalty: Amount
+
+
+class SpeedsSection(Section):
+    """The last `slow_shards` of the shards, which slower machines take: `slow_by` times fewer steps a round,
+    and in each of their segments."""
+
+    slow_shards: Count
+    slow_by: Count
+
+
+class PathsSection(Section):
+    """DiPaCo's modules: of each level `modules` of the same shapes. A level is patterns of parameters' names,
+    such as "blocks.0.*"; what no level names all paths share. Each shard trains one path, on its own equal
+    part of the records."""
+
+    modules: Annotated[int, Field(ge=2, le=MAX_SHARDS)]
+    levels: Annotated[
+        tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=5)
+    ]
+
+
+class ClassSection(Section):
+    """The rest of the class of conditions to which the job's verifiers have subscribed: the least fee, and
+    the most of everything that has a size. Jobs that differ in nothing else share their verifiers."""
+
+    least_fee: Amount
+    nodes: Count
+    segments: Count
+    segment_steps: Count
+    data_bytes: Size
+    state_bytes: Size
+    step_bytes: Size
+    step_operations: Size
+
+
+def _kind(model: object) -> str | None:
+    """Which kind of model a [model] section is."""
+    if isinstance(model, dict):
+        return "from" if "from" in model else model.get("template")
+    return "from" if isinstance(model, OwnModel) else getattr(model, "template", None)
+
+
+Model = Annotated[
+    Annotated[GptModel, Tag("gpt")]
+    | Annotated[MlpModel, Tag("mlp")]
+    | Annotated[CnnModel, Tag("cnn")]
+    | Annotated[DecoderModel, Tag("decoder")]
+    | Annotated[OwnModel, Tag("from")],
+    Discriminator(
+        _kind,
+        custom_error_type="model_kind",
+        custom_error_message='write template = "gpt", "mlp", "cnn" or "decoder", or from = "mine.py:build"',
+    ),
+]
+
+
+_OPTIONAL = (
+    "data",
+    "optimiser",
+    "schedule",
+    "precision",
+    "weights",
+    "evaluation",
+    "inference",
+    "grpo",
+    "held_out",
+    "speeds",
+    "paths",
+)
+
+
+class JobFile(Section):
+    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule, or
+    its products' precision.
+    """
+
+    model: Model
+    data: Data | None = None
+    optimiser: Annotated[OptimiserSection, Field(discriminator="name")] | None = None
+    schedule: ScheduleSection | None = None
+    precision: PrecisionSection | None = None
+    weights: WeightsSection | None = None
+    evaluation: EvaluationSection | None = None
+    inference: InferenceSection | None = None
+    grpo: Annotated[GrpoSection, Field(discriminator="task")] | None = None
+    held_out: HeldOutSection | None = None
+    speeds: SpeedsSection | None = None
+    paths: PathsSection | None = None
+    outer: Outer
+    training: Training
+    verification: Verification
+    times: Times
+    money: Money
+    conditions: ClassSection = Field(alias="class")
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> JobFile:
+        given = [name for name in _OPTIONAL if getattr(self, name) is not None]
+        if wrong := misplaced(self.outer.algorithm, _kind(self.model) or "", given):
+            raise ValueError(wrong)
+        if wrong := unsuitable(self.outer):
+            raise ValueError(wrong)
+        return self
+
+
+def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
+    """Job file from what TOML holds. Raises BadJobFile with every key at fault."""
+    try:
+        return JobFile.model_validate(body)
+    except ValidationError as error:
+        faults = "; ".join(fault(found, body, JobFile) for found in error.errors())
+        raise BadJobFile(
+            f"{origin} is not a job: {faults}",
+            hint="`assay job init` writes a complete file to compare with",
+        ) from error
+
+
+def parse_job_file(text: str, origin: str) -> JobFile:
+    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+    try:
+        return job_file_of(tomllib.loads(text), origin)
+    except tomllib.TOMLDecodeError as error:
+        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+        raise BadJobFile(
+            f"{origin} cannot be read: {error}",
+            hint="shorten the number or the nesting that is out of bounds",
+        ) from error
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Job file from disk; a model of one's own, weights and prompts are looked for from the file's folder.
+    Raises BadJobFile."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise BadJobFile(f"cannot read {path}: {why}", hint="`assay job init FILE` writes one") from error
+    except UnicodeDecodeError as error:
+        raise BadJobFile(f"{path} is no text, so no TOML", hint="`assay job init FILE` writes one") from error
+    body, folder = parse_job_file(text, str(path)), path.resolve().parent
+    if isinstance(body.model, OwnModel):
+        here = body.model.model_copy(update={"source": str(folder / body.model.source)})
+        body = body.model_copy(update={"model": here})
+    if body.weights is not None and not is_cid(body.weights.source):
+        held = body.weights.model_copy(update={"source": str(folder / body.weights.source)})
+        body = body.model_copy(update={"weights": held})
+    if body.inference is not None:
+        asked = body.inference.model_copy(update={"prompts": str(folder / body.inference.prompts)})
+        body = body.model_copy(update={"inference": asked})
+    return body
+
+
+def is_cid(text: str) -> bool:
+    """Whether this is the CID of a block."""
+    try:
+        Cid.parse(text)
+    except BadCid:
+        return False
+    return True

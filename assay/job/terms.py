@@ -1,0 +1,87 @@
+"""From a job file to its terms and its class of conditions, the words that go on chain.
+
+Contract: every consensus parameter comes from the file or from what was published; nothing has a default.
+"""
+
+from __future__ import annotations
+
+from assay.job.read import JobFile
+from assay.node.artifacts import Published
+from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
+from assay.training.catalogue import loops_of
+
+
+def conditions_of(file: JobFile) -> Conditions:
+    """The class of conditions that the file's jobs are of. Its least solver's stake is the least that any
+    class can have, so that jobs of other stakes share its verifiers."""
+    verification, times, money, rest = file.verification, file.times, file.money, file.conditions
+    return Conditions(
+        verifiers=verification.verifiers,
+        samples=verification.samples + loops_of(file.outer.algorithm) - 1 + (file.held_out is not None),
+        seed_delay=verification.seed_delay_blocks,
+        vote_time=Seconds(times.vote),
+        challenge_window=Seconds(times.challenge_window),
+        move_time=Seconds(times.move),
+        verifier_stake=Wei(money.verifier_stake),
+        miss_penalty=Wei(money.miss_penalty),
+        challenge_bond=Wei(money.challenge_bond),
+        verifier_fee=Wei(rest.least_fee),
+        solver_stake=Wei(verification.verifiers * money.verifier_stake),
+        nodes=rest.nodes,
+        segments=rest.segments,
+        segment_steps=rest.segment_steps,
+        data_bytes=rest.data_bytes,
+        state_bytes=rest.state_bytes,
+        step_bytes=rest.step_bytes,
+        step_operations=rest.step_operations,
+    )
+
+
+def _slow(file: JobFile) -> tuple[int, int]:
+    """The first slow shard, and how many times fewer steps it takes."""
+    speeds = file.speeds
+    return (0, 1) if speeds is None else (file.training.shards - speeds.slow_shards, speeds.slow_by)
+
+
+def terms_of(file: JobFile, published: Published, class_id: bytes, client: Address, nonce: int) -> Terms:
+    """The job's terms, which its id is the hash of. `class_id`: of the file's conditions."""
+    training, verification, times, money = file.training, file.verification, file.times, file.money
+    return Terms(
+        client=client,
+        dataset_root=published.dataset_root,
+        genesis_root=published.genesis_root,
+        outer_genesis_root=published.outer_genesis_root,
+        manifest=published.manifest,
+        seed=training.seed.to_bytes(32, "big"),
+        class_id=class_id,
+        records=published.records,
+        record_size=published.record_size,
+        shards=training.shards,
+        min_shards=training.min_shards,
+        rounds=training.rounds,
+        verifiers=verification.verifiers,
+        seed_delay=verification.seed_delay_blocks,
+        max_unsettled=verification.max_unsettled_rounds,
+        task_time=Seconds(times.task),
+        straggler_time=Seconds(times.straggler),
+        outer_time=Seconds(times.outer),
+        vote_time=Seconds(times.vote),
+        challenge_window=Seconds(times.challenge_window),
+        move_time=Seconds(times.move),
+        price_period=Seconds(times.price_period),
+        nonce=nonce,
+        state_bytes=published.sizes.state_bytes,
+        step_bytes=published.sizes.step_bytes,
+        step_operations=published.sizes.step_operations,
+        price_floor=Wei(money.price_floor),
+        price_cap=Wei(money.price_cap),
+        verifier_fee=Wei(money.verifier_fee),
+        outer_fee=Wei(money.outer_fee),
+        solver_stake=Wei(money.solver_stake),
+        verifier_stake=Wei(money.verifier_stake),
+        challenge_bond=Wei(money.challenge_bond),
+        miss_penalty=Wei(money.miss_penalty),
+        **published.shape(
+            training.steps_per_round, training.segment_steps, verification.samples, _slow(file)
+        ),
+    )

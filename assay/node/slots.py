@@ -1,0 +1,330 @@
+"""A state slot by slot: where each slot's bytes are, and the tensors that this process has at hand.
+
+Contract: a state is published as an index (docs/formats.md, F3.3): for each slot its tensor root and the CID
+of a file with its bytes, or with its whole numbers packed to the bits that they need. A slot that has not
+changed is the same file, so it is neither stored nor sent twice. A tensor that `SlotReader` returns has the
+root that its entry says; a file that has not is refused, by name, and counts as missing. Not guaranteed: that
+an entry belongs to any state; ``node.checkpoints`` leads its roots to the state root that a claim committed
+to.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+from weakref import ReferenceType, ref
+
+from torch import Tensor
+
+from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes, unpacked, width
+from assay.program import hashing_threads
+from assay.program.isa import MAX_SLOTS, DType, Node
+from assay.program.kernels import TORCH_DTYPES
+from assay.program.state import begin_roots
+from assay.protocol import trees
+from assay.protocol.errors import (
+    BadCid,
+    BadFile,
+    BlockNotFound,
+    BlockTooLarge,
+    CorruptBlock,
+    PeerUnreachable,
+)
+from assay.protocol.ports import DAG_PB, RAW, Blocks
+
+log = logging.getLogger(__name__)
+
+UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
+ROOT_BYTES, CID_BYTES = 32, 36
+ENTRY_BYTES = ROOT_BYTES + 1 + CID_BYTES
+MAX_INDEX_BYTES = MAX_SLOTS * ENTRY_BYTES
+PARALLEL = 4
+"""Slots of one state that are fetched at the same time."""
+_CODECS = (RAW, DAG_PB)
+_HEADS = tuple(bytes((1, codec, 0x12, 0x20)) for codec in _CODECS)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFile:
+    """A slot's tensor root (32 bytes), the CID of its file ("" where nobody says), and the bits that a number
+    has in it: 0 where the file is the slot's bytes as they are."""
+
+    root: bytes
+    cid: str
+    bits: int = 0
+
+    def file_bytes(self, node: Node) -> int:
+        """Length of its file, as the slot that `node` is."""
+        return packed_bytes(prod(node.shape), self.bits) if self.bits else node.bytes
+
+    def bytes_of(self, span: range, node: Node) -> range:
+        """Which bytes of the slot a span of bytes of its file holds."""
+        if not self.bits:
+            return span
+        first = max(span.start - HEADER_BYTES, 0) * 8 // self.bits
+        last = -(-max(span.stop - HEADER_BYTES, 0) * 8 // self.bits)
+        return range(4 * first, min(4 * max(last, first + 1), node.bytes))
+
+
+Roots = Callable[[], list[bytes]]
+"""Waits for the tensor roots of a state's slots, in order."""
+Slots = tuple[SlotFile, ...]
+"""One entry for each slot of a state, in order."""
+
+
+def cid_text(body: bytes) -> str:
+    """Text of a CID of 36 bytes (F2.1)."""
+    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
+
+
+def cid_bytes(text: str) -> bytes:
+    """The 36 bytes of a CID's text. Raises ValueError for any other."""
+    body = base64.b32decode(text[1:].upper() + "=" * (-len(text[1:]) % 8))
+    if len(body) != CID_BYTES or body[:4] not in _HEADS or cid_text(body) != text:
+        raise ValueError(f"{text!r} is not the CID of a block")
+    return body
+
+
+def encode_index(slots: Sequence[SlotFile]) -> bytes:
+    """The index file of a state."""
+    return b"".join(slot.root + bytes([slot.bits]) + cid_bytes(slot.cid) for slot in slots)
+
+
+def decode_index(data: bytes, count: int) -> Slots:
+    """The entries of an index file of `count` slots. Raises ValueError for anything else."""
+    if len(data) != count * ENTRY_BYTES:
+        raise ValueError(f"an index of {count} slots has {count * ENTRY_BYTES} bytes, given {len(data)}")
+    found = []
+    for at in range(0, len(data), ENTRY_BYTES):
+        root, bits, body = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES], data[at : at + ENTRY_BYTES]
+        if body[-CID_BYTES:][:4] not in _HEADS:
+            raise ValueError(f"slot {at // ENTRY_BYTES} names no CID of a block")
+        if bits > MAX_WIDTH:
+            raise ValueError(f"slot {at // ENTRY_BYTES} is packed to {bits} bits, at most {MAX_WIDTH} are")
+        found.append(SlotFile(root, cid_text(body[-CID_BYTES:]), bits))
+    return tuple(found)
+
+
+def state_root_of(slots: Sequence[SlotFile]) -> bytes:
+    """The root of the state whose slots these are."""
+    return trees.root([slot.root for slot in slots])
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """A state in the block store."""
+
+    root: bytes
+    cid: str
+    """Of its index."""
+    slots: Slots
+
+
+class KnownSlots:
+    """The slots of the state that was hashed or stored last, for as long as their tensors are in use.
+
+    What a step does not change is the same tensor after it (``program.execute``), and tensors are never
+    changed in place: such a slot is neither hashed nor stored again. Not guaranteed: that its root was right,
+    or that its file is whole still; whoever commits to a state stores it with none known."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, tuple[ReferenceType[Tensor], SlotFile]] = {}
+
+    def of(self, tensor: Tensor) -> SlotFile | None:
+        """The slot of this very tensor, where it is known; its CID is "" where it was only hashed."""
+        known = self._slots.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
+    def keep(self, state: Sequence[Tensor], slots: Sequence[SlotFile]) -> None:
+        """Know these slots, and none that was known before."""
+        self._slots = {id(x): (ref(x), slot) for x, slot in zip(state, slots, strict=True)}
+
+
+def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
+    """The root of a state that is not stored; its slots are `known` afterwards."""
+    there, rooted = _begin(state, known)
+    slots = rooted([SlotFile(b"", "") if slot is None else slot for slot in there])
+    known.keep(state, slots)
+    return state_root_of(slots)
+
+
+def store_state(
+    blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
+) -> StoredState:
+    """Store a state's slots and its index; it is hashed meanwhile, unless that was `begun`. Equal slots are
+    one file. Those that are `known` are taken from there, as long as `blocks` has their files; all of them
+    are afterwards."""
+    known = KnownSlots() if known is None else known
+    there, rooted = _begin(state, known, begun)
+    with blocks.together():
+        files = [
+            _stored(blocks, x) if slot is None or not slot.cid or not blocks.has(slot.cid) else slot
+            for x, slot in zip(state, there, strict=True)
+        ]
+        slots = rooted(files)
+        stored = StoredState(state_root_of(slots), blocks.add_file(encode_index(slots)), slots)
+    known.keep(state, slots)
+    return stored
+
+
+def _begin(
+    state: Sequence[Tensor], known: KnownSlots, begun: Roots | None = None
+) -> tuple[list[SlotFile | None], Callable[[Sequence[SlotFile]], Slots]]:
+    """The slots that are known, and what gives each file its root; the other slots are hashed meanwhile."""
+    there = [known.of(x) if begun is None else None for x in state]
+    roots = begun or begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
+
+    def rooted(files: Sequence[SlotFile]) -> Slots:
+        fresh = iter(roots())
+        pairs = zip(files, there, strict=True)
+        return tuple(replace(file, root=next(fresh) if slot is None else slot.root) for file, slot in pairs)
+
+    return there, rooted
+
+
+def _stored(blocks: Blocks, tensor: Tensor) -> SlotFile:
+    """The file of a slot, without its root."""
+    bits = width(tensor)
+    return SlotFile(b"", blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor))), bits)
+
+
+def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:
+    """The tensor in a slot's file, which need not have its root. Raises EncodingError for a file that is not
+    the one form of its tensor, and what `read_file` raises."""
+    if slot.bits and node.dtype != DType.I32:
+        raise EncodingError(f"it is packed to {slot.bits} bits and has dtype {node.dtype.name}")
+    data = blocks.read_file(slot.cid, slot.file_bytes(node))
+    if slot.bits:
+        return unpacked(data, slot.bits, node.shape)
+    tensor = from_bytes(data, TORCH_DTYPES[node.dtype], node.shape)
+    if bits := width(tensor):
+        raise EncodingError(f"its numbers take {bits} bits, and it is not packed")
+    return tensor
+
+
+class TensorCache:
+    """Tensors by root, dtype and shape, the least recently used dropped beyond a number of bytes."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
+        self._tensors: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, root: bytes, node: Node) -> Tensor | None:
+        """The tensor of a slot, if it is here."""
+        key = (root, TORCH_DTYPES[node.dtype], node.shape)
+        if key in self._tensors:
+            self._tensors.move_to_end(key)
+        return self._tensors.get(key)
+
+    def clear(self) -> None:
+        """Let all of them go."""
+        self._tensors.clear()
+        self._bytes = 0
+
+    def put(self, root: bytes, tensor: Tensor) -> None:
+        """Keep a tensor that has this root."""
+        key = (root, tensor.dtype, tuple(tensor.shape))
+        if key in self._tensors:
+            return
+        self._tensors[key] = tensor
+        self._bytes += tensor.numel() * tensor.element_size()
+        while self._bytes > self._capacity and len(self._tensors) > 1:
+            _, dropped = self._tensors.popitem(last=False)
+            self._bytes -= dropped.numel() * dropped.element_size()
+
+
+@cache
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(PARALLEL, thread_name_prefix="slots")
+
+
+class SlotReader:
+    """Slots from memory, from this node's blocks, or from others'."""
+
+    def __init__(self, blocks: Blocks, cache_bytes: int) -> None:
+        self.blocks = blocks
+        self._cache = TensorCache(cache_bytes)
+        self._refused: set[tuple[bytes, str]] = set()
+
+    def forget(self) -> None:
+        """Have no tensor in memory."""
+        self._cache.clear()
+
+    def keep(self, slots: Iterable[SlotFile], state: Iterable[Tensor]) -> None:
+        """Remember tensors that have these roots."""
+        for slot, tensor in zip(slots, state, strict=True):
+            self._cache.put(slot.root, tensor)
+
+    def index(self, cid: str, count: int) -> Slots | None:
+        """The entries of an index; None where it cannot be had, or is none."""
+        try:
+            return decode_index(self.blocks.read_file(cid, MAX_INDEX_BYTES), count)
+        except (*UNFETCHABLE, ValueError):
+            return None
+
+    def remembered(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor] | None:
+        """These slots' tensors, if all of them are in memory."""
+        found = [self._cache.get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
+        kept = [tensor for tensor in found if tensor is not None]
+        return kept if len(kept) == len(found) else None
+
+    def missing_bytes(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> int:
+        """Bytes of those slots that are neither in memory nor begun to be held here, each file once."""
+        absent = {
+            slot.cid or slot.root.hex(): slot.file_bytes(node)
+            for slot, node in zip(slots, nodes, strict=True)
+            if self._cache.get(slot.root, node) is None and not (slot.cid and self._has(slot.cid))
+        }
+        return sum(absent.values())
+
+    def _has(self, cid: str) -> bool:
+        try:
+            return self.blocks.has(cid)
+        except BadCid:
+            return False
+
+    def tensors(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor | None]:
+        """These slots' tensors; None for each that cannot be had."""
+        found = [self._cache.get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
+        wanted: dict[tuple[object, ...], list[int]] = {}
+        for i, tensor in enumerate(found):
+            if tensor is None:
+                wanted.setdefault((slots[i], nodes[i].dtype, nodes[i].shape), []).append(i)
+        firsts = [places[0] for places in wanted.values()]
+        each = map if len(firsts) < 2 else _fetchers().map
+        read = each(self._read, [slots[i] for i in firsts], [nodes[i] for i in firsts])
+        for places, tensor in zip(wanted.values(), read, strict=True):
+            for i in places:
+                found[i] = tensor
+            if tensor is not None:
+                self._cache.put(slots[places[0]].root, tensor)
+        return found
+
+    def _read(self, slot: SlotFile, node: Node) -> Tensor | None:
+        """A slot out of its file, if it has its root."""
+        if not slot.cid:
+            return None
+        try:
+            tensor = read_slot(self.blocks, slot, node)
+        except UNFETCHABLE:
+            return None
+        except EncodingError as error:
+            self._refuse(slot, str(error))
+            return None
+        if hashing_threads.tensor_root(tensor) != slot.root:
+            self._refuse(slot, "it is another tensor")
+            return None
+        return tensor
+
+    def _refuse(self, slot: SlotFile, why: str) -> None:
+        if (slot.root, slot.cid) not in self._refused:
+            self._refused.add((slot.root, slot.cid))
+            log.warning("file %s is refused as the slot of root %s: %s", slot.cid, slot.root.hex(), why)

@@ -1,0 +1,115 @@
+"""Products in C of quantised operands, or of f32 operands quantised on the way: all is packed anyway.
+
+Contract: `load` has ``product_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
+with ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or
+gives another number. That several threads give the same is compared before the first product on several;
+where that is wrong, one computes them, with a warning. (Threads of a busy machine wait long for one another,
+and most processes have one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not
+guaranteed: speed on processors without instructions for products of i16 pairs.
+
+Source: docs/decisions/0005-compiled-execution.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+
+import torch
+from torch import Tensor
+
+from assay.numerics import contraction
+from assay.numerics.hard_products import hard_pairs, same, wanted
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
+
+log = logging.getLogger(__name__)
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_SHAPES = (1, 70, 300), (17, 33, 64), (40, 9, 131)
+"""Rows, columns and lengths of the products by which a kernel is compared."""
+
+
+class Kernel:
+    """A compiled kernel."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._lock = RLock()
+        self._several: bool | None = None
+        """Whether several threads give what one gives; None: not compared yet."""
+        self._product = library.quantised_product
+        self._product.restype = ctypes.c_int
+        size, pointer = ctypes.c_int64, ctypes.c_void_p
+        self._product.argtypes = [
+            *(pointer, pointer, pointer, pointer, pointer, pointer),
+            *(ctypes.c_int, pointer, pointer, size, ctypes.c_int),
+        ]  # fmt: skip
+
+    def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
+        """f32[b..., M, N] from [b..., M, K] and [b..., N, K], which may lie in any order, and exponents i32
+        of their rows: f32 to be quantised by them, or i16 that were, |q| <= 8192.
+
+        On as many threads as PyTorch uses, unless told. Raises MemoryError.
+        """
+        out = torch.empty((*x.shape[:-1], y.shape[-2]), dtype=torch.float32)
+        sizes = (*x.shape[:-1], *y.shape[-2:])
+        ex, ey = ex.contiguous(), ey.contiguous()
+        fits = self._product(
+            *(x.data_ptr(), numbers(x.stride()), ex.data_ptr()),
+            *(y.data_ptr(), numbers(y.stride()), ey.data_ptr(), x.dtype is torch.int16),
+            *(out.data_ptr(), numbers(sizes), len(sizes) - 3),
+            self._allowed(threads or torch.get_num_threads()),
+        )
+        if not fits:
+            raise MemoryError(f"no room to pack a product of {sizes[:-1]} over {sizes[-1]} numbers")
+        return out
+
+    def _allowed(self, threads: int) -> int:
+        """So many threads, or 1 where several give something else. INVARIANT compared-first: nobody else gets
+        a product of several before they were compared."""
+        if threads == 1:
+            return 1
+        with self._lock:
+            if self._several is None:
+                self._several = True  # the comparison's own products use them
+                try:
+                    for shape in _SHAPES:
+                        _check(self, *shape, 2)
+                except Unusable as reason:
+                    self._several = False
+                    log.warning("products use one thread on this machine: %s", reason)
+            return threads if self._several else 1
+
+
+def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
+    """Compile, load and check a kernel. Raises Unusable."""
+    return checked(compiled(source, flags))
+
+
+def checked(library: ctypes.CDLL) -> Kernel:
+    """The kernel of a library, compared with the definition. Raises Unusable."""
+    kernel = Kernel(library)
+    for shape in _SHAPES:
+        _check(kernel, *shape, 1)
+    return kernel
+
+
+def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) -> None:
+    """Raises Unusable unless products of all kinds of numbers are as A31 and A32 say, however they lie."""
+    for x, ex, y, ey in hard_pairs(rows, others, length):
+        right = wanted(x, ex, y, ey)
+        quantised = contraction.quantise(x, ex), contraction.quantise(y, ey)
+        for a, b in ((x, y), (_apart(x), _apart(y)), quantised):
+            if not same(right, kernel.product(a, ex, b, ey, threads)):
+                raise Unusable(f"the compiled kernel gives other products of {length} numbers")
+
+
+def _apart(x: Tensor) -> Tensor:
+    """The same numbers, no two of them neighbours in memory."""
+    return torch.stack((x, x), -1)[..., 0]
+
+
+load = Shared(lambda: build(_SOURCE), "compiled steps take longer, by int8 products,")
+"""The kernel, or None where it cannot be had."""

@@ -1,0 +1,197 @@
+"""Compiled execution of a program: the bits of ``program.execute`` at the speed of compiled training.
+
+Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
+patching or stopping early takes the eager way, which gives the same bits. Before a newly compiled form is
+trusted, its first step is compared bit by bit with the definition; a form that differs is refused for good,
+reported with the instructions that differ, and the run goes on eagerly.
+Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
+when compiling takes minutes (``program.compiled.warming`` trains meanwhile).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InvalidCxxCompiler
+
+from assay.numerics.encoding import to_bytes
+from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
+from assay.program.compiled.graph import example_inputs, numbers_read, trace
+from assay.program.compiled.records import opened
+from assay.program.compiled.segmented import SegmentedForm, compile_parts
+from assay.program.compiled.segments import Plan, plan
+from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
+from assay.program.isa import Op, Program
+from assay.program.kernels import FAST
+from assay.protocol.errors import Ask
+
+log = logging.getLogger(__name__)
+
+
+class CannotCompile(Ask):
+    """This machine has no compiler, or has compiled this program wrongly before."""
+
+    code = "cannot-compile"
+
+
+def obstacle(stored: StoredForm | None) -> str:
+    """Why this program is not to be compiled here; empty if it may be."""
+    if stored is not None and stored.refusal:
+        return f"its compiled form was refused before: {stored.refusal} (remove {stored.note} to try again)"
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return "there is no C++ compiler (install g++, or set CXX to one)"
+    return ""
+
+
+def stored_form(program: Program, device: torch.device, cache_dir: Path) -> StoredForm:
+    """Where the program's form for this machine, device and number of threads is kept."""
+    return StoredForm(cache_dir / form_key(program.root, device))
+
+
+def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
+    """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises.
+
+    On a processor a large program is compiled in parts (``program.compiled.segments``).
+    """
+    cut = _cut(program, device)
+    if cut is None:
+        graph, inputs = trace(program, device), example_inputs(program, device)
+        return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
+    if stored is None:
+        forms = [compile_form(trace(part, device), example_inputs(part, device)) for part in cut.parts]
+        return SegmentedForm(program, cut, forms, device)
+    compile_parts(program, cut, device, stored)
+    form = load_form(program, device, stored)
+    assert form is not None, "it was written just now"
+    return form
+
+
+def load_form(program: Program, device: torch.device, stored: StoredForm) -> Form | None:
+    """The form from disk; None where there is none, or a damaged one."""
+    cut = _cut(program, device)
+    if cut is None:
+        return stored.load()
+    forms = stored.load_parts(len(cut.parts))
+    return None if forms is None else SegmentedForm(program, cut, forms, device)
+
+
+def _cut(program: Program, device: torch.device) -> Plan | None:
+    return plan(program) if device.type == "cpu" else None
+
+
+class CompiledExecutor(Executor):
+    """A validated program compiled for a device; used as an `Executor` is."""
+
+    def __init__(
+        self,
+        program: Program,
+        device: str = "cpu",
+        cache_dir: Path | None = None,
+        *,
+        self_check: bool = True,
+        form: Form | None = None,
+    ) -> None:
+        """Load or compile the program's form, unless it is given. Raises CannotCompile.
+
+        `cache_dir` is a directory of the operator's own, None to keep nothing on disk. Without `self_check`
+        a form is trusted unseen.
+        """
+        super().__init__(program, device, FAST)
+        self._data = [node for node in program.nodes if node.op is Op.DATA]
+        self._numbers = numbers_read(program)
+        self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
+        self._form: Form | None = form or self._prepare()
+        self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
+
+    @classmethod
+    def stored(cls, program: Program, device: str, cache_dir: Path) -> CompiledExecutor | None:
+        """The executor with the form from disk; None without a usable one or while another process has it."""
+        stored = stored_form(program, torch.device(device), cache_dir)
+        with stored.held(wait=False) as mine:
+            form = load_form(program, torch.device(device), stored) if mine and not stored.refusal else None
+        return None if form is None else cls(program, device, cache_dir, form=form)
+
+    @property
+    def ready(self) -> bool:
+        """Whether plain steps run compiled."""
+        return self._form is not None
+
+    def _prepare(self) -> Form:
+        """Load the form, or compile it now."""
+        stored = self._stored
+        if stored is None:
+            return self._compile()
+        with stored.held():
+            found = None if stored.refusal else load_form(self.program, self.device, stored)
+            return found or self._compile()
+
+    def _compile(self) -> Form:
+        if reason := obstacle(self._stored):
+            raise CannotCompile(
+                f"program {self.program.root.hex()[:16]} cannot be compiled: {reason}",
+                hint="mend that, or run eagerly, which gives the same bits",
+            )
+        return compile_program(self.program, self.device, self._stored)
+
+    def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        """See `Executor.plain`."""
+        if self._form is None:
+            return self.interpreted(state, context)
+        self.check_state(state)
+        with guarded(self.program, self.device):
+            result = self._run(self._form, state, context)
+        if self._unchecked:
+            result = self._compared(result, self.interpreted(state, context))
+        return result
+
+    def _run(self, form: Form, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
+        with torch.inference_mode():
+            inputs = [x.to(self.device).contiguous() for x in state]
+            inputs += [read_data(node, self.device, context) for node in self._data]
+            with opened(context.dataset, self.device) as handle:
+                known = {
+                    Op.SHARD: counter(context.shard, self.device),
+                    Op.RECORD: handle,
+                    Op.STEP: counter(context.step, self.device),
+                }
+                made = form([*inputs, *(known[op] for op in self._numbers)])
+                outputs = zip(self.program.outputs, made, strict=True)
+                return [own(inputs[i] if i < len(state) else x) for i, x in outputs]
+
+    def _compared(self, compiled: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
+        """The eager result; the form is trusted from now on if it gave the same bytes, else refused."""
+        wrong = [
+            i for i, (a, b) in enumerate(zip(compiled, wanted, strict=True)) if to_bytes(a) != to_bytes(b)
+        ]
+        self._unchecked = False
+        if wrong:
+            self._refuse(wrong)
+        elif self._stored is not None:
+            self._stored.mark_checked()
+        return wanted
+
+    def _refuse(self, slots: Sequence[int]) -> None:
+        self._form = None
+        where = ", ".join(f"slot {slot} from {self._named(slot)}" for slot in slots[:4])
+        more = f" and {len(slots) - 4} more" if len(slots) > 4 else ""
+        what = f"it gives other bits than the definition in {where}{more}"
+        log.error(
+            "the compiled form of program %s is refused: %s; this run goes on eagerly, with the right bits: "
+            "check this machine's memory and compiler",
+            self.program.root.hex(),
+            what,
+        )
+        if self._stored is not None:
+            self._stored.refuse(what)
+
+    def _named(self, slot: int) -> str:
+        index = self.program.outputs[slot]
+        node = self.program.nodes[index]
+        return f"node {index} ({node.op.word} {node.dtype.name.lower()} {list(node.shape)})"

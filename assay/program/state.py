@@ -1,0 +1,85 @@
+"""States as bytes and as trees (docs/protocol.md, 1.4, 1.5 and 3.3).
+
+Contract: equal states have equal bytes and equal roots; loading is strict, so each state has exactly one
+encoding. A state file is the canonical bytes of all slots in order, joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.program import hashing_threads
+from assay.program.isa import Program
+from assay.program.kernels import TORCH_DTYPES
+from assay.protocol import trees
+from assay.protocol.errors import Stop
+
+BACKGROUND_BYTES = 16 << 20
+"""States of at least this size are hashed by threads of their own (``program.hashing_threads``)."""
+
+
+class InvalidState(Stop):
+    """Bytes that are no state of the program."""
+
+    code = "invalid-state"
+
+
+def state_bytes(state: Sequence[Tensor]) -> bytes:
+    """State file of a state."""
+    return b"".join(to_bytes(x) for x in state)
+
+
+def load_state(program: Program, data: bytes | memoryview) -> list[Tensor]:
+    """The state that has these bytes, on the CPU. Raises InvalidState for a wrong length or bytes that are
+    not canonical.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) != program.state_bytes:
+        raise InvalidState(
+            f"a state of this program has {program.state_bytes} bytes, given {len(view)}",
+            hint="fetch the state again",
+        )
+    state, at = [], 0
+    for slot, node in enumerate(program.state):
+        try:
+            state.append(from_bytes(view[at : at + node.bytes], TORCH_DTYPES[node.dtype], node.shape))
+        except EncodingError as error:
+            raise InvalidState(
+                f"slot {slot} is not canonical: {error}", hint="fetch the state again"
+            ) from error
+        at += node.bytes
+    return state
+
+
+def slot_tree(state: Sequence[Tensor], slot: int) -> trees.Tree:
+    """Tensor tree of one slot (never keyed)."""
+    return trees.tensor_tree(to_bytes(state[slot]))
+
+
+def state_tree(state: Sequence[Tensor]) -> trees.Tree:
+    """Tree over the tensor roots of all slots."""
+    return begin_tree(state)()
+
+
+def begin_tree(state: Sequence[Tensor]) -> Callable[[], trees.Tree]:
+    """`state_tree` in the background, as `begin_roots`."""
+    roots = begin_roots(state)
+    return lambda: trees.build(roots())
+
+
+def begin_roots(tensors: Sequence[Tensor]) -> Callable[[], list[bytes]]:
+    """The tensor roots of these slots in the background: the result waits for them. The tensors must not be
+    changed meanwhile. Small ones are hashed at once."""
+    if sum(x.numel() * x.element_size() for x in tensors) < BACKGROUND_BYTES:
+        at_once = [trees.tensor_root(to_bytes(x)) for x in tensors]
+        return lambda: at_once
+    roots = hashing_threads.shared().roots(tensors)
+    return lambda: [root.result() for root in roots]
+
+
+def state_root(state: Sequence[Tensor]) -> bytes:
+    """State root."""
+    return state_tree(state).root

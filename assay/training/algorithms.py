@@ -1,0 +1,333 @@
+"""Algorithms of low communication as recipes: what a shard sends, and how all that was sent becomes θ.
+
+Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
+outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; ``training.rounds`` makes
+the programs of both, which differ from one machine to another in no bit. A shard that is absent has no part
+in any sum, whatever its wire holds. Residuals are zeros at the start, and so is what our own rules keep. Not
+guaranteed: that an algorithm suits a model.
+
+Signs: Δ = θ − θ_k, and θ goes against it. The algorithms by name, with their papers: ``training.catalogue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+from assay.protocol.errors import Stop
+from assay.training.bounds import decay, positive, require, whole
+from assay.training.codings import Coding, Whole
+from assay.training.lazy_torch import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors: TypeAlias = "Sequence[Tensor]"
+
+
+class Rule(Protocol):
+    """How θ follows a mean change."""
+
+    @property
+    def slots(self) -> int:
+        """Tensors of state for each parameter."""
+        ...
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        """A parameter's state before the first step."""
+        ...
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """The next θ and state of one parameter."""
+        ...
+
+
+class FromZeros:
+    """A rule whose state is so many tensors of a parameter's shape, zeros at first."""
+
+    slots: int
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        return [torch.zeros_like(theta) for _ in range(self.slots)]
+
+
+@dataclass(frozen=True)
+class OuterSgd(FromZeros):
+    """θ −= lr·Δ; FedAvg with lr = 1."""
+
+    lr: float = 1.0
+    slots: int = 0
+
+    linear: ClassVar[bool] = True
+    """Whether a step is a linear map, so that ``training.stability`` can say how far a round may come."""
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 0, "OuterSgd.slots", self.slots, "0, as its steps return")
+        positive("OuterSgd.lr", self.lr)
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        return theta - delta * self.lr, []
+
+
+@dataclass(frozen=True)
+class Nesterov(FromZeros):
+    """m = µm + Δ, θ −= lr·(Δ + µm): the first m is Δ."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    slots: int = 1
+
+    linear: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 1, "Nesterov.slots", self.slots, "1, as its steps return")
+        positive("Nesterov.lr", self.lr)
+        decay("Nesterov.momentum", self.momentum)
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        moment = state[0] * self.momentum + delta
+        return theta - (delta + moment * self.momentum) * self.lr, [moment]
+
+
+@dataclass(frozen=True)
+class DelayedNesterov:
+    """θ −= lr·Δ/N after each round; after every N-th also m = µm + B/N, θ −= lr·µm, B being the sum of Δ
+    since the one before: momentum moves once for N changes. N = `every`; with N = 1 it is `Nesterov`."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    every: int = 4
+    slots: int = 3
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 3, "DelayedNesterov.slots", self.slots, "3, as its steps return")
+        positive("DelayedNesterov.lr", self.lr)
+        decay("DelayedNesterov.momentum", self.momentum)
+        whole("DelayedNesterov.every", self.every, 1, (1 << 31) - 1)
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        """m, B, and the number of rounds so far."""
+        return [torch.zeros_like(theta), torch.zeros_like(theta), torch.zeros((), dtype=torch.int32)]
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        moment, buffer, done = state
+        done = done + 1
+        turn = torch.remainder(done, self.every) == 0
+        buffer = buffer + delta
+        moment = torch.where(turn, moment * self.momentum + buffer / self.every, moment)
+        push = torch.where(turn, moment * self.momentum, 0.0)
+        after = theta - (delta / self.every + push) * self.lr
+        return after, [moment, torch.where(turn, 0.0, buffer), done]
+
+
+@dataclass(frozen=True)
+class OuterAdam(FromZeros):
+    """FedAdam: m = β₁m + (1 − β₁)Δ, v = β₂v + (1 − β₂)Δ², θ −= lr·m/(√v + ε), without bias correction."""
+
+    lr: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.99
+    eps: float = 0.1
+    slots: int = 2
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 2, "OuterAdam.slots", self.slots, "2, as its steps return")
+        positive("OuterAdam.lr", self.lr)
+        decay("OuterAdam.beta1", self.beta1)
+        decay("OuterAdam.beta2", self.beta2)
+        positive("OuterAdam.eps", self.eps)
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        mean = state[0] * self.beta1 + delta * (1 - self.beta1)
+        square = state[1] * self.beta2 + (delta * delta) * (1 - self.beta2)
+        return theta - mean / (torch.sqrt(square) + self.eps) * self.lr, [mean, square]
+
+
+@dataclass(frozen=True)
+class Sign(FromZeros):
+    """θ −= lr·sign(Δ)."""
+
+    lr: float = 1e-3
+    slots: int = 0
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 0, "Sign.slots", self.slots, "0, as its steps return")
+        positive("Sign.lr", self.lr)
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        return theta - torch.sign(delta) * self.lr, []
+
+
+# Means: changes [K] of one parameter, whether each is present, 1 where each was sent (None: everywhere)
+
+
+class Mean(Protocol):
+    """One change of the changes of those present."""
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor: ...
+
+
+def of_present(x: Tensor, here: Tensor) -> Tensor:
+    """x, or zeros where its shard is absent: whatever is there then, NaN too, is not looked at."""
+    return torch.where(here, x, 0.0)
+
+
+@dataclass(frozen=True)
+class Average:
+    """The sum in the order of the shards over how many are present, or, of sparse wires, sent the place."""
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        total, count = torch.zeros(()), torch.zeros(())
+        for delta, here, mask in zip(deltas, present, sent, strict=True):
+            total = total + of_present(delta, here)
+            count = count + (here.float() if mask is None else of_present(mask, here))
+        return total / count.clamp(min=1.0)
+
+
+def norm(x: Tensor) -> Tensor:
+    return torch.sqrt((x * x).sum())
+
+
+def norms(deltas: Tensors, present: Tensors) -> Tensor:
+    """f32 [K]; of who is absent 0."""
+    return torch.stack([norm(of_present(d, h)) for d, h in zip(deltas, present, strict=True)])
+
+
+def median(sizes: Tensor, present: Tensors) -> Tensor:
+    """The (lower) median of those present, a scalar."""
+    here = torch.stack(list(present))
+    ordered = torch.where(here, sizes, torch.inf).sort()[0]
+    middle = ((here.float().sum() - 1) / 2).floor().clamp(min=0).int()
+    return ordered.gather(0, middle.long().reshape(1))[0]
+
+
+def clipped(delta: Tensor, size: Tensor, bound: Tensor) -> Tensor:
+    """A change of this norm, no longer than `bound`."""
+    return delta * torch.where(size > bound, bound / torch.where(size > 0, size, 1.0), 1.0)
+
+
+@dataclass(frozen=True)
+class MedianNorm:
+    """Every change clipped to the (lower) median norm of those present, then `Average`."""
+
+    mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
+    """Why a part of a parameter has no mean by itself."""
+
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        if shards < 2:
+            raise Stop(
+                "changes are clipped to the median of their norms, and one shard's change is its own median",
+                hint="ask for 2 shards or more, or take an algorithm with a plain mean",
+            )
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        sizes = norms(deltas, present)
+        bound = median(sizes, present)
+        return Average()([clipped(d, sizes[k], bound) for k, d in enumerate(deltas)], present, sent)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """In each coordinate the mean without the `cut` least and the `cut` greatest of those present."""
+
+    cut: int = 1
+
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        whole("Trimmed.cut", self.cut, 0)
+        if min_shards <= 2 * self.cut:
+            raise Stop(
+                f"a trimmed mean leaves out the {self.cut} least and the {self.cut} greatest of every number,"
+                f" so that of {min_shards} shards nothing is left, and nothing is learnt",
+                hint=f"ask for min_shards of at least {2 * self.cut + 1}, or leave out fewer: trim in"
+                " [outer], or Trimmed(cut)",
+            )
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        held = [torch.where(h, d, torch.inf) for d, h in zip(deltas, present, strict=True)]
+        ordered = torch.stack(held, -1).sort(-1)[0]
+        rank = torch.arange(len(deltas)).float()
+        count = torch.stack(list(present)).float().sum()
+        kept = (rank >= self.cut) & (rank < count - self.cut)
+        return torch.where(kept, ordered, 0.0).sum(-1) / (count - 2 * self.cut).clamp(min=1.0)
+
+
+CENTRED_SHARDS = 3
+"""The fewest among which one that lies is outvoted."""
+
+
+@dataclass(frozen=True)
+class CentredClip:
+    """v += mean of (Δ_k − v)·min(1, τ/‖Δ_k − v‖), some times, from v = 0, where τ is `radius` times the
+    (lower) median of the distances ‖Δ_k − v‖. With one τ for all parameters liars rule those whose changes
+    are shorter (docs/measurements.md, failures)."""
+
+    radius: float = 1.0
+    steps: int = 3
+
+    mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
+
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        positive("CentredClip.radius", self.radius)
+        whole("CentredClip.steps", self.steps, 1)
+        if min_shards < CENTRED_SHARDS:
+            raise Stop(
+                "centred clipping is a mean that a few liars cannot move far, and a round may close with"
+                f" {min_shards} of the shards, of which one that lies is not outvoted",
+                hint=f"ask for min_shards of at least {CENTRED_SHARDS}, or take diloco",
+            )
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        centre = torch.zeros_like(deltas[0])
+        for _ in range(self.steps):
+            apart = [delta - centre for delta in deltas]
+            sizes = norms(apart, present)
+            bound = median(sizes, present) * self.radius
+            moves = [clipped(x, sizes[k], bound) for k, x in enumerate(apart)]
+            centre = centre + Average()(moves, present, [None] * len(moves))
+        return centre
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A coding, error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and forgotten), a mean and a
+    rule; `late`: how many rounds older the θ is that a shard begins from than the one that its change goes
+    against."""
+
+    rule: Rule = field(default_factory=Nesterov)
+    coding: Coding = field(default_factory=Whole)
+    feedback: float | None = None
+    gain: float = 1.0
+    mean: Mean = field(default_factory=Average)
+    late: int = 0
+
+    def compress(
+        self, base: Tensor, theta: Tensor, residual: Tensor | None
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """The wire of one parameter that went from `base` to `theta`, and the next residual."""
+        change = base - theta
+        change = change if self.gain == 1.0 else change * self.gain
+        if self.feedback is None or residual is None:
+            return self.coding.encode(change), None
+        change = (residual if self.feedback == 1.0 else residual * self.feedback) + change
+        wire = self.coding.encode(change)
+        return wire, change - self.coding.decode(wire, change.shape)
+
+    def outer(
+        self, theta: Tensor, state: Tensors, wires: Sequence[Tensors], present: Tensors
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The next θ and outer state of one parameter."""
+        return self.rule.step(theta, self.change(wires, present, theta.shape), state)
+
+    def change(self, wires: Sequence[Tensors], present: Tensors, shape: Sequence[int]) -> Tensor:
+        """The mean change of a parameter of this shape, of the wires of those present."""
+        deltas = [self.coding.decode(wire, shape) for wire in wires]
+        return self.mean(deltas, present, [self.coding.sent(wire, shape) for wire in wires])

@@ -1,0 +1,380 @@
+"""From a module, a loss and an optimiser to everything that a client publishes.
+
+Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (those that do
+not require a gradient), buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch,
+the gradient, and the optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first
+step). Frozen parameters pass through: they are no `params`, so the outer step and the settled model leave
+them out. A buffer changes where the module writes to it in place (``self.seen.add_(1)``); one of a dtype that
+programs do not have (complex numbers, say) is left out, and refused where it is used. The same module, data
+and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the instruction
+set cannot express the step. Not guaranteed: that a model trains well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from assay.program.execute import Records
+from assay.program.isa import MAX_SLOTS, Program
+from assay.program.lowering import Choose, Lowered, ProductSite, lower
+from assay.program.lowering.graph import DTYPES
+from assay.program.lowering.tracing import StepFunction, trace_step
+from assay.program.parts import Precision
+from assay.program.rules import TooLarge
+from assay.protocol.errors import Stop
+from assay.training import datasets, models
+from assay.training.algorithms import Algorithm
+from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
+from assay.training.checks import check_slices
+from assay.training.datasets import Dataset, Layout
+from assay.training.eager import eager_round
+from assay.training.held_out import with_held_out
+from assay.training.losses import LOSS_SLOT, cross_entropy
+from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.ordered import ordered
+from assay.training.outer import DiLoCo
+from assay.training.own_outer import told
+from assay.training.paths import Paths, own_part, paths_round, rows_read
+from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
+from assay.training.recipe import LossFunction
+from assay.training.rounds import Round, coded_round, diloco_round
+from assay.training.slicing import PARAMETERS, Blocks, blocks_of, least_slices
+from assay.training.streaming import streaming_of, streaming_round
+
+
+@dataclass(frozen=True)
+class JobArtifacts(Round):
+    """All files of a job, before they are published."""
+
+    records: Records | None
+    """None where no program reads any."""
+    held_out: bytes
+    model: dict[str, Any] = field(default_factory=dict)
+    sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()
+    """The inner step's products, each with its precision and nodes."""
+    chosen: tuple[ChosenProduct, ...] = ()
+    """Those whose precision was found by rehearsing."""
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """Names of the inner state's tensors in their order: see the module's contract."""
+
+    params: list[str]
+    frozen: list[str]
+    buffers: list[str]
+    rest: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.params, *self.frozen, *self.buffers, *self.rest, LOSS_SLOT]
+
+
+def _slots(model: nn.Module, optimiser: Optimiser) -> _Slots:
+    params = _trainable(model)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    buffers = [name for name, buffer in model.named_buffers() if buffer.dtype in DTYPES]
+    return _Slots(list(params), frozen, buffers, list(optimiser.genesis(params)))
+
+
+def _trainable(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def _gradients(loss: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    given = {name: g for name, g in zip(params, found, strict=True) if g is not None}
+    if unused := [name for name in params if name not in given]:
+        raise Stop(
+            f"parameters {', '.join(unused)} have no part in the loss",
+            hint="use them, remove them, or freeze them with requires_grad_(False)",
+        )
+    return given
+
+
+class _Pass(nn.Module):
+    """Loss and gradients of one batch. Both in one call: a checkpointed part of the model runs again during
+    the gradient, and must find the step's parameters in the model then."""
+
+    def __init__(self, model: nn.Module, loss_fn: LossFunction) -> None:
+        super().__init__()
+        self.model, self._loss_fn = model, loss_fn
+
+    def forward(
+        self, inputs: Tensor, targets: Tensor, params: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        with torch.enable_grad():
+            loss = self._loss_fn(self.model(inputs), targets)
+            return loss, _gradients(loss, params)
+
+
+def step_function(
+    model: nn.Module, loss_fn: LossFunction, optimiser: Optimiser, layout: Layout, accumulate: int = 1
+) -> StepFunction:
+    """One training step as a function of (state, batch), for tracing and for running natively.
+
+    The batch is cut into `accumulate` equal parts one after the other; loss and gradient are their means.
+    """
+    slots = _slots(model, optimiser)
+    one_pass = _Pass(model, loss_fn)
+
+    def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        held = dict(zip(slots.names, state, strict=True))
+        params = {name: held[name].detach().requires_grad_() for name in slots.params}
+        fixed = {name: held[name] for name in (*slots.frozen, *slots.buffers)}
+        losses: list[Tensor] = []
+        sums: dict[str, Tensor] = {}
+        for part in batch.chunk(accumulate) if accumulate > 1 else (batch,):
+            inputs, targets = layout.split(part)
+            held_by_model = {f"model.{name}": x for name, x in {**params, **fixed}.items()}
+            loss, grads = functional_call(one_pass, held_by_model, (inputs, targets, params))
+            losses.append(loss.detach())
+            for name, g in grads.items():
+                sums[name] = sums[name] + g if name in sums else g
+        with torch.no_grad():
+            mean_loss = losses[0] if accumulate == 1 else torch.stack(losses).sum() / accumulate
+            means = sums if accumulate == 1 else {name: g / accumulate for name, g in sums.items()}
+            after, rest = optimiser.update({n: p.detach() for n, p in params.items()}, means, held)
+        return [
+            *(after[name] for name in slots.params),
+            *(fixed[name] for name in (*slots.frozen, *slots.buffers)),
+            *(rest[name] for name in slots.rest),
+            mean_loss,
+        ]
+
+    return step
+
+
+def _check_model(model: nn.Module) -> None:
+    if not any(p.requires_grad for p in model.parameters()):
+        raise Stop("the model has no parameters to train", hint="give a module with trainable parameters")
+    wrong = [name for name, p in model.named_parameters() if p.dtype != torch.float32 or p.numel() == 0]
+    if wrong:
+        raise Stop(
+            f"parameters {', '.join(wrong)} are not float32 tensors", hint="convert the module with .float()"
+        )
+
+
+def genesis_of(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
+    """The inner state before the first step, by slot name in the order of the slots."""
+    params, slots = _trainable(model), _slots(model, optimiser)
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    start = {name: held[name].detach().clone() for name in (*slots.params, *slots.frozen, *slots.buffers)}
+    rest = {**optimiser.genesis(params), LOSS_SLOT: torch.zeros(())}
+    if twice := start.keys() & rest.keys():
+        raise Stop(
+            f"the optimiser's state and the model both have {', '.join(sorted(twice))}",
+            hint="give the module's tensor another name",
+        )
+    return {**start, **rest}
+
+
+def made_round(
+    name: str,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    paths: Paths | None = None,
+    slices: int = 1,
+    own: Algorithm | None = None,
+) -> Round:
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
+    `slices`: into how many equal runs of slots the parameters are cut; `own`: the algorithm that `OWN` names.
+    Raises Stop."""
+    if slices > 1:
+        check_slices(name)
+    kind = "coded" if own is not None else "paths" if paths is not None else entry_of(name).round
+    shapes = [node.shape for node in train.state[: train.params]]
+    try:
+        if (least := (1 + shards) * train.params // slices) > MAX_SLOTS:  # before all of it is traced in vain
+            raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        if kind == "whole":
+            return diloco_round(train, genesis, names, shards, rule, slices)
+        algorithm = outer_of(name, rule, own)
+        assert algorithm is not None, "a job that trains has one"
+        if paths is not None:
+            return paths_round(algorithm, paths, train, genesis, names)
+        if kind == "streaming":
+            streaming = streaming_of(shapes, algorithm, rule.overlap)
+            return streaming_round(streaming, train, genesis, names, shards)
+        if kind == "eager":
+            return eager_round(algorithm, train, genesis, names, shards)
+        return coded_round(algorithm if own is None else told(own), train, genesis, names, shards, slices)
+    except TooLarge as error:
+        tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
+        way_out = "take fewer shards or a model with fewer and larger tensors (docs/scale.md)"
+        if slices > 1:
+            way_out = "write fewer slices in [outer]"
+        elif not unsliced_because(name):
+            needed = least_slices(shapes, shards)
+            way_out = f"write slices = {needed} or more in [outer], or take fewer shards (docs/scale.md)"
+        raise Stop(
+            f"{tensors} of {shards} shards are too many for one outer step by {name}: {error}", hint=way_out
+        ) from error
+
+
+def build_job(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    optimiser: Optimiser,
+    dataset: Dataset,
+    *,
+    batch: int,
+    shards: int,
+    outer: DiLoCo,
+    algorithm: str = WHOLE,
+    slices: int | None = None,
+    accumulate: int = 1,
+    seed: int = 0,
+    description: dict[str, Any] | None = None,
+    precisions: Precisions | None = None,
+    paths: Callable[[Sequence[str]], Paths] | None = None,
+    held_out: int = 0,
+    own: Algorithm | None = None,
+) -> JobArtifacts:
+    """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
+
+    `algorithm`: of the outer step, by its name in ``training.catalogue``; `slices`: into how many equal
+    blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
+    `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
+    entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
+    parameters' names; `held_out`: on so many of the dataset's held-out records the loss of each round's
+    parameters is computed; `own`: what `algorithm` is where it is "own". Raises UnsupportedOperation, or Stop
+    for a model that cannot be trained at all.
+    """
+    _check_model(model)
+    genesis = genesis_of(model, optimiser)
+    state = list(genesis.values())
+    params = len(_trainable(model))
+    step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
+    example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
+    graph = trace_step(step, state, example)
+    stored = as_stored(state)
+    records = Records(dataset.records, dataset.layout.record_size)
+
+    def lowered(choose: Choose) -> Lowered:
+        return lower(graph, params=params, seed=seed, choose=choose)
+
+    made, products = chosen(lowered, precisions or Precisions(), stored, records)
+    train, places = made.program, {node: node for node in range(len(made.program.nodes))}
+    found = None if paths is None else paths(list(genesis)[:params])
+    if found is not None:
+        train, places = ordered(train, own_part(len(records), rows_read(train), found.count))
+    names, described, lead = list(genesis), dict(description or {}), 0
+    blocks: Blocks | None = None
+    if slices is not None:
+        check_slices(algorithm)
+        blocks = blocks_of(names[:params], [node.shape for node in train.state[:params]], slices)
+        train, lead = blocks.program(train)
+        stored = [*blocks.joined(stored[:params]), *stored[params:]]
+        names = [*blocks.block_names, *names[params:]]
+        described[PARAMETERS] = blocks.described
+    whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1, own)
+    if held_out:
+        slots = _slots(model, optimiser)
+        held = dict(list(genesis.items())[: len(slots.params) + len(slots.frozen) + len(slots.buffers)])
+        whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions, blocks)
+    shift = whole.shift - train.slots + lead
+    return JobArtifacts(
+        **vars(whole),
+        records=records,
+        held_out=dataset.held_out,
+        model=described,
+        sites=tuple(
+            (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
+        ),
+        chosen=products,
+    )
+
+
+def gpt(
+    config: models.GptConfig | None = None,
+    *,
+    data: Path | None = None,
+    batch: int = 8,
+    shards: int = 2,
+    seed: int = 0,
+    optimiser: Optimiser | None = None,
+    outer: DiLoCo | None = None,
+    max_bytes: int = 2 << 20,
+) -> JobArtifacts:
+    """The template of a byte-level GPT on text: `data`, or the Python standard library's source."""
+    config = config or models.GptConfig()
+    corpus = (
+        datasets.standard_library(config.context, max_bytes=max_bytes)
+        if data is None
+        else datasets.text(data, config.context, max_bytes=max_bytes)
+    )
+    return build_job(
+        models.build(config, seed),
+        cross_entropy,
+        optimiser or AdamW(),
+        corpus,
+        batch=batch,
+        shards=shards,
+        outer=outer or DiLoCo(),
+        description=models.describe(config),
+    )
+
+
+def mlp(
+    config: models.MlpConfig | None = None,
+    *,
+    batch: int = 32,
+    shards: int = 2,
+    seed: int = 0,
+    optimiser: Optimiser | None = None,
+    outer: DiLoCo | None = None,
+) -> JobArtifacts:
+    """The template of a digit classifier on scikit-learn's digits."""
+    config = config or models.MlpConfig()
+    return build_job(
+        models.build(config, seed),
+        cross_entropy,
+        optimiser or Sgd(lr=0.05),
+        datasets.digits(),
+        batch=batch,
+        shards=shards,
+        outer=outer or DiLoCo(),
+        description=models.describe(config),
+    )
+
+
+def cnn(
+    config: models.CnnConfig | None = None,
+    *,
+    batch: int = 32,
+    shards: int = 2,
+    seed: int = 0,
+    optimiser: Optimiser | None = None,
+    outer: DiLoCo | None = None,
+) -> JobArtifacts:
+    """The template of a residual convolutional network on scikit-learn's digits."""
+    config = config or models.CnnConfig()
+    return build_job(
+        models.build(config, seed),
+        cross_entropy,
+        optimiser or Sgd(lr=0.05),
+        datasets.digits(),
+        batch=batch,
+        shards=shards,
+        outer=outer or DiLoCo(),
+        description=models.describe(config),
+    )
+
+
+TEMPLATES: dict[str, Callable[..., JobArtifacts]] = {"gpt": gpt, "mlp": mlp, "cnn": cnn}
+
+
+def parameters_of(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The model's parameters by name, out of an inner or an outer state (both begin with them)."""
+    return dict(zip(slot_names[:params], state[:params], strict=True))

@@ -1,0 +1,234 @@
+"""A client's own model: what `build` in a Python file returns, and how that file is loaded.
+
+Contract: ``load("my_model.py:build")`` runs the file once, on the client's machine only; nobody else ever
+runs it, they run the program that was traced from it. Anything that is not a `Recipe` is refused by name. Not
+guaranteed: that two runs of a `build` that draws random numbers give the same genesis; call
+``torch.manual_seed`` in it.
+
+Example::
+
+    def build() -> Recipe:
+        torch.manual_seed(0)
+        return Recipe(
+            model=MyModel(),
+            loss=cross_entropy,
+            dataset=Dataset(TextLayout(64), records, held_out),
+            optimiser=AdamW(lr=3e-4, schedule=Schedule(100, "cosine", 2000)),
+        )
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.protocol.errors import Stop
+from assay.training.algorithms import Algorithm
+from assay.training.datasets import Dataset
+from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.precision import Precisions
+
+log = logging.getLogger(__name__)
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""(model outputs, targets) -> f32 scalar."""
+
+
+class BadRecipe(Stop):
+    """The client's file gives no recipe; the message says what it gave."""
+
+    code = "bad-recipe"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a training step is made of.
+
+    `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
+    scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers``,
+    an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
+    None: the one that the job file names. So is `precision`, that of the step's products. `outer` is an outer
+    algorithm of one's own, for a job file with ``algorithm = "own"``.
+    """
+
+    model: nn.Module
+    loss: LossFunction
+    dataset: Dataset
+    optimiser: Optimiser | None = None
+    precision: Precisions | None = None
+    outer: Algorithm | None = None
+
+
+def parts(reference: str) -> tuple[str, str]:
+    """(path of the file, name of the function) of ``"my_model.py:build"``. Raises BadRecipe."""
+    path, colon, name = reference.rpartition(":")
+    if not colon or not path.endswith(".py") or not name.isidentifier():
+        raise BadRecipe(
+            f"{reference!r} names no function in a Python file",
+            hint='write the file, a colon and the function, such as "my_model.py:build"',
+        )
+    return path, name
+
+
+def load(reference: str, folder: Path = Path()) -> Recipe:
+    """The recipe that a function of a file returns; a relative path begins at `folder`.
+
+    The file's own folder can be imported from while it runs. Raises BadRecipe where there is no such file or
+    function, it returns something else, or the client's code raises an error: its line and its words.
+    """
+    path, name = parts(reference)
+    file = (folder / path).resolve()
+    if not file.is_file():
+        raise BadRecipe(f"there is no file {file}", hint="a relative path begins at the job file's folder")
+    spec = importlib.util.spec_from_file_location(f"_recipe_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise BadRecipe(f"{file} cannot be loaded as Python", hint="name a .py file")
+    module = importlib.util.module_from_spec(spec)
+    with _importable(file.parent, spec.name, module):
+        try:
+            spec.loader.exec_module(module)
+            build = getattr(module, name, None)
+            if not callable(build):
+                raise BadRecipe(f"{file} has no function {name}", hint="check the name after the colon")
+            made = build()
+        except Stop:
+            raise
+        except Exception as error:
+            raise _raised(error, file, name) from error
+        return checked(made, f"{file.name}:{name}")
+
+
+def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
+    """The client's own line and message, without the way there."""
+    if isinstance(error, SyntaxError) and error.filename:
+        where, text = f"{Path(error.filename).name}:{error.lineno}", (error.text or "").strip()
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).is_relative_to(file.parent)]
+        at = own[-1] if own else frames[-1]
+        where, text = f"{Path(at.filename).name}:{at.lineno}", at.line or ""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return BadRecipe(
+        f"{file.name}:{name} raised {type(error).__name__} at {where}: {first}"
+        + (f"\n    {text}" if text else ""),
+        hint=f"mend that line; in {file.parent}, `python -c 'import {file.stem}; {file.stem}.{name}()'` shows"
+        " the whole way there",
+    )
+
+
+@contextmanager
+def _importable(folder: Path, name: str, module: ModuleType) -> Iterator[None]:
+    """The module under its name (dataclasses need that) and its folder on the path, for a while."""
+    sys.path.insert(0, str(folder))
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        del sys.modules[name]
+
+
+_LEFT_OUT = ("amsgrad", "maximize", "dampening")
+"""Options of PyTorch's optimisers that ours do not have; what they are by default changes nothing."""
+
+
+def _like_adam(given: dict[str, Any], decoupled: bool) -> Optimiser | None:
+    if given["weight_decay"] and not decoupled:
+        return None
+    (beta1, beta2), rate = given["betas"], float(given["lr"])
+    return AdamW(rate, float(beta1), float(beta2), float(given["eps"]), float(given["weight_decay"]))
+
+
+def _like_sgd(given: dict[str, Any]) -> Optimiser | None:
+    momentum, decay = float(given["momentum"]), float(given["weight_decay"])
+    return Sgd(float(given["lr"]), momentum, bool(given["nesterov"]), decay)
+
+
+_OURS: dict[str, Callable[[dict[str, Any]], Optimiser | None]] = {
+    "AdamW": lambda given: _like_adam(given, decoupled=True),
+    "Adam": lambda given: _like_adam(given, decoupled=bool(given.get("decoupled_weight_decay"))),
+    "SGD": _like_sgd,
+}
+
+
+def in_place_of(optimiser: torch.optim.Optimizer, origin: str) -> Optimiser:
+    """Ours with the options of one of PyTorch's, said in the log. Raises BadRecipe where there is none."""
+    name = type(optimiser).__name__
+    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimiser.param_groups]
+    alike = all(group == groups[0] for group in groups)
+    plain = alike and not any(groups[0].get(option) for option in _LEFT_OUT)
+    ours = _OURS[name](groups[0]) if plain and name in _OURS else None
+    if ours is None:
+        why = "" if alike else ", with options that differ from group to group"
+        raise BadRecipe(
+            f"{origin}: the optimiser is torch.optim's {name}{why}, which changes the model from outside; a"
+            " job's is a function that the program can be traced through",
+            hint="give Recipe(optimiser=...) one of Sgd, AdamW, Lion and Muon of"
+            " assay.training.optimisers, or leave it out and name it in the job file (`assay job init"
+            " --optimiser adamw`)",
+        )
+    log.warning(
+        "%s: torch.optim's %s becomes %s, whose update is part of the program%s; a scheduler of it is not "
+        "seen, give schedule=Schedule(...)",
+        origin,
+        name,
+        ours,
+        " (its decay leaves tensors of fewer than two dimensions alone)" if groups[0]["weight_decay"] else "",
+    )
+    return ours
+
+
+def checked(made: object, origin: str) -> Recipe:
+    """`made`, if it is a sound Recipe; `origin` says whose it is. Raises BadRecipe."""
+    if not isinstance(made, Recipe):
+        raise BadRecipe(
+            f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",
+            hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
+        )
+    if isinstance(made.optimiser, torch.optim.Optimizer):
+        made = replace(made, optimiser=in_place_of(made.optimiser, origin))
+    model = getattr(made.model, "_orig_mod", made.model)  # what torch.compile has wrapped
+    made = replace(made, model=model)
+    wanted: tuple[tuple[str, bool, str], ...] = (
+        ("model", isinstance(made.model, nn.Module), "an nn.Module"),
+        ("loss", callable(made.loss), "a function of (outputs, targets)"),
+        ("dataset", isinstance(made.dataset, Dataset), "a training.datasets.Dataset"),
+        (
+            "optimiser",
+            made.optimiser is None
+            or all(callable(getattr(made.optimiser, m, None)) for m in ("genesis", "update")),
+            "an optimiser with genesis and update",
+        ),
+        (
+            "precision",
+            made.precision is None or isinstance(made.precision, Precisions),
+            "a training.precision.Precisions",
+        ),
+        (
+            "outer",
+            made.outer is None or isinstance(made.outer, Algorithm),
+            "a training.algorithms.Algorithm",
+        ),
+    )
+    for field, holds, what in wanted:
+        if not holds:
+            found = type(getattr(made, field)).__name__
+            raise BadRecipe(f"{origin}: {field} is a {found}, not {what}", hint=f"give {what}")
+    size = made.dataset.layout.record_size
+    if not made.dataset.records or len(made.dataset.records) % size:
+        raise BadRecipe(
+            f"{origin}: {len(made.dataset.records)} bytes are no whole records of {size} bytes",
+            hint="cut the dataset to a multiple of layout.record_size",
+        )
+    return made

@@ -1,0 +1,213 @@
+"""What a job's round is made of: the programs of its loops, the states they start from, and the links.
+
+Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
+any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
+[parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
+shard is present. A rule's state is what its `start` makes of the parameters. With `slices` the parameters are
+that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire; a rule
+begins from zeros there. The bits of every slot are those of the algorithm's programs run in one process. Not
+guaranteed: that an algorithm suits a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from assay.program.isa import Program
+from assay.program.kernels import TORCH_DTYPES
+from assay.program.lowering.recordless import lowered
+from assay.program.placed import Slot, layout, placed
+from assay.protocol.errors import Stop
+from assay.protocol.loops import diloco_links, own_link, parted
+from assay.protocol.types import NO_SLOT, Kind, Link, Origin
+from assay.training.algorithms import Algorithm, Tensors
+from assay.training.outer import DiLoCo, outer_genesis, outer_program
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of an algorithm for parameters of given shapes."""
+
+    compress: Program
+    """[base (P), θ_k (P), residuals (P or 0), wires] → the same with residuals and wires renewed."""
+    outer: Program
+    """[θ (P), state, wires of shard 0, 1, ..., present (K)] → θ and state renewed."""
+    wires: tuple[tuple[Tensor, ...], ...]
+    """An empty wire of each parameter: its tensors' shapes and dtypes."""
+
+
+def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
+    """The first so many, the next so many, and so on."""
+    made, at = [], 0
+    for size in sizes:
+        made.append(list(tensors[at : at + size]))
+        at += size
+    return made
+
+
+def programs(
+    algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int, part: int | None = None
+) -> Programs:
+    """Trace both; the outer step of the first `part` parameters, by default of all. Raises
+    UnsupportedOperation where a rule of one's own uses what does not lower."""
+    zeros = [torch.zeros(shape) for shape in shapes]
+    wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
+    count, widths = len(shapes), [len(wire) for wire in wires]
+    some = count if part is None else part
+    sent_widths = widths[:some]
+    fed = algorithm.feedback is not None
+
+    def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        base, theta, residuals, *_ = split(state, [count, count, count if fed else 0, sum(widths)])
+        made = [
+            algorithm.compress(b, p, e)
+            for b, p, e in zip(base, theta, residuals if fed else [None] * count, strict=True)
+        ]
+        after = [e for _, e in made if e is not None]
+        return [*base, *theta, *after, *(t for wire, _ in made for t in wire)]
+
+    def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        slots = algorithm.rule.slots
+        theta, held, *sent, present = split(
+            state, [some, slots * some, *([sum(sent_widths)] * shards), shards]
+        )
+        after, kept = [], []
+        own = split(held, [slots] * some)
+        each = [split(wire, sent_widths) for wire in sent]
+        for i in range(some):
+            new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
+            after.append(new)
+            kept += left
+        return [*after, *kept, *(t for wire in sent for t in wire), *present]
+
+    flat = [t for wire in wires for t in wire]
+    inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
+    there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
+    own = [*zeros[:some], *(x for z in zeros[:some] for x in algorithm.rule.start(z))]
+    beyond = [*own, *([t for wire in wires[:some] for t in wire] * shards), *there]
+    return Programs(
+        lowered(compress, inner, count),
+        lowered(outer, beyond, some),
+        wires,
+    )
+
+
+@dataclass(frozen=True)
+class Round:
+    """The programs of a task's loops and of an outer claim's, and where their input slots come from. `main`:
+    which loop of a task is its training."""
+
+    tasks: tuple[Program, ...]
+    outers: tuple[Program, ...]
+    main: int
+    links: tuple[Link, ...]
+    outer_links: tuple[Link, ...]
+    genesis: list[Tensor]
+    outer_genesis: list[Tensor]
+    """Of the first slice; the others' differ from it in their own part of the parameters alone."""
+    slot_names: list[str]
+    slices: int = field(default=1, kw_only=True)
+    """Outer claims of a round; the parameters are as many equal runs of slots."""
+
+    @property
+    def inner(self) -> Program:
+        """The training step."""
+        return self.tasks[self.main]
+
+    @property
+    def outer(self) -> Program:
+        """The outer claim's first program."""
+        return self.outers[0]
+
+    @property
+    def shift(self) -> int:
+        """By how much the numbers of the training program's nodes have grown."""
+        return self.inner.slots
+
+
+def diloco_round(
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    slices: int = 1,
+) -> Round:
+    """Every shard's parameters, whole, to one outer step of Nesterov momentum, or one for each slice."""
+    part = train.params // slices
+    outer = outer_program([node.shape for node in train.state[:part]], shards, rule)
+    links = diloco_links(train.slots, train.params, shards, slices)
+    start = outer_genesis(genesis[:part], shards)
+    return Round((train,), (outer,), 0, *links, list(genesis), start, list(names), slices=slices)
+
+
+def coded_round(
+    algorithm: Algorithm,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    slices: int = 1,
+) -> Round:
+    """Wires of every shard that is present to one outer step, or to one for each slice."""
+    params, rest = train.params, train.slots - train.params
+    part = params // slices
+    made = programs(algorithm, [tuple(node.shape) for node in train.state[:params]], shards, part)
+    compress = layout(made.compress)  # base, parameters, residuals, wire
+    own = [*range(train.slots, train.slots + params), *range(params)]
+    beyond = range(train.slots + params, train.slots + len(compress) - params)
+    slots = [*layout(train), *compress[:params], *compress[2 * params :]]
+    wire = sum(len(tensors) for tensors in made.wires)
+    residuals = len(beyond) - wire
+    tasks = (
+        placed(train, slots, range(train.slots), params),
+        placed(made.compress, slots, [*own, *beyond], params),
+    )
+    base = Link(Origin.OUT, Kind.OUTER, 1 + algorithm.late, part, slices, 0, 0, NO_SLOT)
+    scratch = Link(Origin.GENESIS, Kind.TASK, 0, wire, 1, 0, 0, 0)
+    links = [base, own_link(rest), base, own_link(residuals), scratch]
+    each = wire // slices
+    first = len(slots) - wire
+    sent = Link(Origin.OUT, Kind.TASK, 0, each, shards, first, 0, NO_SLOT, **parted(slices, each))
+    present = Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0)
+    before = made.outer.slots - shards * (each + 1)
+    told = [f"base.{name}" for name in names[:params]]
+    told += [f"residual.{name}" for name in names[:residuals]]
+    told += [f"wire.{i}" for i in range(wire)]
+    blank = [empty(slot) for slot in slots[train.slots + params :]]
+    start = [p.detach().clone() for p in genesis[:params]]
+    held = [x for p in start[:part] for x in algorithm.rule.start(p.clone())]
+    states = layout(made.outer)[part : part + len(held)]
+    outer = [*start[:part], *(_as_slot(x, slot) for x, slot in zip(held, states, strict=True))]
+    return Round(
+        tasks,
+        (made.outer,),
+        0,
+        tuple(link for link in links if link.slots),
+        (own_link(before), sent, present),
+        [*genesis, *(p.clone() for p in start), *blank],
+        [*outer, *(empty(slot) for slot in layout(made.outer)[len(outer) :])],
+        [*names, *told],
+        slices=slices,
+    )
+
+
+def _as_slot(x: Tensor, slot: Slot) -> Tensor:
+    """A rule's first state in its slot's dtype. Raises Stop where it has no such number."""
+    made = x.detach().to(TORCH_DTYPES[slot[0]]).clone(memory_format=torch.contiguous_format)
+    if not torch.equal(made.to(x.dtype), x.detach()) and not x.isnan().any():
+        raise Stop(
+            f"a rule's start gives {x.dtype} numbers that {made.dtype} has not",
+            hint="return f32, i32, u8 or bool, and smaller numbers",
+        )
+    return made
+
+
+def empty(slot: Slot) -> Tensor:
+    """An empty slot of this dtype and shape."""
+    dtype, shape = slot
+    return torch.zeros(shape, dtype=TORCH_DTYPES[dtype])

@@ -1,0 +1,126 @@
+"""How far a round may come before its outer steps overshoot: late changes and momentum.
+
+Contract: the model is one number whose optimum is 0 and of which a round covers the share c of the way, so
+that its change is c·θ, of the θ that it began with. The outer step is then a linear map, taken from the
+algorithm's own code; where its spectral radius exceeds 1 the number grows from round to round. Without
+lateness Nesterov's usual 0.7 and 0.9 hold for every c, with a change one round late up to c = 0.36 (measured
+beside it: decision 0061). Not guaranteed: anything about noise, codings, or a loss that is no parabola.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from assay.training.algorithms import DelayedNesterov, Rule
+from assay.training.catalogue import CATALOGUE, algorithm_of
+from assay.training.outer import DiLoCo, Overlap
+from assay.training.overlap import Eager
+from assay.training.streaming import FRAGMENTS, streaming_of
+
+SHARES = [percent / 100 for percent in range(1, 101)]
+ROUNDING = 1e-9
+MOST_ROUNDS = 16
+"""Of delayed Nesterov that are looked at as one."""
+
+Round = Callable[[list[Tensor], float], list[Tensor]]
+"""(numbers, c) → the numbers a round later."""
+
+
+def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
+    """The largest share c in steps of 0.01 such that no smaller one grows; 1.0 also where the map is not
+    linear (Adam, signs, DeMo), is somebody's own, or there is none, since nothing can be said of these, and
+    where momentum waits for more than `MOST_ROUNDS`."""
+    found = _round_of(name, rule, shards)
+    if found is None:
+        return 1.0
+    advance, size = found
+    grows = (c for c in SHARES if _radius(advance, size, c) > 1 + ROUNDING)
+    return next(grows, 1.01) - 0.01
+
+
+def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
+    """The largest outer learning rate, in hundredths and not above the rule's own, that holds for every c
+    with the rule's momentum; 0.0 if there is none."""
+    rates = range(1, math.floor(100 * rule.lr) + 1)
+
+    def overshoots(percent: int) -> bool:
+        return covers_at_most(name, replace(rule, lr=percent / 100), shards) < 1
+
+    return bisect_left(rates, True, key=overshoots) / 100
+
+
+def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
+    """A round of the named algorithm on one number, and how many numbers it keeps."""
+    if name not in CATALOGUE:
+        return None
+    algorithm, kind = algorithm_of(name, rule.lr, rule.momentum, rule.every), CATALOGUE[name].round
+    if kind == "streaming":
+        return _streaming(algorithm.rule, rule.overlap)
+    if kind == "eager":
+        return _eager(algorithm.rule, shards)
+    if isinstance(algorithm.rule, DelayedNesterov) and rule.every <= MOST_ROUNDS:
+        return _delayed(algorithm.rule)
+    if not getattr(algorithm.rule, "linear", False):
+        return None
+    return _late(algorithm.rule, algorithm.late, math.sqrt(shards) if kind == "paths" else 1.0)
+
+
+def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
+    """[θ, θ of as many rounds before as a change is late, the rule's state]; `gain`: what a change is
+    multiplied by, for paths the root of how many share a parameter."""
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        theta, state = rule.step(x[0], gain * c * x[late], x[1 + late :])
+        return [theta, *x[:late], *state]
+
+    return advance, 1 + late + rule.slots
+
+
+def _delayed(rule: DelayedNesterov) -> tuple[Round, int]:
+    """[θ, the momentum], over as many rounds as it waits for, after which nothing is left to wait."""
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        theta, state = x[0], [x[1], torch.zeros_like(x[1]), torch.zeros((), dtype=torch.int32)]
+        for _ in range(rule.every):
+            theta, state = rule.step(theta, c * theta, state)
+        return [theta, state[0]]
+
+    return advance, 2
+
+
+def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
+    """[θ, the change of the round before, the rule's state], all of the shards' mean."""
+    eager = Eager(rule)
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        own = c * x[0]
+        theta, state = eager.step(x[0], x[2:], x[1], own, x[1], shards)
+        return [theta, own, *state]
+
+    return advance, 2 + rule.slots
+
+
+def _streaming(rule: Rule, overlap: Overlap) -> tuple[Round, int]:
+    """[θ of a fragment, the shards' own, just mixed, the rule's state]; c is what they cover between two
+    times that it is sent. Without a number of fragments there are as many as most models have."""
+    streaming = streaming_of([()] * (overlap.fragments or FRAGMENTS), overlap=overlap)
+    after = streaming.delay / len(streaming.fragments)
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        sent = x[1] * (1 - c) ** (1 - after)
+        theta, state = rule.step(x[0], x[0] - sent, x[2:])
+        return [theta, streaming.mixed(theta, sent * (1 - c) ** after), *state]
+
+    return advance, 2 + rule.slots
+
+
+def _radius(advance: Round, size: int, c: float) -> float:
+    """The spectral radius of a linear round."""
+    columns = [torch.stack(advance(list(unit), c)) for unit in torch.eye(size, dtype=torch.float64)]
+    return float(torch.linalg.eigvals(torch.stack(columns, 1)).abs().max())

@@ -1,0 +1,142 @@
+"""Who found what, before whom, and whether it was the truth (docs/protocol.md, section 5.4).
+
+Contract: pure, as ``spec.challenges``; a reward that is kept leaves SEIZED whole, and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay.protocol import trees
+from assay.protocol.game_state import INPUT_SEGMENT, Found
+from assay.protocol.refusal import require
+from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Kind, Phase
+from spec.events import Announce, PayUnsettled, Share, ShareAlike
+from spec.ledger import NOTHING, free
+from spec.market_state import MarketState, Moment, Place
+from spec.settlement import alike
+from spec.stakes import SEIZED
+
+
+def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:
+    """Commit to a finding; announcing it again changes nothing."""
+    finding = market.finding(by, event.claim_id, event.segment, event.verifier, event.root, event.salt)
+    announced = {finding: now.block, **market.announced}
+    return replace(market, announced=announced)
+
+
+def spend(
+    market: MarketState,
+    claim_id: ClaimId,
+    segment: int,
+    verifier: Address,
+    root: bytes,
+    salt: bytes,
+    by: Address,
+    now: Moment,
+) -> tuple[MarketState, Found]:
+    """Without the announcement; also what its maker shows now. Refused: NotAnnounced, TooSoon."""
+    finding = market.finding(by, claim_id, segment, verifier, root, salt)
+    require(finding in market.announced, "NotAnnounced")
+    require(now.block > market.announced[finding], "TooSoon")
+    announced = {f: b for f, b in market.announced.items() if f != finding}
+    shown = Found(by, segment, market.announced[finding], now.block, root)
+    return replace(market, announced=announced), shown
+
+
+def kept(market: MarketState, claim_id: ClaimId, found: Found) -> MarketState:
+    """With a finding whose game is over, of a claim whose reward waits."""
+    state = market.claims[claim_id]
+    return market.with_claim(claim_id, replace(state, kept=(*state.kept, found)))
+
+
+def share_alike(market: MarketState, event: ShareAlike, by: Address, now: Moment) -> MarketState:
+    """Pay a reward that waits where all findings agree. Refused: WrongFindings, NoTruth, GamesOpen."""
+    _require_all(market, event.claim_id, event.found)
+    winner = market.claims[event.claim_id].winner if event.claim_id in market.claims else ZERO_ADDRESS
+    same = len({(found.segment, found.root) for found in event.found}) == 1
+    require(same and any(found.finder == winner for found in event.found), "NoTruth")
+    return _paid(market, event.claim_id, first(event.found))
+
+
+def share(market: MarketState, event: Share, by: Address, now: Moment) -> MarketState:
+    """Pay a reward that waits, by what a settled claim says was right.
+
+    Refused: BadProof, NoTruth, WrongFindings, NoReward, GamesOpen.
+    """
+    fallen, settled = event.fallen, event.settled
+    require(trees.root(event.fallen_roots) == fallen.segments_root, "BadProof")
+    require(trees.root(event.settled_roots) == settled.segments_root, "BadProof")
+    truth = market.claims.get(market.claim_id(settled))
+    same_place = _place(fallen) == _place(settled)
+    require(same_place and truth is not None and truth.status.phase == Phase.SETTLED, "NoTruth")
+    claim_id = market.claim_id(fallen)
+    _require_all(market, claim_id, event.found)
+    # Of an input only where the claim fell for it, or its place is settled from the same claims.
+    winner = market.claims[claim_id].winner if claim_id in market.claims else ZERO_ADDRESS
+    by_input = any(each.segment == INPUT_SEGMENT and each.finder == winner for each in event.found)
+    inputs = by_input or _same_sources(market, fallen, settled)
+    counting = [each for each in event.found if inputs or each.segment != INPUT_SEGMENT]
+    right = [each for each in counting if is_true(each, event.fallen_roots, event.settled_roots)]
+    return _paid(market, claim_id, first(right))
+
+
+def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
+    """Whether both claims of a place start from the same claims: no rewind has gone to before the place, and
+    into an outer claim's round no task has come since that was missing, nor any other rewind."""
+    job = market.jobs[fallen.job_id]
+    if fallen.kind == Kind.TASK:
+        return not job.is_stale(fallen)
+    tasks = market.tasks(fallen.job_id, fallen.round)
+    added = any(task.claim.rewinds > fallen.rewinds for task in tasks)
+    return settled.rewinds == fallen.rewinds + 1 and not added
+
+
+def pay_unsettled(market: MarketState, event: PayUnsettled, by: Address, now: Moment) -> MarketState:
+    """Pay a reward that waits to who convicted the claim, where no claim will tell who was right.
+
+    Refused: MayBeSettled, NoSuchJob, NoReward, GamesOpen.
+    """
+    there = market.current(_place(event.claim), now.time)
+    settled = there is not None and market.claims[there].status.phase == Phase.SETTLED
+    require(not settled and market.job(event.claim.job_id).closed, "MayBeSettled")
+    return _paid(market, market.claim_id(event.claim), ())
+
+
+def is_true(found: Found, fallen: Sequence[bytes], settled: Sequence[bytes]) -> bool:
+    """Whether its segment starts where the fallen claim was still right, and its root is the right one."""
+    if found.segment == INPUT_SEGMENT:
+        return fallen[0] != settled[0] and found.root == settled[0]
+    start, end = found.segment, found.segment + 1
+    return fallen[start] == settled[start] and found.root == settled[end]
+
+
+def first(right: Sequence[Found]) -> list[Address]:
+    """Whose finding was announced before the first of them was shown."""
+    cut = min((found.shown for found in right), default=0)
+    return [found.finder for found in right if found.announced < cut]
+
+
+def _place(claim: Claim) -> Place:
+    return claim.job_id, claim.kind, claim.round, claim.shard
+
+
+def _require_all(market: MarketState, claim_id: ClaimId, found: Sequence[Found]) -> None:
+    state = market.claims.get(claim_id)
+    require(tuple(found) == (state.kept if state is not None else ()), "WrongFindings")
+
+
+def _paid(market: MarketState, claim_id: ClaimId, finders: Sequence[Address]) -> MarketState:
+    """In equal parts; what does not divide is the first's. Nobody: all is whose conviction it was."""
+    state = market.claims.get(claim_id)
+    require(state is not None and state.winner != ZERO_ADDRESS, "NoReward")
+    assert state is not None
+    require(not market.findings(claim_id), "GamesOpen")
+    payees = finders or [state.winner]
+    largest, each = alike(state.reward, len(payees))
+    funds = market.funds.moved(SEIZED, free(payees[0]), largest)
+    for finder in payees[1:]:
+        funds = funds.moved(SEIZED, free(finder), each)
+    paid = replace(state, reward=NOTHING, winner=ZERO_ADDRESS)
+    return market.with_funds(funds).with_claim(claim_id, paid)

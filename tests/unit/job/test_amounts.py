@@ -1,0 +1,170 @@
+"""Amounts that pay somebody for not replaying are named before a job is posted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import get_args
+
+import pytest
+
+from assay.job.amounts import DEAR, LEAST, UNMEASURED, short_amounts, short_outer_fee
+from assay.job.build import build
+from assay.job.estimate import drafted
+from assay.job.outer import Outer
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, PUBLIC, by_own_algorithm, own_template, stated, template
+from assay.job.use_templates import grpo_template
+from assay.node.work import outer_share
+from assay.protocol.types import Terms, Wei
+from scripts.economics.classes import table
+from tests.unit.solver.test_solver_policy import terms
+
+LEARNER = Fraction(187, 10)
+"""Operations of the GRPO template's outer claim over those of a task: a slow test measures them."""
+TEXT = template("gpt", source="stdlib", rounds=2, times=LOCAL)
+
+
+def job(algorithm: str, **amounts: str) -> JobFile:
+    text = TEXT.replace('algorithm = "diloco"', f'algorithm = "{algorithm}"')
+    assert (text != TEXT) == (algorithm != "diloco")
+    if algorithm == "demo":
+        text = text.replace("steps_per_round = 64", "steps_per_round = 1").replace(
+            "segment_steps = 4", "segment_steps = 1"
+        )
+    for name, amount in amounts.items():
+        lines = [
+            f'{name} = "{amount}"' if line.startswith(f"{name} = ") else line for line in text.splitlines()
+        ]
+        assert lines != text.splitlines()
+        text = "\n".join(lines)
+    return parse_job_file(text, "a test")
+
+
+def test_what_the_templates_write_is_enough_for_diloco_and_fedavg() -> None:
+    assert short_amounts(job("diloco")) == short_amounts(job("fedavg")) == []
+
+
+@pytest.mark.parametrize("algorithm", sorted(set(LEAST) - {"grpo"}))
+def test_amounts_below_the_least_are_named_and_those_above_are_not(algorithm: str) -> None:
+    (line,) = short_amounts(job(algorithm))
+    fee, stake, solver = LEAST[algorithm]
+    assert algorithm in line and f"{stake} tok are the least" in line
+    assert ("verifier_fee is 3 tok" in line) == (fee > 3)
+    amounts = {
+        "verifier_fee": f"{fee}tok",
+        "verifier_stake": f"{stake}tok",
+        "solver_stake": f"{max(solver, 500)}tok",
+    }
+    assert short_amounts(job(algorithm, **amounts)) == []
+    amounts["verifier_stake"] = f"{stake - 1}tok"
+    (line,) = short_amounts(job(algorithm, **amounts))
+    assert "verifier_stake" in line and "verifier_fee" not in line
+
+
+def test_half_the_price_wants_half_the_amounts() -> None:
+    assert (
+        short_amounts(job("diloco-4bit", price_cap="10tok", price_floor="5tok", verifier_stake="40tok")) == []
+    )
+
+
+def test_a_round_of_one_step_is_said_to_be_dear() -> None:
+    (line,) = short_amounts(job("demo"))
+    assert "several times" in line
+
+
+def test_the_least_are_those_of_the_formulas() -> None:
+    for row in table():
+        if (algorithm := str(row["algorithm"])) in LEAST and row["price at its"] == "cap":
+            asked = [row["least fee"], row["least verifier stake"], row["least solver stake"]]
+            dearer = 20 / 4 if algorithm == "grpo" else 1  # its template's price cap is 4
+            least = zip(LEAST[algorithm], asked, strict=True)
+            assert all(have >= dearer * want for have, want in least), row
+
+
+def held_out(records: int, **amounts: str) -> JobFile:
+    text = TEXT + f"\n[held_out]\nrecords = {records}\n"
+    for name, amount in amounts.items():
+        text = stated(text, f"money.{name}", f'"{amount}tok"')
+    return parse_job_file(text, "a test")
+
+
+def test_the_loss_on_held_out_records_wants_more_the_more_they_are() -> None:
+    (line,) = short_amounts(held_out(64))
+    assert "verifier_fee is 3 tok, and 5.43 tok are" in line and "verifier_stake" in line
+    assert "held-out loss" in line
+    (many,) = short_amounts(held_out(640))
+    assert line != many and "solver_stake" in many
+    row = next(r for r in table() if (r["algorithm"], r["template"]) == ("held out", "gpt"))
+    fee, verifier, solver = row["least fee"], row["least verifier stake"], row["least solver stake"]
+    enough = {"verifier_fee": "5.5", "verifier_stake": "100", "solver_stake": "480"}
+    assert fee <= 5.5 and verifier <= 100 and solver <= 480
+    assert short_amounts(held_out(64, **enough)) == []
+    assert short_amounts(held_out(64, **{**enough, "verifier_stake": str(round(verifier) - 1)})) != []
+
+
+def actors(**amounts: str) -> JobFile:
+    text = stated(grpo_template(2, LOCAL), "grpo.warm_steps", "0")
+    for name, amount in amounts.items():
+        text = stated(text, f"money.{name}", f'"{amount}tok"')
+    return parse_job_file(text, "a test")
+
+
+def terms_with(file: JobFile) -> Terms:
+    """Any terms, with the file's prices and shards."""
+    money = file.money
+    return replace(
+        terms(),
+        shards=file.training.shards,
+        price_floor=Wei(money.price_floor),
+        price_cap=Wei(money.price_cap),
+        outer_fee=Wei(money.outer_fee),
+        slices=1,
+    )
+
+
+def test_the_amounts_of_grpos_template_pay_voters_and_learner_and_others_are_named() -> None:
+    assert short_amounts(actors()) == []
+    assert short_outer_fee(actors(), terms_with(actors()), LEARNER) == []
+    (line,) = short_amounts(actors(verifier_fee="3", verifier_stake="40", miss_penalty="20"))
+    assert "verifier_fee is 3 tok" in line and "a whole task" in line
+    cheap = actors(outer_fee="1")
+    fee, nobody = short_outer_fee(cheap, terms_with(cheap), LEARNER)
+    assert "outer_fee is 1 tok, and 16.88 tok are the least" in fee
+    assert "usual solvers take no shard: an outer claim has 18.7 times" in nobody
+    under = actors(outer_fee="16.87")
+    assert len(short_outer_fee(under, terms_with(under), LEARNER)) == 1
+    above = actors(outer_fee="16.88")
+    assert short_outer_fee(above, terms_with(above), LEARNER) == []
+
+
+def test_an_outer_claims_gas_is_paid_where_it_computes_next_to_nothing() -> None:
+    file = parse_job_file(TEXT, "a test")
+    assert short_outer_fee(file, terms_with(file), Fraction(2, 10_000)) == []
+    cheap = replace(terms_with(file), outer_fee=Wei(10**17))
+    (line,) = short_outer_fee(file, cheap, Fraction(2, 10_000))
+    assert "outer_fee is 0.1 tok, and 0.13 tok are the least" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
+def test_grpos_template_is_a_job_that_solvers_take(times: dict[str, str]) -> None:
+    """It was not when its learner took four epochs: a fee of 1 left more unpaid than they agree to."""
+    text = stated(grpo_template(2, times), "grpo.warm_steps", "0")
+    file = parse_job_file(text, "a test")
+    files = build(file)
+    drawn = drafted(file, files)
+    share = outer_share(drawn, files.tasks, files.outers)
+    assert round(float(share), 1) == float(LEARNER)
+    assert short_outer_fee(file, drawn, share) == short_amounts(file) == []
+    assert len(short_outer_fee(file, replace(drawn, outer_fee=Wei(10**18)), share)) == 2
+
+
+def test_what_was_not_measured_is_said() -> None:
+    text = by_own_algorithm(own_template("mine.py:build", batch=8, rounds=2, times=LOCAL))
+    (line,) = short_amounts(parse_job_file(text, "a test"))
+    assert "an algorithm of your own is not known" in line and "four bits 3.23" in line
+
+
+def test_every_named_algorithm_is_one_of_a_job_file() -> None:
+    assert set(LEAST) | DEAR | UNMEASURED <= set(get_args(Outer.model_fields["algorithm"].annotation))

@@ -1,0 +1,95 @@
+"""Whole numbers of an algorithm's own in [outer]: what they set, and which of them cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assay.job.amounts import short_amounts
+from assay.job.build import build
+from assay.job.parts import rule_of
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, by_algorithm, template
+from assay.protocol.errors import Stop
+from assay.training.algorithms import Trimmed
+from assay.training.catalogue import defined_with, outer_of
+from assay.training.checks import check_algorithm
+from assay.training.codings import E3M0, Bins, Coding, Largest, LowRank
+
+
+def stating(algorithm: str, numbers: str) -> JobFile:
+    """The least template's job file by an algorithm, with numbers of its own."""
+    text = template("mlp", source="digits", rounds=3, times=LOCAL, optimiser=defined_with(algorithm))
+    lines = by_algorithm(text, algorithm).split("\n")
+    keys = [line.partition(" = ")[0] for line in numbers.splitlines()]
+    kept = [line for line in lines if line.partition(" = ")[0] not in keys]
+    at = next(i for i, line in enumerate(kept) if line.startswith("algorithm = "))
+    return parse_job_file("\n".join([*kept[: at + 1], numbers, *kept[at + 1 :]]), "a test")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "numbers", "coding"),
+    [
+        ("sparseloco", "top_k = 5", Largest(5, 64, cosine=False, values=Bins(2))),
+        ("sparseloco", "chunk_side = 32", Largest(64, 32, cosine=False, values=Bins(2))),
+        ("demo", "top_k = 5\nchunk_side = 128", Largest(5, 128)),
+        ("powersgd", "rank = 2", LowRank(2)),
+        ("streaming", "block_size = 32", E3M0(32)),
+    ],
+)
+def test_numbers_of_a_coding_are_what_shards_send_with(algorithm: str, numbers: str, coding: Coding) -> None:
+    found = outer_of(algorithm, rule_of(stating(algorithm, numbers)))
+    usual = outer_of(algorithm, rule_of(stating(algorithm, "")))
+    assert found is not None and usual is not None
+    assert found.coding == coding and replace(found, coding=usual.coding) == usual
+
+
+def test_a_higher_rank_than_was_measured_is_told() -> None:
+    for rank in (2, 4):
+        assert short_amounts(stating("powersgd", f"rank = {rank}")) == []
+    (line,) = short_amounts(stating("powersgd", "rank = 5"))
+    assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
+
+
+def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
+    made = build(stating("powersgd", "rank = 2"))
+    named = zip(made.slot_names, made.inner.state, strict=True)
+    wire = [node.shape for slot, node in named if slot.startswith("wire")]
+    assert wire[:3] == [(64, 2), (64, 2), (64,)], "of a matrix of 64 x 64, and of a vector"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "numbers", "why"),
+    [
+        ("diloco", "trim = 1", r"outer\.trim is for .* a trimmed mean: diloco-trimmed; not for diloco"),
+        ("diloco-median", "trim = 1", r"outer\.trim .*; not for diloco-median"),
+        ("diloco-4bit", "top_k = 5", r"outer\.top_k .* chunks: demo, sparseloco; not for diloco-4bit"),
+        ("diloco-trimmed", "trim = 0", r"outer\.trim: it should be greater than or equal to 1"),
+        ("sparseloco", "top_k = 0", r"outer\.top_k: it should be greater than or equal to 1"),
+        ("sparseloco", "top_k = 2.5", r"outer\.top_k"),
+        ("demo", "chunk_side = 4097", r"outer\.chunk_side is 4097, and at most 4096: the cosine transform"),
+        ("powersgd", "rank = 33", r"outer\.rank is 33, and at most 32: .* grows with its square"),
+        ("demo", "top_k = 4097", "the 4097 largest .* a chunk of 64 × 64 has 4096 numbers"),
+        ("sparseloco", "chunk_side = 7", "the 64 largest .* a chunk of 7 × 7 has 49 numbers"),
+    ],
+)
+def test_numbers_that_an_algorithm_cannot_have_are_refused_with_the_reason(
+    algorithm: str, numbers: str, why: str
+) -> None:
+    with pytest.raises(Stop, match=why) as refused:
+        build(stating(algorithm, numbers))
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(("trim", "min_shards"), [(1, 3), (2, 5)])
+def test_a_trimmed_mean_leaves_out_as_many_as_the_file_says(trim: int, min_shards: int) -> None:
+    def check(least: int) -> None:
+        algorithm = outer_of("diloco-trimmed", rule_of(stating("diloco-trimmed", f"trim = {trim}")))
+        assert algorithm is not None and algorithm.mean == Trimmed(trim)
+        check_algorithm(algorithm, 6, least)
+
+    check(min_shards)
+    with pytest.raises(Stop, match=f"of {min_shards - 1} shards nothing is left") as refused:
+        check(min_shards - 1)
+    assert f"min_shards of at least {min_shards}, or leave out fewer: trim" in refused.value.hint

@@ -1,0 +1,63 @@
+"""A rate too high for changes that come late is named before a job is posted."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.job.cautions import overshooting, stepless, unsent
+from assay.job.read import JobFile, parse_job_file
+from assay.job.templates import LOCAL, stated, template
+
+TEXT = stated(template("gpt", source="stdlib", rounds=2, times=LOCAL), "training.shards", "4")
+
+
+def job(algorithm: str, rate: str = "0.7", momentum: str = "0.9") -> JobFile:
+    text = stated(TEXT, "outer.algorithm", f'"{algorithm}"')
+    text = stated(stated(text, "outer.learning_rate", rate), "outer.momentum", momentum)
+    return parse_job_file(text, "a test")
+
+
+@pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25"), ("eager", "0.41")])
+def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: str) -> None:
+    (line,) = overshooting(job(algorithm))
+    assert algorithm in line and f"learning_rate = {rate} never does" in line
+    assert overshooting(job(algorithm, rate)) == []
+
+
+def test_a_round_without_delay_says_nothing() -> None:
+    assert overshooting(job("diloco")) == []
+
+
+def streamed(rounds: int, **numbers: float) -> JobFile:
+    text = stated(stated(TEXT, "outer.algorithm", '"streaming"'), "training.rounds", str(rounds))
+    more = "".join(f"{name} = {number}\n" for name, number in numbers.items())
+    return parse_job_file(text.replace("[verification]", f"{more}\n[verification]"), "a test")
+
+
+def test_fewer_rounds_than_fragments_leave_some_as_they_began() -> None:
+    assert unsent(streamed(4), 9) == unsent(streamed(3), 3) == unsent(streamed(2, fragments=2), 9) == []
+    (line,) = unsent(streamed(3), 9)
+    assert "one of 4 fragments, and with rounds = 3 1 of them" in line and "rounds = 4" in line
+    (line,) = unsent(streamed(1, fragments=6), 9)
+    assert "with rounds = 1 5 of them" in line
+    assert unsent(job("diloco"), 9) == []
+
+
+def test_momentum_that_never_moves_is_told() -> None:
+    def delayed(every: int) -> JobFile:
+        text = stated(TEXT, "outer.algorithm", '"delayed-nesterov"')
+        more = f"momentum_every = {every}\n"
+        return parse_job_file(text.replace("[verification]", f"{more}\n[verification]"), "a test")
+
+    assert unsent(delayed(1), 9) == unsent(delayed(2), 9) == []
+    (line,) = unsent(delayed(3), 9)
+    assert "momentum_every = 3" in line and "with rounds = 2 it never does" in line
+
+
+def test_rounds_without_a_step_of_the_optimiser_are_told() -> None:
+    def micro(count: int) -> JobFile:
+        return parse_job_file(stated(TEXT, "training.micro_steps", str(count)), "a test")
+
+    assert stepless(micro(1)) == stepless(micro(64)) == []
+    (line,) = stepless(micro(65))
+    assert "of 65 micro-steps" in line and "a round has 64" in line and "steps_per_round = 65" in line
