@@ -17,13 +17,6 @@ from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, JobId, Kind, Phase, Terms, Wei
-from assay.solver.adversary import (
-    AggregatePlan,
-    CheatingSolver,
-    FaultySolver,
-    Plan,
-    WrongInputSolver,
-)
 from assay.training.round_names import (
     DELAYED,
     EAGER,
@@ -34,6 +27,13 @@ from assay.training.round_names import (
     WHOLE,
     algorithm_of,
     eager_of,
+)
+from drills.solvers import (
+    AggregatePlan,
+    CheatingSolver,
+    FaultySolver,
+    Plan,
+    WrongInputSolver,
 )
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import (

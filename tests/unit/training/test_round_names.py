@@ -18,7 +18,6 @@ from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.round_names import (
@@ -32,6 +31,7 @@ from assay.training.round_names import (
     loops_of,
     made_round,
 )
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay

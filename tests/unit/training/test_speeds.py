@@ -17,9 +17,9 @@ from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Terms
-from assay.solver.adversary import CheatingSolver, FaultySolver, WeightPlan
 from assay.training.algorithms import RECIPES, DelayedNesterov, Nesterov, programs
 from assay.training.round_names import DELAYED, algorithm_of, check_speeds
+from drills.solvers import CheatingSolver, FaultySolver, WeightPlan
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
