@@ -16,7 +16,7 @@
 # make bench-market   the 13M model through a devnet of processes and in one process: wall time, bits, idleness
 # make bench-rl   GRPO in process, a decoder of a million parameters on sums of two digits, twice
 # make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
-#                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
+#                make faces: schemathesis on the HTTP faces
 # make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
 #                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
 # make arm     the C kernels' ARM forms against the definition, in an emulator (gcc-aarch64-linux-gnu, qemu-user)
@@ -141,9 +141,6 @@ undone: setup
 age: setup
 	PYTHONPATH=. $(PY) scripts/prove/age.py
 	PYTHONPATH=. $(PY) scripts/prove/junk_challenges.py
-
-ipfs: setup
-	PYTHONPATH=. $(PY) scripts/prove/ipfs_daemons.py
 
 mutants: setup
 	nice $(PY) scripts/prove/mutants.py

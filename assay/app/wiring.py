@@ -180,17 +180,15 @@ def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
     import httpx
 
     from assay.blocks import traffic
-    from assay.blocks.beside_kubo import BesideKubo
     from assay.blocks.blockstore import BlockStore
     from assay.blocks.exchange import Exchange
-    from assay.blocks.kubo import KuboBlocks
+    from assay.blocks.kubo import KuboClient, KuboNodeBlocks
     from assay.blocks.node import NodeBlocks
-    from assay.blocks.spares import MOST
 
-    store = BlockStore(home / "store", spares=MOST)
+    store = BlockStore(home / "store")
     counted = traffic.Traffic(home / traffic.FILE)
     transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
     exchange = Exchange(store, transport=transport)
     if not ipfs_url:
         return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)
-    return NodeStorage(store, exchange, BesideKubo(store, exchange, KuboBlocks(ipfs_url)), counted)
+    return NodeStorage(store, exchange, KuboNodeBlocks(store, exchange, KuboClient(ipfs_url)), counted)

@@ -56,12 +56,6 @@ def run(
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
     ] = None,
-    ranks: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Processes that compute each step together; under torchrun those that it started."
-        ),
-    ] = 1,
 ) -> None:
     """Run a solver until stopped."""
     from assay.cli.node.acceptance import read_acceptance
@@ -76,22 +70,18 @@ def run(
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
-    from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.service import Service
     from assay.program.apart.executor import Apart
     from assay.solver.observation import Limits
 
-    if serve_if_later():
-        return
     kind = kind_of(app)
     tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
-    several = ranks_of(ranks, engine, app.settings)
     apart = Apart()
-    engine = replace(engine, ranks=several, apart=apart)
+    engine = replace(engine, apart=apart)
     wait = parse_duration(patience)
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
     sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
@@ -118,8 +108,6 @@ def run(
         for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
             threads.shutdown(wait=False, cancel_futures=True)
         apart.close()
-        if several is not None:
-            several.close()
 
 
 def _honest(_: App) -> NodeKind:

@@ -18,19 +18,10 @@ from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Optimiser, Sgd
-from assay.training.round_names import (
-    NAMES,
-    STREAMING,
-    WHOLE,
-    algorithm_of,
-    check_optimiser,
-    check_rounds,
-    check_slices,
-    loops_of,
-    made_round,
-)
+from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of, loops_of
+from assay.training.checks import check_optimiser, check_rounds, check_slices
+from assay.training.job import made_round
+from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
@@ -126,7 +117,7 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
     assert finding.source is None and not finding.source_proof, "a byte needs no claim to come from"
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"diloco-centred", "diloco-trimmed"}))
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
 def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     files = recipe_files(name)
     for program in (*files.tasks, *files.outers):
@@ -187,7 +178,7 @@ def test_links_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
             check_shapes(every, replace(terms, outer_links=bad))
 
 
-@pytest.mark.parametrize(("name", "shards"), [(WHOLE, 1_364), ("diloco-4bit", 1_400), (STREAMING, 1_400)])
+@pytest.mark.parametrize(("name", "shards"), [(WHOLE, 1_364), ("diloco-4bit", 1_400), ("streaming", 1_400)])
 def test_more_shards_than_an_outer_step_has_room_for_are_refused(name: str, shards: int) -> None:
     """A program has 4,096 slots, of which each shard takes some for each parameter."""
     tiny = three_files()

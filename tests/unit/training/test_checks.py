@@ -9,7 +9,6 @@ import pytest
 
 from assay.protocol.errors import Stop
 from assay.training.algorithms import (
-    RECIPES,
     Algorithm,
     CentredClip,
     DelayedNesterov,
@@ -20,10 +19,10 @@ from assay.training.algorithms import (
     Sign,
     Trimmed,
 )
+from assay.training.catalogue import CATALOGUE, OTHER_USES, RECIPES, outer_of
+from assay.training.checks import check_algorithm
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.outer import DiLoCo
-from assay.training.round_names import EAGER, NAMES, OTHER_USES, STREAMING, outer_of
-from assay.training.sound import check_algorithm
 
 NAN, INF = float("nan"), float("inf")
 PART: Any = 2.5
@@ -104,14 +103,14 @@ def test_a_median_needs_two_shards() -> None:
         check_algorithm(Algorithm(mean=MedianNorm()), 1, 1)
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_every_named_algorithm_passes(name: str) -> None:
     momentum = 0.9 if name not in RECIPES or hasattr(RECIPES[name].rule, "momentum") else 0.0
     found = outer_of(name, DiLoCo(0.7, momentum))
     assert found is not None
     check_algorithm(found, 4, 4)
-    if name in (*RECIPES, STREAMING, EAGER):
-        assert (found.coding == E3M0()) == (name in (STREAMING, EAGER, "diloco-4bit", "diloco-late"))
+    if name in (*RECIPES, "streaming", "eager"):
+        assert (found.coding == E3M0()) == (name in ("streaming", "eager", "diloco-4bit", "diloco-late"))
     assert all(outer_of(other, DiLoCo()) is None for other in OTHER_USES)
 
 
