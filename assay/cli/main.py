@@ -183,7 +183,7 @@ def main(commands: typer.Typer = root, program: str = "assay") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(int(Exit.OK)) from None
     except Exception as error:  # noqa: BLE001 - the top of every command: nobody is shown a bare traceback
-        Output(as_json).fail(file_trouble(error) or bug(error, sys.argv[1:]))
+        Output(as_json).fail(file_trouble(error) or bug(error, [program, *sys.argv[1:]]))
     # A command that ends by `typer.Exit` gives its status back here instead of raising it.
     raise SystemExit(status if isinstance(status, int) else int(Exit.OK))
 
