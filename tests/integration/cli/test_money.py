@@ -133,7 +133,8 @@ def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, ho
     from assay.app.settings import Flags, Settings
     from assay.app.wiring import connect
 
-    node = connect(Settings(Flags(home=str(home), account="client")), "client")
+    settings = Settings(Flags(home=str(home), account="client"))
+    node = connect(settings, "client", home / "nodes" / "client")
     try:
         staked = node.market.stake(node.market.me, Role.VERIFIER).active
         endpoints = len(node.market.events())
