@@ -28,7 +28,7 @@ class Case:
 
     words: str = ""
     ends: str = "would"
-    """would: it says what it would do. asks: that too, and without --dry-run it asks first. reads: it is done,
+    """would: it says what it would do. asks: that too, and without --dry-run it asks. reads: it is done,
     since it changes nothing. Else the code of the error by which it ends."""
     stdin: str = ""
 
