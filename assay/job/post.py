@@ -54,7 +54,9 @@ def agreed(
     with by_key(body):
         found = posting.quote(market, terms, conditions, budget)
     stake = market.class_weight(terms.class_id)
-    app.output.say(f"verifiers with {show_amount(stake)} of stake have agreed to its class {terms.class_id.hex()}")
+    app.output.say(
+        f"verifiers with {show_amount(stake)} of stake have agreed to its class {terms.class_id.hex()}"
+    )
     if thin := posting.thin_class(stake, conditions):
         app.output.say(f"WARNING: {thin}")
     action = f"post a job: worst case {show_amount(found.worst_case)}"

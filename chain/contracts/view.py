@@ -80,7 +80,7 @@ class ChainView:
             at_once=AT_ONCE,
         )
         if isinstance(rpc, Endpoints):
-            rpc.has_seen(self._follower.cursor)
+            rpc.has_seen(self._follower.cursor, events_file)
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._claims = SeenClaims(self._answers, self._follower)
