@@ -53,10 +53,8 @@ def agreed(
     bond = terms.challenge_bond if audits else posting.NOTHING
     with by_key(body):
         found = posting.quote(market, terms, conditions, budget)
-    stake = market.class_weight(terms.class_id)
-    app.output.say(
-        f"verifiers with {show_amount(stake)} of stake have agreed to its class {terms.class_id.hex()}"
-    )
+    stake, whose = market.class_weight(terms.class_id), f"its class {terms.class_id.hex()}"
+    app.output.say(f"verifiers with {show_amount(stake)} of stake have agreed to {whose}")
     if thin := posting.thin_class(stake, conditions):
         app.output.say(f"WARNING: {thin}")
     action = f"post a job: worst case {show_amount(found.worst_case)}"

@@ -116,7 +116,7 @@ class Endpoints:
         """By endpoint since when it has denied a receipt, and which one has it."""
 
     def has_seen(self, block: int, file: Path) -> None:
-        """An earlier process has read up to this block, as `file` says: an answer from before it is behind."""
+        """An earlier process has read up to this block, by `file`: an answer from before it is behind."""
         self._seen.head, self._seen.kept = max(self._seen.head, block), (block, file)
 
     def troubles(self) -> dict[str, str]:
