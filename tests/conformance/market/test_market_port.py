@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.dispute.evidence import ARITHMETIC
@@ -66,7 +66,7 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         return
     with Anvil() as node:
         folder: Path = tmp_path_factory.mktemp("chain")
-        client, other, _ = markets_on(HttpRpc(node.url, timeout_s=10.0), compile_contracts(), folder)
+        client, other, _ = markets_on(HttpRpc(node.url, timeout_s=10.0), load_artifacts(), folder)
         yield rig_of(client, other)
 
 
