@@ -1,4 +1,4 @@
-"""Drill options: what may be written, what comes of it, and what is refused."""
+"""What a node is told to do wrong: what may be written, what comes of it, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from assay.cli.node.drills import CHEATS, solver_kind, whistleblower_kind
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address
-from assay.solver.adversary import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
 from assay.solver.service import SolverService
-from assay.whistleblower import adversary
 from assay.whistleblower.service import WhistleblowerService
+from drills import whistleblowers
+from drills.cheats import CHEATS, solver_kind, whistleblower_kind
+from drills.solvers import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
 
 
 def nobody(name: str) -> Address:
@@ -48,11 +48,11 @@ def test_every_cheat_that_is_listed_exists(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "made", "accused"),
     [
-        ("1:0", adversary.JunkChallenger, 0),
-        ("1:ann", adversary.JunkChallenger, "0xann"),
-        ("1:0:silent", adversary.SilentChallenger, 0),
-        ("1:ann:slow", adversary.SlowChallenger, "0xann"),
-        ("1:7:votes", adversary.VoteChallenger, 7),
+        ("1:0", whistleblowers.JunkChallenger, 0),
+        ("1:ann", whistleblowers.JunkChallenger, "0xann"),
+        ("1:0:silent", whistleblowers.SilentChallenger, 0),
+        ("1:ann:slow", whistleblowers.SlowChallenger, "0xann"),
+        ("1:7:votes", whistleblowers.VoteChallenger, 7),
     ],
 )
 def test_a_junk_challenge_is_read(text: str, made: type, accused: object) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from assay.job.build import build
+from assay.job.read import parse_job_file
+from assay.job.templates import LOCAL, template
 from assay.node.audit import WrongSegment, audit_claim
 from assay.node.states import open_state_provider
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
-from assay.solver import adversary
-from assay.solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
-from assay.verifier.adversary import ColludingVerifier
+from drills import solvers
+from drills.cheats import solver_kind
+from drills.solvers import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
@@ -83,7 +88,7 @@ def test_invented_segments_lose_by_the_clock(day: MarketDay) -> None:
 
 
 def test_attack_01_17_states_drawn_with_a_ruler_lose_though_the_last_is_right(day: MarketDay) -> None:
-    kind = partial(adversary.PatchworkSolver, patch=adversary.interpolated)
+    kind = partial(solvers.PatchworkSolver, patch=solvers.interpolated)
     job_id, view = cheated(day, kind, rounds=1)
     assert wrong_segment(day, job_id, view) == 0
     assert verdict(day) == "timeout"
@@ -98,7 +103,7 @@ def test_attack_01_17_states_drawn_with_a_ruler_lose_though_the_last_is_right(da
 
 
 def test_attack_02_what_is_invented_after_half_of_the_work_is_convicted_there(day: MarketDay) -> None:
-    kind = partial(adversary.PatchworkSolver, patch=adversary.half_invented)
+    kind = partial(solvers.PatchworkSolver, patch=solvers.half_invented)
     job_id, view = cheated(day, kind, rounds=1)
     segments = len(view.roots) - 1
     assert segments > 1
@@ -115,3 +120,50 @@ def test_a_convicted_cheat_leaves_the_job_to_others(day: MarketDay) -> None:
         day.services["ann"].tick()
     assert day.run(day.closed(job_id), turns=400), [s.status for s in day.services.values()]
     assert day.phases(job_id).count(Phase.CONVICTED) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("0:3:9:0", "slot 9, and the state has 3 slots"),
+        ("0:3:0:8", "element 8 of slot 0, which has 8"),
+        ("state:0:3:0:8", "element 8 of slot 0, which has 8"),
+        ("0:8:0:0", "step 8 of a round, and a round has 8 steps"),
+        ("1:0:0:0", "round 1, and the job has 1 rounds"),
+        ("aggregate:9:0", "slot 9"),
+        ("aggregate:0:8", "element 8 of slot 0"),
+    ],
+)
+def test_a_fault_that_is_in_no_place_of_the_job_is_refused(day: MarketDay, fault: str, says: str) -> None:
+    refused(day, solver_kind(fault, None), says)
+
+
+@pytest.mark.parametrize("cheat", ["wrong-input", "hidden-input", "idle"])
+def test_a_cheat_that_begins_after_the_jobs_last_round_is_refused(day: MarketDay, cheat: str) -> None:
+    refused(day, solver_kind(None, cheat), "round 1, and the job has 1 rounds")
+
+
+@pytest.mark.parametrize("cheat", ["interpolated", "half-invented"])
+def test_a_cheat_between_segments_needs_two_of_them(day: MarketDay, cheat: str) -> None:
+    refused(day, solver_kind(None, cheat), "one segment", segment_steps=8)
+
+
+def refused(day: MarketDay, kind: Any, says: str, **terms: int) -> None:
+    """The cheat takes no shard of a job of one round, and says why."""
+    job_id = day.post(shards=1, rounds=1, **terms)
+    ann = day.solver("ann", kind)
+    assert day.run(lambda: bool(day.named("abandoned"))), day.events[-5:]
+    reason = ann.refusal(job_id)
+    assert "this drill does not fit the job" in reason and says in reason
+    assert not day.named("took") and not day.named("fault-planted")
+
+
+@pytest.mark.long
+def test_the_usual_fault_does_not_fit_the_small_template() -> None:
+    body = parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "mlp")
+    plan = solver_kind("0:9:4:777", None).keywords["plan"]  # type: ignore[attr-defined]
+    files: Any = build(body)
+    loop = SimpleNamespace(steps=64)
+    terms: Any = SimpleNamespace(rounds=1, shards=1, main=SimpleNamespace(of=lambda _: loop))
+    why = FaultySolver.misfit(SimpleNamespace(plan=plan), terms, files)  # type: ignore[arg-type]
+    assert why == "it asks for element 777 of slot 4, which has 640, counted from 0"

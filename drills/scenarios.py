@@ -1,5 +1,5 @@
 """The scenarios that there are: who takes part, who cheats how, what must be seen in the end, and which
-attacks of docs/threats.md that shows (``scenario.attacks`` has the others)."""
+attacks of docs/threats.md that shows (``drills.attacks`` has the others)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from assay.devnet.market import NodeSpec
 from assay.protocol.errors import Stop
-from assay.scenario.casts import accused, alone, cast, covered, fault_of, in_round, weighty
-from assay.scenario.disturbances import Disturbance
-from assay.scenario.promises import (
+from drills.disturbances import Disturbance
+from drills.lineups import accused, alone, covered, fault_of, in_round, lineup, weighty
+from drills.promises import (
     Promise,
-    bait_promises,
     falls,
     hidden_promises,
     honest_promises,
+    hostile_job_promises,
     junk,
     last_second_promises,
     lost_on_purpose_promises,
@@ -48,14 +48,17 @@ class Scenario:
     """Lines of the job file that read otherwise, by what the template has."""
     disturbances: tuple[Disturbance, ...] = ()
     """What happens to processes and chain meanwhile."""
-    bait: str = ""
-    """What a stranger posts before the client does (``scenario.baits``)."""
+    hostile_job: str = ""
+    """What a stranger posts before the client does (``drills.hostile_jobs``)."""
 
 
-def baited(bait: str, attack: int, summary: str) -> Scenario:
-    """Everybody is honest but a stranger, who posts a job of his own first."""
+def hostile(job: str, attack: int, summary: str) -> Scenario:
+    """Everybody is honest but a stranger, who posts a hostile job first."""
     return Scenario(
-        bait, (attack,), summary, lambda: cast(2), bait_promises, attackers=(), quick_rounds=1, bait=bait
+        *(job, (attack,), summary, lambda: lineup(2), hostile_job_promises),
+        attackers=(),
+        quick_rounds=1,
+        hostile_job=job,
     )
 
 
@@ -139,7 +142,7 @@ SCENARIOS = {
             "lazy-verifier",
             (9, 11),
             "a verifier attests without replaying anything: it invents its traces",
-            lambda: cast(2, verifier_1=("--lazy",)),
+            lambda: lineup(2, verifier_1=("--lazy",)),
             vote_promises,
             SHORT_MOVES,
             attackers=("verifier-1",),
@@ -149,7 +152,7 @@ SCENARIOS = {
             "copied-trace",
             (10,),
             "a verifier attests with the traces that another one has handed to it",
-            lambda: cast(2, verifier_1=("--copy-from", "verifier-2")),
+            lambda: lineup(2, verifier_1=("--copy-from", "verifier-2")),
             vote_promises,
             SHORT_MOVES,
             attackers=("verifier-1",),
@@ -168,7 +171,7 @@ SCENARIOS = {
             "hidden-chunk",
             (33,),
             "a solver computes honestly and shows its states to nobody, not even on demand",
-            lambda: cast(
+            lambda: lineup(
                 2,
                 solver_1=("--cheat", "hidden-states", "--withhold"),
                 whistle_1=("--demand", "--no-audit-votes"),
@@ -181,7 +184,7 @@ SCENARIOS = {
             "straggler",
             (),
             "a solver holds its shard and stops working; the round is closed without it",
-            lambda: cast(2, solver_1=("--cheat", "idle"), solver_2=("--max-shards", "1")),
+            lambda: lineup(2, solver_1=("--cheat", "idle"), solver_2=("--max-shards", "1")),
             straggler_promises,
             {"task": "40s", "straggler": "130s", "vote": "15s"},
             changes={"min_shards = 2": "min_shards = 1"},
@@ -273,7 +276,7 @@ SCENARIOS = {
             "silent-verifier",
             (32,),
             "a verifier casts none of its votes, and others are called in its place",
-            lambda: weighty("verifier-1", cast(3, verifier_1=("--silent",))),
+            lambda: weighty("verifier-1", lineup(3, verifier_1=("--silent",))),
             silent_verifier_promises,
             SHORT_VOTES,
             attackers=("verifier-1",),
@@ -283,7 +286,7 @@ SCENARIOS = {
             "reorganisation",
             (31, 46),
             "the chain forgets its last blocks, twice, and other ones take their place",
-            lambda: cast(2),
+            lambda: lineup(2),
             unmoved(2),
             attackers=(),
             disturbances=(
@@ -296,7 +299,7 @@ SCENARIOS = {
             "chain-restarts",
             (47,),
             "the one node of the chain stops in the middle of things and is started again",
-            lambda: cast(2),
+            lambda: lineup(2),
             unmoved(1),
             attackers=(),
             disturbances=(Disturbance("solver-1", "trained", "restart", "chain"),),
@@ -306,7 +309,7 @@ SCENARIOS = {
             "killed",
             (48,),
             "a solver, a verifier and a whistleblower are killed while they work, and started again",
-            lambda: cast(2),
+            lambda: lineup(2),
             unmoved(4),
             attackers=(),
             disturbances=(
@@ -326,18 +329,18 @@ SCENARIOS = {
             {"window": "45s"},
             quick_rounds=1,
         ),
-        baited("hostile-manifest", 43, "a stranger posts a job whose manifest is a bomb for its readers"),
-        baited("unsound-program", 45, "a stranger posts a job whose program breaks the rules of programs"),
-        Scenario("honest", (), "nobody cheats", lambda: cast(3), honest_promises, attackers=()),
+        hostile("hostile-manifest", 43, "a stranger posts a job whose manifest is a bomb for its readers"),
+        hostile("unsound-program", 45, "a stranger posts a job whose program breaks the rules of programs"),
+        Scenario("honest", (), "nobody cheats", lambda: lineup(3), honest_promises, attackers=()),
     )
 }
 
 
-def cast_of(fault: str, honest: list[NodeSpec]) -> list[NodeSpec]:
-    """Nodes among whom somebody cheats, from ``NAME`` or ``NAME@ROUND``: the scenario's own, and those honest
-    ones whose names it does not have; no honest whistleblower that is not among these. Raises Stop for an
-    unknown name, or a round where it has none."""
-    name, at, round_ = fault.partition("@")
+def lineup_of(cheat: str, honest: list[NodeSpec]) -> list[NodeSpec]:
+    """The nodes of the scenario in `cheat`, ``NAME`` or ``NAME@ROUND``, and those of `honest` whose names it
+    does not have. Of the scenario's honest whistleblowers only those in `honest` stay. Raises Stop for an
+    unknown name, and for a round where the scenario has no fault to move."""
+    name, at, round_ = cheat.partition("@")
     scenario = SCENARIOS.get(name)
     if scenario is None:
         known = ", ".join(SCENARIOS)
@@ -346,7 +349,7 @@ def cast_of(fault: str, honest: list[NodeSpec]) -> list[NodeSpec]:
     if at:
         nodes = [replace(spec, arguments=in_round(spec.arguments, name, round_)) for spec in nodes]
         if nodes == scenario.nodes() and not any(fault_of(spec.arguments) for spec in nodes):
-            raise Stop(f"{name} happens whenever it can, in no round of choice", hint=f"write --fault {name}")
+            raise Stop(f"{name} happens whenever it can, in no round of choice", hint=f"write {name}")
     wanted = {spec.name for spec in honest}
     nodes = [s for s in nodes if s.role != "whistleblower" or s.name in wanted or "--accuse" in s.arguments]
     names = {spec.name for spec in nodes}

@@ -21,9 +21,9 @@ from assay.app.invocation import App
 from assay.app.output import plain
 from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.narrator import Event, Narrator
-from assay.scenario.outcome import Outcome, judge, report
+from drills.narrator import Event, Narrator
+from drills.outcome import Outcome, judge, report
+from drills.scenarios import SCENARIOS
 
 SCHEMA = "assay/scenario-recording/1"
 Told = tuple[float, str, Event]
@@ -130,7 +130,7 @@ class _refusing:
         if kind is not None and issubclass(kind, LookupError | ValueError | TypeError | AttributeError):
             raise Stop(
                 f"{self._path} cannot be replayed: {self._what} ({kind.__name__}: {error})",
-                hint="`assay devnet scenario run` writes a recording",
+                hint="`python -m drills run` writes a recording",
                 code="bad-recording",
             )
 
@@ -138,6 +138,6 @@ class _refusing:
 def _bad(path: Path, number: int, why: str) -> Stop:
     return Stop(
         f"{path}, line {number}: {why}",
-        hint="`assay devnet scenario run` writes a recording and says where",
+        hint="`python -m drills run` writes a recording and says where",
         code="bad-recording",
     )

@@ -1,9 +1,10 @@
 """Running a scenario: a whole market on this machine in which somebody cheats, from the first block to the
 checked model.
 
-Contract: every process is the same command that a person would run, with the documented drill options for the
-cheats. A scenario (``scenario.catalogue``) succeeds only if what it promises was seen, the job ended, the
-model was checked against its receipt, and the tokens add up. Otherwise it fails, with the reasons.
+Contract: honest processes are the commands of ``assay`` that a person would run; those that cheat are the
+same commands of ``drills`` with a drill's option. A scenario (``drills.scenarios``) succeeds only if what it
+promises was seen, the job ended, the model was checked against its receipt, and the tokens add up. Otherwise
+it fails, with the reasons.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from assay.job.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import GameView
 from assay.protocol.types import Address, ClaimView, JobId, Phase, Vote
-from assay.scenario.balances import snapshot
-from assay.scenario.catalogue import SCENARIOS, Scenario
-from assay.scenario.disturbances import disturb
-from assay.scenario.narrator import Event, EventTail, Narrator
-from assay.scenario.outcome import Outcome, Played, gas_by_kind, judge, report, report_of
-from assay.scenario.promises import STRANGER
-from assay.scenario.recording import Recording
+from drills.balances import snapshot
+from drills.disturbances import disturb
+from drills.narrator import Event, EventTail, Narrator
+from drills.outcome import Outcome, Played, gas_by_kind, judge, report, report_of
+from drills.promises import STRANGER
+from drills.recording import Recording
+from drills.scenarios import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from assay.node.states import StateProvider
-    from assay.scenario.baits import Laid
-    from assay.scenario.evidence import Evidence
     from assay.training.job import JobArtifacts
+    from drills.evidence import Evidence
+    from drills.hostile_jobs import PostedJob
 
 BUDGET = parse_amount("400tok")
 CLIENT_TOKENS = parse_amount("1000tok")
@@ -111,7 +112,7 @@ class Run:
             self._accounts(specs)
             bring_up(self.app, specs, BLOCK_TIME_S, conditions_of(self.body))
             self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
-            if self.scenario.bait:
+            if self.scenario.hostile_job:
                 self.addresses[STRANGER] = fund_account(self.app, STRANGER, CLIENT_TOKENS)
             self.outcome.seconds_ready = time.monotonic() - begin
             self._job(specs, files.result())
@@ -131,7 +132,7 @@ class Run:
         from assay.app.web import serve_blocks
         from assay.job.estimate import counted
         from assay.job.post import publish_and_post
-        from assay.scenario.evidence import Evidence
+        from drills.evidence import Evidence
 
         count, size = counted(files.records)
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
@@ -145,28 +146,29 @@ class Run:
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
         self.outcome.before = snapshot(connection, self._parties())
         with ExitStack() as shown, serve_blocks("client", connection, storage):
-            bait = self._lay(shown, files)
+            hostile = self._post_hostile(shown, files)
             job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
             self.tell("client", f"posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}")
             self._show(shown, job_id)
             with Evidence(storage, job_id) as evidence:
                 self._follow(connection, evidence, job_id, [spec.name for spec in specs])
-            if bait is not None:
-                bait.take_back()
+            if hostile is not None:
+                hostile.take_back()
                 self.tell(STRANGER, "closes its job, which nobody took: the budget comes back")
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
-    def _lay(self, laid: ExitStack, files: JobArtifacts) -> Laid | None:
+    def _post_hostile(self, posted_for: ExitStack, files: JobArtifacts) -> PostedJob | None:
         """A stranger's job, where the scenario has one."""
-        from assay.scenario.baits import BAITS, lay
+        from drills.hostile_jobs import HOSTILE_JOBS, posted
 
-        kind = self.scenario.bait
+        kind = self.scenario.hostile_job
         if not kind:
             return None
-        bait = laid.enter_context(lay(self.app, kind, self.body, files, BUDGET))
-        self._seen(STRANGER, {"event": "fault-planted", "plan": BAITS[kind].plan, "job": bait.job_id.hex()})
-        return bait
+        job = posted_for.enter_context(posted(self.app, kind, self.body, files, BUDGET))
+        plan = HOSTILE_JOBS[kind].plan
+        self._seen(STRANGER, {"event": "fault-planted", "plan": plan, "job": job.job_id.hex()})
+        return job
 
     def _show(self, shown: ExitStack, job_id: JobId) -> None:
         """Serve the dashboard until the run is over, and say where."""
@@ -243,7 +245,7 @@ class Run:
         from assay.client.receipt import read_receipt
         from assay.client.verifying import verify
         from assay.node.states import open_state_provider
-        from assay.scenario.held_out import held_out_losses
+        from drills.held_out import held_out_losses
 
         outcome, market = self.outcome, connection.market
         self.games = list(market.games(job_id))
@@ -332,8 +334,8 @@ def next_steps(recording: Path) -> list[str]:
     """What one may do after a scenario, to be typed as it stands."""
     steps = [] if which("assay") else [("source .venv/bin/activate", "the commands below are there")]
     steps += [
-        (f"assay devnet scenario replay {recording}", "this run once more, faster"),
-        ("assay devnet scenario list", "other cheats, by name"),
+        (f"python -m drills replay {recording}", "this run once more, faster"),
+        ("python -m drills list", "other cheats, by name"),
         ("assay devnet up", "a market for jobs of your own"),
     ]
     width = max(len(command) for command, _ in steps)

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from assay.protocol.types import Address, Phase, Wei
-from assay.whistleblower.adversary import (
+from assay.whistleblower.policy import Limits, Mode
+from drills.whistleblowers import (
     LAST_S,
     JunkChallenger,
     SilentChallenger,
     SlowChallenger,
     VoteChallenger,
 )
-from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay, secret

@@ -9,8 +9,8 @@ from typing import Any
 
 from assay.node.checkpoints import read_checkpoints
 from assay.protocol.types import Kind, Phase
-from assay.scenario.evidence import Evidence
-from assay.solver.adversary import WrongInputSolver, omit_last_shard
+from drills.evidence import Evidence
+from drills.solvers import WrongInputSolver, omit_last_shard
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.market_day import MarketDay
 

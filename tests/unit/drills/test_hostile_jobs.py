@@ -1,4 +1,4 @@
-"""A bait is what it says: the chain takes its terms, and whoever reads its files refuses it."""
+"""A hostile job is what it says: the chain takes its terms, and whoever reads its files refuses it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 
 from assay.node.artifacts import ResourceLimits, load_job, publish_job
 from assay.protocol.errors import Stop
-from assay.scenario.baits import BAITS, BOMB, Bait
+from drills.hostile_jobs import BOMB, HOSTILE_JOBS, HostileJob
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS, account, recipe_files, tiny_terms
 
 
-def read(bait: Bait, limits: ResourceLimits = RESOURCE_LIMITS) -> None:
+def read(job: HostileJob, limits: ResourceLimits = RESOURCE_LIMITS) -> None:
     """Publish a job with it, and read that job as a node does."""
     blocks = FakeBlocks(Network())
-    published = publish_job(blocks, bait.files(recipe_files("diloco")))
-    load_job(blocks, bait.terms(tiny_terms(published, account("stranger")), blocks), limits)
+    published = publish_job(blocks, job.files(recipe_files("diloco")))
+    load_job(blocks, job.terms(tiny_terms(published, account("stranger")), blocks), limits)
 
 
-def test_without_a_bait_the_job_is_sound() -> None:
-    read(Bait("nothing"))
+def test_with_nothing_spoilt_the_job_is_sound() -> None:
+    read(HostileJob("nothing"))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_without_a_bait_the_job_is_sound() -> None:
 )
 def test_a_reader_refuses_it(kind: str, says: str) -> None:
     with pytest.raises(Stop, match=says):
-        read(BAITS[kind])
+        read(HOSTILE_JOBS[kind])
 
 
 def test_the_bomb_ends_a_reader_that_does_not_count() -> None:

@@ -1,7 +1,7 @@
 """Jobs that a stranger posts beside the client's, to harm whoever reads or takes them.
 
-Contract: a bait is on the chain like any job, with its budget in escrow, and its files are served. Whoever
-posts one has them refused: the budget comes back to it when it closes its job, and gas is what it has paid.
+Contract: a hostile job is on the chain like any other, with its budget in escrow, and its files are served.
+Nodes refuse the files: the stranger gets the budget back when it closes its job, and has paid the gas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.job.read import JobFile
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Terms, Wei
-from assay.scenario.promises import STRANGER
+from drills.promises import STRANGER
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
@@ -30,7 +30,7 @@ BOMB = b"[" * 100_000
 
 
 @dataclass(frozen=True)
-class Bait:
+class HostileJob:
     """What is wrong with a job: `files` spoils what is published, `terms` what the chain is told."""
 
     plan: str
@@ -52,15 +52,15 @@ def bombed(terms: Terms, blocks: Blocks) -> Terms:
     return replace(terms, manifest=sha256(BOMB).digest())
 
 
-BAITS = {
-    "hostile-manifest": Bait("a job whose manifest is 100,000 open brackets", terms=bombed),
-    "unsound-program": Bait("a job whose last instruction breaks the rules of programs", files=unsound),
+HOSTILE_JOBS = {
+    "hostile-manifest": HostileJob("a job whose manifest is 100,000 open brackets", terms=bombed),
+    "unsound-program": HostileJob("a job whose last instruction breaks the rules of programs", files=unsound),
 }
 
 
 @dataclass(frozen=True)
-class Laid:
-    """A bait that is on the chain."""
+class PostedJob:
+    """A hostile job that is on the chain."""
 
     app: App
     connection: Connection
@@ -70,30 +70,32 @@ class Laid:
     def take_back(self) -> None:
         """Have the budget back: halt the job, let its round run out, close it. Moves the devnet's clock."""
         market, name = self.connection.writer, self.job_id.hex()
-        market.halt(f"bait/halt/{name}", self.job_id)
+        market.halt(f"hostile/halt/{name}", self.job_id)
         devnet = recorded(self.app.settings.home)
         assert devnet is not None
         rpc = HttpRpc(devnet.rpc_url)
         rpc.request("evm_increaseTime", [self.task_time + 1])
         rpc.request("evm_mine", [])
-        market.close(f"bait/close/{name}", self.job_id)
+        market.close(f"hostile/close/{name}", self.job_id)
 
 
 @contextmanager
-def lay(app: App, kind: str, body: JobFile, files: JobArtifacts, budget: Wei) -> Iterator[Laid]:
+def posted(
+    app: App, kind: str, body: JobFile, files: JobArtifacts, budget: Wei
+) -> Iterator[PostedJob]:
     """Post one as STRANGER, and serve its files for the length of a `with` block."""
     from assay.app.web import serve_blocks
     from assay.client import posting
     from assay.job.terms import conditions_of, terms_of
 
-    bait = BAITS[kind]
+    hostile = HOSTILE_JOBS[kind]
     connection, storage = app.connect(STRANGER), app.storage(STRANGER)
     market, conditions = connection.writer, conditions_of(body)
     place = market.class_id(conditions), market.me, secrets.randbits(60)
     terms = posting.publish(
-        storage.blocks, bait.files(files), lambda published: terms_of(body, published, *place)
+        storage.blocks, hostile.files(files), lambda published: terms_of(body, published, *place)
     )
-    terms = bait.terms(terms, storage.blocks)
+    terms = hostile.terms(terms, storage.blocks)
     with serve_blocks(STRANGER, connection, storage):
         job_id = posting.post(market, terms, conditions, budget)
-        yield Laid(app, connection, job_id, int(terms.task_time))
+        yield PostedJob(app, connection, job_id, int(terms.task_time))

@@ -1,4 +1,4 @@
-"""``assay devnet scenario``: watch a cheat being caught."""
+"""``python -m drills``: watch a cheat being caught, or start a node that cheats, on a devnet."""
 
 from __future__ import annotations
 
@@ -7,22 +7,35 @@ from typing import Annotated
 
 import typer
 
-from assay.app.invocation import app_of
+from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
+from assay.cli.commands import devnet
+from assay.cli.hooks import command_of
+from assay.cli.main import options
 from assay.devnet.folder import own_folder, wipe_data
-from assay.devnet.market import take_down
-from assay.scenario.attacks import ATTACKS, scenarios_of
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.recording import replay
-from assay.scenario.run import Shown, run_scenario
+from assay.devnet.market import NodeSpec, take_down
+from drills import nodes
+from drills.devnet_only import refuse_other_chain
 
-commands = typer.Typer(no_args_is_help=True, help="Watch a cheat being caught.")
+root = typer.Typer(
+    name="drills",
+    help="Cheats and scenarios for a devnet: see a fault found, disputed and paid for.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+root.callback()(options)
+root.add_typer(nodes.solver, name="solver")
+root.add_typer(nodes.verifier, name="verifier")
+root.add_typer(nodes.whistle, name="whistle")
 
 
-@commands.command("ls", hidden=True)
-@commands.command("list")
+@root.command("list")
 def list_scenarios(context: typer.Context) -> None:
     """Scenarios there are, and of every attack in docs/threats.md what shows how it ends."""
+    from drills.attacks import ATTACKS, scenarios_of
+    from drills.scenarios import SCENARIOS
+
     app = app_of(context)
     rows = table("scenarios", "name", "attacks", "what happens")
     for scenario in SCENARIOS.values():
@@ -43,32 +56,39 @@ def list_scenarios(context: typer.Context) -> None:
         app.output.out.print(tests)
 
 
-@commands.command("replay")
+@root.command("replay")
 def replay_one(
     context: typer.Context,
-    recording: Annotated[Path, typer.Argument(help="A file of `scenario run`, in HOME/recordings.")],
+    recording: Annotated[Path, typer.Argument(help="A file that `run` has written, in HOME/recordings.")],
     speed: Annotated[float, typer.Option(min=0.0, help="How many times as fast; 0: at once.")] = 8.0,
 ) -> None:
     """Watch a run again, from its recording; exit status 1 if anything that it promises is not in it."""
+    from drills.recording import replay
+
     if not replay(app_of(context), recording, speed):
         raise typer.Exit(int(Exit.BUG))
 
 
-@commands.command("run")
+@root.command("run")
 def run_one(
     context: typer.Context,
     name: str,
     data: Annotated[str, typer.Option(help="stdlib, or a path to your text.")] = "stdlib",
     small: Annotated[bool, typer.Option("--quick", help="A smaller model and shorter windows.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the fetched model.")] = None,
-    dashboard: Annotated[bool, typer.Option(help="Show it in a browser, too.")] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Show it in a browser, too.")] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open that browser.")] = False,
-    fresh: Annotated[bool, typer.Option(help="Remove what an earlier run left in --home.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Remove what an earlier run left in --home.")
+    ] = False,
 ) -> None:
-    """Run one; exit status 1 if anything that it promises did not happen."""
+    """Run a scenario on a devnet of its own; exit status 1 if anything that it promises did not happen."""
+    from drills.run import Shown, run_scenario
+
     app = app_of(context)
     app.yes = True
     own_folder(app)
+    refuse_other_chain(app)
     if fresh:
         take_down(app.settings.home)
         wipe_data(app.settings.home)
@@ -76,3 +96,29 @@ def run_one(
     shown = Shown.OPENED if open_it else Shown.SERVED if dashboard else Shown.NOT
     if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown):
         raise typer.Exit(int(Exit.BUG))
+
+
+def cheating(
+    app: App,
+    honest: list[NodeSpec],
+    *,
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME[@ROUND]", help="Whose cheats take part (`list`), and the round of its fault."
+        ),
+    ],
+) -> list[NodeSpec]:
+    """The nodes with this scenario's cheats among them. Raises Ask where another chain is configured, Stop
+    for an unknown scenario or round."""
+    from drills.scenarios import lineup_of
+
+    refuse_other_chain(app)
+    nodes = lineup_of(scenario, honest)
+    asked = {node.name for node in honest}
+    if more := [node.name for node in nodes if node.name not in asked]:
+        app.output.say(f"{scenario} needs {', '.join(more)} as well")
+    return nodes
+
+
+root.command()(command_of(devnet.up, cheating))

@@ -1,7 +1,7 @@
-"""Drill options of the role commands: how a node on a devnet is told to cheat.
+"""What a node is told to do wrong, as text.
 
-Contract: every text gives one adversary of ``solver.adversary``, ``verifier.adversary`` or
-``whistleblower.adversary``, or is refused with what may be written. Without these options a node is honest.
+Contract: every text gives one class of ``drills.solvers`` or ``drills.whistleblowers``, or is refused with
+what may be written. Without a text the service is the honest one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import Address
 
 if TYPE_CHECKING:
-    from assay.solver.adversary import AggregatePlan, WeightPlan
     from assay.solver.service import SolverService
     from assay.whistleblower.service import WhistleblowerService
+    from drills.solvers import AggregatePlan, WeightPlan
 
 FAULT_HELP = (
-    "Drills only: one element is off by one ulp: ROUND:STEP:SLOT:ELEMENT of a weight, "
+    "One element is off by one ulp: ROUND:STEP:SLOT:ELEMENT of a weight, "
     "state:ROUND:STEP:SLOT:ELEMENT of the claimed state alone, aggregate:SLOT:ELEMENT of the outer step."
 )
 CHEATS = {
@@ -33,7 +33,7 @@ CHEATS = {
     "half-invented": "invents the second half of its segments",
     "idle": "holds its shard and computes nothing after the first round",
 }
-CHEAT_HELP = f"Drills only: {', '.join(CHEATS)}."
+CHEAT_HELP = f"What it does wrong: {', '.join(CHEATS)}."
 
 
 def _numbers(text: str, count: int, form: str) -> list[int]:
@@ -48,21 +48,21 @@ def _numbers(text: str, count: int, form: str) -> list[int]:
 
 def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverService]:
     """Makes the solver: an honest one without `fault` and `cheat`. Raises Stop for a bad text."""
-    from assay.solver import adversary
     from assay.solver.service import SolverService
+    from drills import solvers
 
     if fault is not None:
-        return partial(adversary.FaultySolver, plan=_plan(fault))
+        return partial(solvers.FaultySolver, plan=_plan(fault))
     cheats: dict[str, Callable[..., SolverService]] = {
-        "wrong-input": partial(adversary.WrongInputSolver, patch=adversary.restart),
-        "hidden-input": partial(adversary.WrongInputSolver, patch=adversary.invent),
-        "omitted-shard": partial(adversary.WrongInputSolver, patch=adversary.omit_last_shard),
-        "wrong-data": adversary.WrongDataSolver,
-        "invented-segments": adversary.InventingSolver,
-        "hidden-states": adversary.HidingSolver,
-        "interpolated": partial(adversary.PatchworkSolver, patch=adversary.interpolated),
-        "half-invented": partial(adversary.PatchworkSolver, patch=adversary.half_invented),
-        "idle": partial(adversary.IdleSolver, first_round=1),
+        "wrong-input": partial(solvers.WrongInputSolver, patch=solvers.restart, first_round=1),
+        "hidden-input": partial(solvers.WrongInputSolver, patch=solvers.invent, first_round=1),
+        "omitted-shard": partial(solvers.WrongInputSolver, patch=solvers.omit_last_shard),
+        "wrong-data": solvers.WrongDataSolver,
+        "invented-segments": solvers.InventingSolver,
+        "hidden-states": solvers.HidingSolver,
+        "interpolated": partial(solvers.PatchworkSolver, patch=solvers.interpolated),
+        "half-invented": partial(solvers.PatchworkSolver, patch=solvers.half_invented),
+        "idle": partial(solvers.IdleSolver, first_round=1),
     }
     if cheat is None:
         return SolverService
@@ -72,7 +72,7 @@ def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverSer
 
 
 def _plan(text: str) -> AggregatePlan | WeightPlan:
-    from assay.solver.adversary import AggregatePlan, StatePlan, WeightPlan
+    from drills.solvers import AggregatePlan, StatePlan, WeightPlan
 
     kind, _, rest = text.partition(":")
     if kind == "aggregate":
@@ -83,7 +83,7 @@ def _plan(text: str) -> AggregatePlan | WeightPlan:
 
 
 ACCUSE_HELP = (
-    "Drills only: accuse the task ROUND:SHARD, whoever claims it, or ROUND:ACCOUNT, whichever it claims; with"
+    "Accuse the task ROUND:SHARD, whoever claims it, or ROUND:ACCOUNT, whichever it claims; with"
     " :silent it then makes no move, with :slow each in the last seconds, with :votes it accuses its votes."
 )
 MANNERS = ("", "silent", "slow", "votes")
@@ -94,11 +94,11 @@ def whistleblower_kind(
 ) -> Callable[..., WhistleblowerService]:
     """Makes the whistleblower: an honest one without `junk`, in no haste if it is `late`. Raises Stop for a
     bad text."""
-    from assay.whistleblower import adversary
     from assay.whistleblower.service import WhistleblowerService
+    from drills import whistleblowers
 
     if junk is None:
-        return adversary.LateChallenger if late else WhistleblowerService
+        return whistleblowers.LateChallenger if late else WhistleblowerService
     round_, _, rest = junk.partition(":")
     whose, _, manner = rest.partition(":")
     if not (round_.isdecimal() and round_.isascii()) or not whose or manner not in MANNERS:
@@ -106,9 +106,9 @@ def whistleblower_kind(
         raise Stop(f"{junk!r} accuses nobody", hint=f"write {form}", code="bad-fault")
     accused: int | Address = int(whose) if whose.isdecimal() and whose.isascii() else address_of(whose)
     kinds: dict[str, Callable[..., WhistleblowerService]] = {
-        "": adversary.JunkChallenger,
-        "silent": adversary.SilentChallenger,
-        "slow": adversary.SlowChallenger,
-        "votes": adversary.VoteChallenger,
+        "": whistleblowers.JunkChallenger,
+        "silent": whistleblowers.SilentChallenger,
+        "slow": whistleblowers.SlowChallenger,
+        "votes": whistleblowers.VoteChallenger,
     }
     return partial(kinds[manner], round=int(round_), accused=accused)

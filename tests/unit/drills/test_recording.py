@@ -15,10 +15,10 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
 from assay.protocol.errors import Stop
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.outcome import judge, report_of
-from assay.scenario.recording import SCHEMA, Recording, read_recording, replay
-from tests.unit.scenario.test_catalogue import PAID, fell, outcome
+from drills.outcome import judge, report_of
+from drills.recording import SCHEMA, Recording, read_recording, replay
+from drills.scenarios import SCENARIOS
+from tests.unit.drills.test_scenarios import PAID, fell, outcome
 
 NAME = "wrong-state"
 EVENTS: list[tuple[str, dict[str, Any]]] = [

@@ -1,7 +1,7 @@
 """Every numbered attack of docs/threats.md, with one test that shows how it ends.
 
 Contract: the same numbers and words as there; the test is one of those that are named there. For some a
-scenario shows it too, with processes and money (``scenario.catalogue``); the others are about what one call
+scenario shows it too, with processes and money (``drills.scenarios``); the others are about what one call
 of a contract or one function of a node refuses, and there is nothing to watch.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.scenario.catalogue import SCENARIOS
+from drills.scenarios import SCENARIOS
 
 
 @dataclass(frozen=True)

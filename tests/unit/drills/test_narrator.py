@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.scenario.narrator import Narrator
+from drills.narrator import Narrator
 
 TRAINED = {"event": "trained", "shard": 1, "step": 8}
 

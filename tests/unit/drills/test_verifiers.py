@@ -12,7 +12,7 @@ from assay.node.audit import keyed_trace, sampled
 from assay.node.states import open_state_provider
 from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Kind, Phase, Role
-from assay.verifier.adversary import CopyingVerifier, SilentVerifier
+from drills.verifiers import CopyingVerifier, SilentVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 

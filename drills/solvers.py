@@ -1,8 +1,8 @@
-"""Solvers that cheat on purpose, for devnets, drills and tests. No honest node is ever made from these.
+"""Solvers that cheat on purpose, for devnets and tests. No honest node is ever made from these.
 
 Each is the honest solver with one thing patched, and defends what it claims to the end with the same patch.
 It says so with the event ``fault-planted``. Once convicted it takes no new shard and commits no further
-aggregate.
+aggregate. A job in which its cheat cannot happen is refused before it takes a shard.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import prod
 from typing import Any
 
 import torch
@@ -19,8 +20,10 @@ from assay.node.checkpoints import Checkpoint, publish_state
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
+from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
+from assay.protocol.errors import Stop
 from assay.protocol.types import JobView, Kind, Phase, Terms
 from assay.solver import policy
 from assay.solver.drafting import Draft
@@ -32,6 +35,20 @@ from assay.solver.trainer import TaskTrainer
 
 class CheatingSolver(SolverService):
     """`SolverService` that keeps out of the way after its conviction, so that the others can end the job."""
+
+    def misfit(self, terms: Terms, files: LoadedJob) -> str:
+        """Why this cheat cannot happen in a job; empty if it can."""
+        return ""
+
+    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
+        """Raises Stop for a job in which the cheat cannot happen."""
+        if why := self.misfit(terms, files):
+            raise Stop(
+                f"this drill does not fit the job: {why}; no shard of it is taken",
+                hint="give the drill another round, step, slot or element, or post a larger job",
+                code="drill-misfit",
+            )
+        return super().make_work(terms, files)
 
     def convicted(self, observation: Observation) -> bool:
         """Whether a claim of this account has fallen."""
@@ -108,7 +125,7 @@ class FaultySolver(CheatingSolver):
         self.plan = plan
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        plan = self.plan
+        plan, work = self.plan, super().make_work(terms, files)
         tasks: dict[tuple[int, ...], Fault] = {}
         outer: dict[int, Fault] = {}
         if isinstance(plan, Plan):
@@ -127,10 +144,38 @@ class FaultySolver(CheatingSolver):
                     else NodeFault(step, node, plan.element)
                 )
         self.emit("fault-planted", plan=str(plan), faults=str(tasks or outer))
-        work = super().make_work(terms, files)
         work.faults.update(tasks)
         work.outer_faults.update(outer)
         return work
+
+    def misfit(self, terms: Terms, files: LoadedJob) -> str:
+        plan = self.plan
+        if isinstance(plan, Plan):
+            return ""
+        if isinstance(plan, AggregatePlan):
+            return _no_element(files.outer, plan.slot, plan.element)
+        steps = max(terms.main.of(shard).steps for shard in range(terms.shards))
+        if plan.round >= terms.rounds:
+            return _before_round(terms, plan.round)
+        if plan.step >= steps:
+            return f"it asks for step {plan.step} of a round, and a round has {steps} steps, counted from 0"
+        return _no_element(files.inner, plan.slot, plan.element)
+
+
+def _no_element(program: Program, slot: int, element: int) -> str:
+    """What to say where a program's next state has no such element; empty where it has."""
+    if slot >= program.slots:
+        return f"it asks for slot {slot}, and the state has {program.slots} slots, counted from 0"
+    if element >= (size := prod(program.nodes[program.outputs[slot]].shape)):
+        return f"it asks for element {element} of slot {slot}, which has {size}, counted from 0"
+    return ""
+
+
+def _before_round(terms: Terms, first: int) -> str:
+    """What to say where a job ends before this round; empty where it does not."""
+    if terms.rounds > first:
+        return ""
+    return f"it happens in round {first}, and the job has {terms.rounds} rounds, counted from 0"
 
 
 class WrongDataSolver(CheatingSolver):
@@ -233,6 +278,9 @@ class PatchworkSolver(CheatingSolver):
         super().__init__(*args, **options)
         self.patch = patch
 
+    def misfit(self, terms: Terms, files: LoadedJob) -> str:
+        return "" if terms.segments > 1 else "a task has one segment, and no state between its ends"
+
     def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
         self.emit("fault-planted", plan=f"claims states that it has not computed: {self.patch.__name__}")
         return _Patchwork(self.market, self.blocks, job, work, self._progress, patch=self.patch)
@@ -246,6 +294,9 @@ class IdleSolver(CheatingSolver):
         super().__init__(*args, **options)
         self.first_round = first_round
         self.idle = False
+
+    def misfit(self, terms: Terms, files: LoadedJob) -> str:
+        return _before_round(terms, self.first_round)
 
     def see(self) -> Observation:
         observation = super().see()
@@ -266,11 +317,15 @@ InputPatch = Callable[[Kind, int, int, Callable[[Kind, int, int], State]], State
 
 
 class WrongInputSolver(CheatingSolver):
-    """`SolverService` that computes honestly from a wrong input state."""
+    """`SolverService` that computes honestly from a wrong input state. `first_round`: the first in which
+    `patch` changes anything."""
 
-    def __init__(self, *args: Any, patch: InputPatch, **options: Any) -> None:
+    def __init__(self, *args: Any, patch: InputPatch, first_round: int = 0, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.patch = patch
+        self.patch, self.first_round = patch, first_round
+
+    def misfit(self, terms: Terms, files: LoadedJob) -> str:
+        return _before_round(terms, self.first_round)
 
     def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
         solver = self

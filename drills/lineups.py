@@ -1,7 +1,7 @@
 """Who takes part in a scenario: the nodes of a devnet, with what each of them is told to do.
 
-Contract: names are the devnet's (solver-1, verifier-2, whistle-1); a cheat is an argument that the node's own
-command takes.
+Contract: names are the devnet's (solver-1, verifier-2, whistle-1). A node that is told to cheat is started by
+``python -m drills``, every other by ``python -m assay``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,23 @@ LOOK = ("--poll", "0.4")
 PATIENT = (*LOOK, "--patience", "3s")
 
 
-def cast(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
+DRILLS = frozenset(
+    (
+        *("--fault", "--cheat", "--withhold"),
+        *("--collude-with", "--lazy", "--copy-from", "--silent"),
+        *("--accuse", "--late"),
+    )
+)
+"""Options that the commands of ``drills.nodes`` have and those of ``assay`` have not."""
+
+
+def told(spec: NodeSpec, *words: str) -> NodeSpec:
+    """The same node with more arguments, started by ``drills`` if any of them is a drill."""
+    package = "drills" if DRILLS & {*words} else spec.package
+    return replace(spec, arguments=(*spec.arguments, *words), package=package)
+
+
+def lineup(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
     """Two solvers, the second of which waits for a better price, verifiers and whistleblowers; `arguments` by
     name (solver_1) are added to a node's own."""
     own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "10.5tok")}
@@ -27,8 +43,7 @@ def cast(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) 
     for spec in default_nodes(2, verifiers, whistleblowers):
         common = LOOK if spec.role == "whistleblower" else PATIENT
         added = arguments.get(spec.name.replace("-", "_"), ())
-        words = (*spec.arguments, *common, *own.get(spec.name, ()), *added)
-        specs.append(NodeSpec(spec.name, spec.role, spec.tokens, spec.stake, words))
+        specs.append(told(spec, *common, *own.get(spec.name, ()), *added))
     return specs
 
 
@@ -37,12 +52,12 @@ def covered(*cheat: str, verifiers: int = 2, **arguments: tuple[str, ...]) -> Ca
     have `arguments`."""
     accomplices = {f"verifier_{i + 1}": ("--collude-with", "solver-1") for i in range(verifiers)}
     watch = {"whistle_1": ("--no-audit-votes",)} | arguments
-    return lambda: cast(verifiers, len(watch), solver_1=cheat, **accomplices, **watch)
+    return lambda: lineup(verifiers, len(watch), solver_1=cheat, **accomplices, **watch)
 
 
 def alone(*cheat: str) -> Callable[[], list[NodeSpec]]:
     """solver-1 cheats among honest people."""
-    return lambda: cast(2, solver_1=cheat)
+    return lambda: lineup(2, solver_1=cheat)
 
 
 def weighty(name: str, nodes: list[NodeSpec]) -> list[NodeSpec]:
@@ -56,7 +71,7 @@ def weighty(name: str, nodes: list[NodeSpec]) -> list[NodeSpec]:
 def accused(*accusations: str) -> Callable[[], list[NodeSpec]]:
     """Everybody is honest but the whistleblowers, each of which makes one of these accusations."""
     junk = {f"whistle_{i + 1}": ("--accuse", text) for i, text in enumerate(accusations)}
-    return lambda: cast(2, len(junk), **junk)
+    return lambda: lineup(2, len(junk), **junk)
 
 
 def fault_of(arguments: Sequence[str]) -> re.Match[str] | None:
@@ -68,7 +83,7 @@ def fault_of(arguments: Sequence[str]) -> re.Match[str] | None:
 def in_round(arguments: tuple[str, ...], name: str, round_: str) -> tuple[str, ...]:
     """The same arguments with their fault in this round."""
     if not round_.isdecimal():
-        raise Stop(f"{round_!r} is no round", hint=f"write --fault {name}@0", code="bad-fault")
+        raise Stop(f"{round_!r} is no round", hint=f"write {name}@0", code="bad-fault")
     found = fault_of(arguments)
     if found is None:
         return arguments

@@ -18,8 +18,8 @@ from assay.app.output import table
 from assay.app.units import show_amount
 from assay.protocol.game_state import GameView
 from assay.protocol.types import Address
-from assay.scenario.balances import Snapshot, balance_table
-from assay.scenario.narrator import Event
+from drills.balances import Snapshot, balance_table
+from drills.narrator import Event
 
 
 @dataclass(frozen=True)

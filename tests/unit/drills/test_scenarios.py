@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from assay.app.units import parse_amount
-from assay.scenario.balances import Snapshot
-from assay.scenario.casts import cast as cast_of
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.outcome import Outcome, Played
-from assay.scenario.promises import LATE_S
-from assay.whistleblower import adversary
+from drills import whistleblowers
+from drills.balances import Snapshot
+from drills.lineups import lineup
+from drills.outcome import Outcome, Played
+from drills.promises import LATE_S
+from drills.scenarios import SCENARIOS
 
 NAMES = ("solver-1", "solver-2", "verifier-1", "verifier-2", "whistle-1", "client")
 
@@ -124,14 +124,14 @@ def test_an_honest_market_has_no_game() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_has_a_cast_of_two_solvers_and_enough_verifiers(name: str) -> None:
+def test_every_scenario_has_two_solvers_and_enough_verifiers(name: str) -> None:
     specs = SCENARIOS[name].nodes()
     roles = [spec.role for spec in specs]
     assert roles.count("solver") == 2 and roles.count("verifier") >= 2
     assert len({spec.name for spec in specs}) == len(specs)
     drills = {"--fault", "--cheat", "--lazy", "--copy-from", "--accuse", "--silent"}
     cheats = {spec.name for spec in specs if drills & set(spec.arguments)}
-    elsewhere = bool(SCENARIOS[name].disturbances or SCENARIOS[name].bait)
+    elsewhere = bool(SCENARIOS[name].disturbances or SCENARIOS[name].hostile_job)
     assert bool(cheats) != (name == "honest" or elsewhere)
     assert cheats <= set(SCENARIOS[name].attackers) <= {spec.name for spec in specs}
 
@@ -196,11 +196,11 @@ def test_votes_that_are_not_shown_are_fined_each() -> None:
 
 
 def test_arguments_are_added_to_a_nodes_own() -> None:
-    first = cast_of(2, solver_1=("--withhold",))[0]
+    first = lineup(2, solver_1=("--withhold",))[0]
     assert first.name == "solver-1" and first.arguments[-3:] == ("--max-shards", "1", "--withhold")
 
 
-def bait_outcome(**events: list[str]) -> Any:
+def hostile_outcome(**events: list[str]) -> Any:
     """A stranger's job "ba" beside the client's "c0"; what solvers said of which, as ``abandoned:ba``."""
     said = [("stranger", {"event": "fault-planted", "job": "ba"})]
     for name, words in events.items():
@@ -209,21 +209,21 @@ def bait_outcome(**events: list[str]) -> Any:
     return outcome({"solver-1": 10, "solver-2": 10, "stranger": 0}, events=said)
 
 
-def test_a_bait_must_be_refused_by_both_and_its_budget_come_back() -> None:
+def test_a_hostile_job_must_be_refused_by_both_and_its_budget_come_back() -> None:
     promised = SCENARIOS["hostile-manifest"].promised
     right = ["abandoned:ba", "took:c0"]
-    assert promised(bait_outcome(solver_1=right, solver_2=right)) == []
+    assert promised(hostile_outcome(solver_1=right, solver_2=right)) == []
     assert any(
-        "solver-2 did not refuse" in m for m in promised(bait_outcome(solver_1=right, solver_2=right[1:]))
+        "solver-2 did not refuse" in m for m in promised(hostile_outcome(solver_1=right, solver_2=right[1:]))
     )
-    swallowed = promised(bait_outcome(solver_1=[*right, "took:ba"], solver_2=right))
-    assert any("took shards of ['ba', 'c0']" in m for m in swallowed)
+    taken = promised(hostile_outcome(solver_1=[*right, "took:ba"], solver_2=right))
+    assert any("took shards of ['ba', 'c0']" in m for m in taken)
     assert promised(outcome({}, events=[])) == ["the stranger posted nothing"]
 
 
 @pytest.mark.parametrize(("left", "missing"), [([9], 0), ([LATE_S], 0), ([LATE_S + 1], 1), ([], 1)])
 def test_a_late_challenge_must_be_late(left: list[int], missing: int) -> None:
-    assert adversary.LATE_S == LATE_S
+    assert whistleblowers.LATE_S == LATE_S
     events = [*PLANTED, *(("whistle-1", {"event": "late", "left": seconds}) for seconds in left)]
     fallen = fell("WrongSegment: segment 2") | {"round": 0}
     seen = outcome(PAID, ("arithmetic",), events=events, convicted=[fallen])

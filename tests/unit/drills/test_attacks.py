@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.scenario.attacks import ATTACKS, Attack, scenarios_of
+from drills.attacks import ATTACKS, Attack, scenarios_of
 
 ROWS = re.findall(
     r"^\| (\d+) \| ([^|]*) \|(.*)$",

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assay.app.units import parse_amount
-from assay.scenario.outcome import Outcome
+from drills.outcome import Outcome
 
 MISS_PENALTY = parse_amount("20tok")
 """The template's."""
 LATE_S = 15
-"""Most seconds that are left of a window when a late challenge comes (``whistleblower.adversary``)."""
+"""Most seconds that are left of a window when a late challenge comes (``drills.whistleblowers``)."""
 STRANGER = "stranger"
-"""The account that posts a scenario's bait."""
+"""The account that posts a hostile job."""
 Promise = Callable[[Outcome], list[str]]
 
 
@@ -216,17 +216,17 @@ def last_second_promises(outcome: Outcome) -> list[str]:
     return missing
 
 
-def bait_promises(outcome: Outcome) -> list[str]:
+def hostile_job_promises(outcome: Outcome) -> list[str]:
     """Both solvers refused the stranger's job before they staked anything on it, and did the client's."""
-    laid = outcome.told(STRANGER, "fault-planted")
-    if not laid:
+    posted = outcome.told(STRANGER, "fault-planted")
+    if not posted:
         return ["the stranger posted nothing"]
-    bait, missing = laid[0]["job"], honest_promises(outcome)
+    job, missing = posted[0]["job"], honest_promises(outcome)
     for name in ("solver-1", "solver-2"):
-        if bait not in {event["job"] for event in outcome.told(name, "abandoned")}:
+        if job not in {event["job"] for event in outcome.told(name, "abandoned")}:
             missing.append(f"{name} did not refuse the stranger's job")
         taken = {event["job"] for event in outcome.told(name, "took")}
-        if bait in taken:
+        if job in taken:
             missing.append(f"{name} took shards of {sorted(taken)}")
     if outcome.change(STRANGER):
         missing.append(f"the stranger's budget did not come back to it: {outcome.change(STRANGER)}")
