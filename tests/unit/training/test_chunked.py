@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from assay.program.isa import Program
 from assay.program.validate import measure
 from assay.training import datasets, models
+from assay.training.chunked import causal_attention, projected_cross_entropy
 from assay.training.optimisers import Sgd
-from assay.training.sparing import causal_attention, projected_cross_entropy
 from tests.unit.training.steps import built, compare
 
 
