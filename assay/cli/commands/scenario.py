@@ -67,6 +67,7 @@ def run_one(
 ) -> None:
     """Run one; exit status 1 if anything that it promises did not happen."""
     app = app_of(context)
+    app.end_dry_run(f"run the scenario {name} on a devnet in {app.settings.home}")
     app.yes = True
     own_folder(app)
     if fresh:

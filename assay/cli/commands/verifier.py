@@ -15,7 +15,7 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 
@@ -84,6 +84,7 @@ def run(
     from assay.verifier.service import VerifierService
 
     tell = ways(webhook, notify)
+    end_dry_run(app, "verifier")
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
