@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Typer
 
 from assay.app.devnet_record import recorded
 from assay.chain.eth.rpc import HttpRpc
-from assay.cli.main import main
+from assay.cli.main import main, root
 from assay.devnet.market import take_down
 
 
@@ -59,15 +60,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Ran:
-    """Run ``assay`` with these arguments, as if from a script: standard input is not a terminal, unless it is
-    said to be."""
+def run(*arguments: str, stdin: str = "", terminal: bool = False, commands: Typer = root) -> Ran:
+    """Run ``assay``, or other `commands`, with these arguments, as if from a script: standard input is not a
+    terminal, unless it is said to be."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["assay", *arguments])
         patch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(commands)
     return Ran(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
