@@ -80,9 +80,7 @@ class PostedJob:
 
 
 @contextmanager
-def posted(
-    app: App, kind: str, body: JobFile, files: JobArtifacts, budget: Wei
-) -> Iterator[PostedJob]:
+def posted(app: App, kind: str, body: JobFile, files: JobArtifacts, budget: Wei) -> Iterator[PostedJob]:
     """Post one as STRANGER, and serve its files for the length of a `with` block."""
     from assay.app.web import serve_blocks
     from assay.client import posting

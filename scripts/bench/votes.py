@@ -37,9 +37,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 def job(algorithm: str, name: str) -> JobArtifacts:
     """The template's job by the algorithm, as `assay job init` writes it."""
-    text = template(
-        name, source=TEMPLATES[name], rounds=1, times=LOCAL, optimiser=defined_with(algorithm)
-    )
+    text = template(name, source=TEMPLATES[name], rounds=1, times=LOCAL, optimiser=defined_with(algorithm))
     return build(parse_job_file(by_algorithm(text, algorithm), algorithm))
 
 
