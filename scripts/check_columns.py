@@ -91,7 +91,7 @@ def faults(path: Path) -> list[Fault]:
 
 def tracked() -> list[Path]:
     """Tracked files of the three kinds; links to rooms are not followed."""
-    listing = ["git", "ls-files", "*.md", "*.py", "*.sol"]
+    listing = ["git", "ls-files", "*.md", "*.py", "*.sol", ":!labs"]
     names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [path for path in (ROOT / name for name in names) if path.is_file() and not path.is_symlink()]
 

@@ -40,10 +40,10 @@ from assay.training.codings import E3M0, Bins
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Sgd
 from assay.training.overlap import Eager, Streaming
+from labs.economics.svg import Series, plot
 from scripts.bench.arms import Arm, Bench, Result, Setting
 from scripts.bench.cluster import Faults
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
-from scripts.bench.svg import Series, plot
 
 SINGLE, PARALLEL, H50, H64 = "single worker", "data parallel", "DiLoCo H=50", "DiLoCo H=64, 4 bits"
 MULOCO = "MuLoCo H=50, 2 bits"

@@ -38,9 +38,9 @@ from assay.training.datasets import Dataset
 from assay.training.optimisers import Optimiser
 from assay.training.outer import DiLoCo
 from assay.training.schedules import Schedule
+from labs.economics.svg import Series, plot
 from scripts.bench.noisy_digits import noisy_digits
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
-from scripts.bench.svg import Series, plot
 
 ORDER_FREE, NATIVE, EAGER = "order-free", "native fp32", "native fp32, uncompiled"
 FORMS = (ORDER_FREE, NATIVE, EAGER)

@@ -12,12 +12,12 @@ from assay.job.read import parse_job_file
 from assay.job.templates import LOCAL
 from assay.job.use_templates import grpo_template
 from assay.protocol.types import Role
-from scripts.economics import attacks, classes, strangers
-from scripts.economics import experiments as ask
-from scripts.economics import incentives as formulas
-from scripts.economics.market import Market, simulate
-from scripts.economics.strategies import OUTER_GAS as GAS
-from scripts.economics.strategies import TOK, Population, Rules, S
+from labs.economics import attacks, classes, strangers
+from labs.economics import experiments as ask
+from labs.economics import incentives as formulas
+from labs.economics.market import Market, simulate
+from labs.economics.strategies import OUTER_GAS as GAS
+from labs.economics.strategies import TOK, Population, Rules, S
 
 SIZE = ask.Size(accounts=400, tasks=4_000, sweep=4_000, seed=7)
 RULES = Rules()

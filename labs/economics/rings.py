@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from assay.protocol.types import Wei
-from scripts.economics import incentives as formulas
-from scripts.economics.experiments import ROWS
-from scripts.economics.strategies import CHALLENGE_GAS, OPEN_GAS, PROVE_GAS, TASK_GAS, TOK, VOTE_GAS, Rules
+from labs.economics import incentives as formulas
+from labs.economics.experiments import ROWS
+from labs.economics.strategies import CHALLENGE_GAS, OPEN_GAS, PROVE_GAS, TASK_GAS, TOK, VOTE_GAS, Rules
 from spec.settlement import convict, convicted_vote
 
 RING, SOLVER, VERIFIER, FINDER = "ring", "solver", "verifier", "finder"

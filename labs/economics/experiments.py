@@ -17,9 +17,9 @@ from assay.job.templates import LOCAL, PRESETS, preset, template
 from assay.job.use_templates import grpo_template
 from assay.protocol.types import Address, Wei
 from assay.training.round_names import loops_of
-from scripts.economics import incentives as formulas
-from scripts.economics.market import simulate
-from scripts.economics.strategies import (
+from labs.economics import incentives as formulas
+from labs.economics.market import simulate
+from labs.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
     TASK_GAS,
@@ -59,7 +59,7 @@ OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
     "grpo": {"grpo": (0.0, 0.0)},
 }
 """By algorithm and template: a step of each loop beside the training, and that step with its keyed trace, all
-together in steps of the training (measured: docs/economics.md, `scripts/bench/votes.py`). "held out" is
+together in steps of the training (measured: docs/economics.md, `labs/economics/votes.py`). "held out" is
 `diloco` with the loss on 64 records before each round, "slow shard" one that takes a `SLOW_BY`-th of the
 steps."""
 MIX = {

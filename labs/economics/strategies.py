@@ -1,6 +1,6 @@
 """Who takes part in the simulated market, under which terms, and what is counted of them.
 
-Contract: values only; ``scripts.economics.market`` plays them. Amounts are in 1/TOK tokens.
+Contract: values only; ``labs.economics.market`` plays them. Amounts are in 1/TOK tokens.
 """
 
 from __future__ import annotations

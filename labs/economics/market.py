@@ -21,7 +21,7 @@ import numpy as np
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.types import Wei
-from scripts.economics.strategies import (
+from labs.economics.strategies import (
     CHALLENGE_GAS,
     CODE,
     DEFENCE_GAS,

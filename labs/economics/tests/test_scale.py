@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.economics.scale import (
+from labs.economics.scale import (
     Setting,
     gas_of_a_task,
     least_steps,
@@ -17,7 +17,7 @@ from scripts.economics.scale import (
     switched,
 )
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "scale.md"
 
 
 def test_the_page_tells_what_the_script_counts() -> None:

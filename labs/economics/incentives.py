@@ -1,7 +1,7 @@
 """The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, mixtures, rates of
 planted faults.
 
-Contract: expectations of what ``scripts.economics.market`` draws, in tokens; cartels and verifiers hold equal
+Contract: expectations of what ``labs.economics.market`` draws, in tokens; cartels and verifiers hold equal
 stakes.
 Not guaranteed: anything about gains from outside the market, such as a ruined model's.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil, comb, exp, factorial, sqrt
 
 from assay.protocol.params import MAX_CALLS
-from scripts.economics.strategies import (
+from labs.economics.strategies import (
     ANNOUNCE_GAS,
     CHALLENGE_GAS,
     DEFENCE_GAS,

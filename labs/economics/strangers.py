@@ -1,7 +1,7 @@
 """Who trades on others' stake or keys: stake that is locked elsewhere, clients that mean no good, thieves of
 an operator's key.
 
-Contract: as ``scripts.economics.experiments``. Money is divided by ``spec``; seats are drawn, and
+Contract: as ``labs.economics.experiments``. Money is divided by ``spec``; seats are drawn, and
 thefts played, by its rules of draws, stakes and caps.
 """
 
@@ -15,10 +15,10 @@ from eth_utils.crypto import keccak
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.types import Address, Role, Wei
-from scripts.economics import incentives as formulas
-from scripts.economics.experiments import HONEST, ROWS, Size, crowd
-from scripts.economics.market import simulate
-from scripts.economics.strategies import (
+from labs.economics import incentives as formulas
+from labs.economics.experiments import HONEST, ROWS, Size, crowd
+from labs.economics.market import simulate
+from labs.economics.strategies import (
     ABSTAIN_GAS,
     CHALLENGE_GAS,
     DEFENCE_GAS,

@@ -1,11 +1,11 @@
 """Whether cheating pays: strategies, stakes and audits, drawn by chance and set beside the formulas.
 
-The market is ``scripts.economics.market`` (10,000 accounts, 100,000 tasks; money divided by
-``spec.settlement``), the questions ``scripts.economics.experiments``, the formulas
-``scripts.economics.incentives``, their derivation ``docs/economics.md``. Terms are those that `assay job
+The market is ``labs.economics.market`` (10,000 accounts, 100,000 tasks; money divided by
+``spec.settlement``), the questions ``labs.economics.experiments``, the formulas
+``labs.economics.incentives``, their derivation ``docs/economics.md``. Terms are those that `assay job
 init` writes, at the cap and at the floor of the price. Amounts are in tokens.
 
-Usage: `python scripts/economics/simulate.py [--quick] [--seed 1] [--json [FILE]] [--plots DIR]`.
+Usage: `python labs/economics/simulate.py [--quick] [--seed 1] [--json [FILE]] [--plots DIR]`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.bench.report import report, table
-from scripts.bench.svg import Series, plot
-from scripts.economics import attacks, classes, rings, strangers
-from scripts.economics import experiments as ask
-from scripts.economics import incentives as formulas
-from scripts.economics.strategies import TOK, Rules
+from labs.economics.svg import Series, plot
+from labs.economics import attacks, classes, rings, strangers
+from labs.economics import experiments as ask
+from labs.economics import incentives as formulas
+from labs.economics.strategies import TOK, Rules
 
 
 def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, str]:

@@ -6,7 +6,7 @@ round begins; samples for verifiers are sent beside the training and slow a roun
 the line. Not guaranteed: losses of packets, stragglers, rounds that are rewound, or anything about lines that
 are not symmetrical.
 
-Usage: `python scripts/economics/scale.py [--json [FILE]]`; its tables stand in docs/scale.md.
+Usage: `python labs/economics/scale.py [--json [FILE]]`; its tables stand in docs/scale.md.
 """
 
 from __future__ import annotations

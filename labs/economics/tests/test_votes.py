@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from scripts.bench.votes import job, measured
+from labs.economics.votes import job, measured
 from tests.marked import long
 
 

@@ -3,9 +3,9 @@
 Each template's job is built from its job file by the algorithm, and its loops are executed node by node in
 one process, on the genesis state: a step of the training, a step of each other loop, and that step with its
 keyed trace, whose sum is what a vote commits to. Least times of `--turns`, which the programs take in turn.
-These are the figures of `scripts/economics/experiments.py` (OTHER_LOOPS) and of docs/economics.md.
+These are the figures of `labs/economics/experiments.py` (OTHER_LOOPS) and of docs/economics.md.
 
-Usage: `python scripts/bench/votes.py [ALGORITHM ...] [--templates gpt mlp cnn] [--turns 9] [--clock wall]`.
+Usage: `python labs/economics/votes.py [ALGORITHM ...] [--templates gpt mlp cnn] [--turns 9] [--clock wall]`.
 """
 
 from __future__ import annotations

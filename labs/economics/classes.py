@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.job.templates import PRESETS
-from scripts.economics import incentives as formulas
-from scripts.economics.experiments import OTHER_LOOPS, ROWS, template_rules
-from scripts.economics.strategies import CHALLENGE_GAS, OUTER_GAS, TOK, VOTE_GAS, Rules
+from labs.economics import incentives as formulas
+from labs.economics.experiments import OTHER_LOOPS, ROWS, template_rules
+from labs.economics.strategies import CHALLENGE_GAS, OUTER_GAS, TOK, VOTE_GAS, Rules
 
 LEARNER_OPERATIONS, LEARNER_TIME = 18.7, 5.14
 """What GRPO's outer claim takes beside a task of the template (measured: docs/economics.md)."""

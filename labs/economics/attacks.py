@@ -1,6 +1,6 @@
 """What each attack gains over honesty, simulated and by formula, and the smallest stake that ends it.
 
-Contract: as ``scripts.economics.experiments``. An attack is played by everybody who can, so that its mean is
+Contract: as ``labs.economics.experiments``. An attack is played by everybody who can, so that its mean is
 sharp.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from scripts.economics import incentives as formulas
-from scripts.economics.experiments import HONEST, ROWS, Size, crowd, template_rules
-from scripts.economics.market import simulate
-from scripts.economics.strategies import TASK_GAS, TOK, VOTE_GAS, Rules, S, Strategy
+from labs.economics import incentives as formulas
+from labs.economics.experiments import HONEST, ROWS, Size, crowd, template_rules
+from labs.economics.market import simulate
+from labs.economics.strategies import TASK_GAS, TOK, VOTE_GAS, Rules, S, Strategy
 
 
 def honest_task(rules: Rules) -> float:
