@@ -25,6 +25,7 @@ def play(seeds: range) -> tuple[Counter[str], Counter[str]]:
     return kinds, operations
 
 
+@pytest.mark.long
 def test_every_kind_of_fault_is_convicted_and_the_truth_acquitted() -> None:
     kinds, _ = play(range(1_000_000, 1_000_060))
     assert set(kinds) == set(KINDS), "a kind was never planted"

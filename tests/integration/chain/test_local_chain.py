@@ -100,6 +100,7 @@ def counter(rpc: HttpRpc, small: Artifacts, deployment: Deployment) -> Contract:
     return Contract(rpc, "Counter", deployment.addresses["Counter"], small["Counter"].abi)
 
 
+@pytest.mark.long
 def test_deployed_contracts_know_one_another_and_the_file_is_checked(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -211,6 +212,7 @@ def test_deployment_file_of_another_chain_is_refused(rpc: HttpRpc, small: Artifa
         Deployment.load(path, HttpRpc(other.url))
 
 
+@pytest.mark.long
 def test_refusals_name_the_custom_error_before_and_after_mining(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -340,6 +342,7 @@ def _runs(pid: int) -> bool:
     return not Path(f"/proc/{pid}/stat").exists() or " Z " not in Path(f"/proc/{pid}/stat").read_text()
 
 
+@pytest.mark.long
 def test_sources_compile_once_and_change_with_their_text(tmp_path: Path) -> None:
     root = contracts_root(tmp_path / "c", "pragma solidity ^0.8.28; contract A { uint256 public x; }")
     first = compile_contracts(root)
@@ -359,6 +362,7 @@ contract A {{
 """
 
 
+@pytest.mark.long
 def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -371,6 +375,7 @@ def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
     assert sender.next_nonce() == 0
 
 
+@pytest.mark.long
 def test_sources_with_errors_give_the_compilers_words(tmp_path: Path) -> None:
     with pytest.raises(CompileFailed, match="ParserError"):
         compile_contracts(contracts_root(tmp_path / "c", "pragma solidity ^0.8.28; contract A { uint256 x }"))

@@ -55,6 +55,7 @@ def job(market: Market) -> Job:
     return market.post(Net(), assay.cross_entropy, assay.Sgd(0.1), DATA, budget="150tok", plan=PLAN)
 
 
+@pytest.mark.long
 def test_a_posted_job_is_known_by_the_first_digits_of_its_id(market: Market, job: Job) -> None:
     assert [found.id for found in market.jobs()] == [job.id]
     assert market.job(job.id[:8]).id == job.id
@@ -87,6 +88,7 @@ def test_more_budget_is_given(market: Market, job: Job) -> None:
     assert job.progress().job.escrow == before + 2 * TOK
 
 
+@pytest.mark.long
 def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
     market: Market, job: Job, home: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_help_and_what_needs_no_chain_imports_nothing_heavy(command: str, tmp_pa
     assert imported(command, tmp_path) & {*HEAVY, "requests", "eth_abi", "assay.chain.eth.rpc"} == set()
 
 
+@pytest.mark.long
 def test_a_command_that_reads_imports_no_torch_and_no_keys() -> None:
     program = "import sys, assay.app.wiring; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

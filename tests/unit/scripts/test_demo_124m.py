@@ -13,6 +13,7 @@ from assay.job.build import build
 from scripts.demo_124m import FAULT, Watch, _resident, family, job
 
 
+@pytest.mark.long
 def test_the_fault_lies_in_a_weight_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"GPT2_SIZE": "tiny", "GPT2_CONTEXT": "16"}.items():
         monkeypatch.setenv(name, value)

@@ -109,6 +109,7 @@ def strided(x: Tensor, shape: tuple[int, ...], attrs: tuple[int, ...]) -> Tensor
     return x.reshape(-1)[index]
 
 
+@pytest.mark.long
 def test_a_view_keeps_each_ranks_elements() -> None:
     rng, found = random.Random(2), 0
     for _ in range(6_000):
