@@ -42,7 +42,6 @@ from assay.scenario.outcome import Outcome, judge, report, report_of
 from assay.scenario.promises import falls
 from assay.scenario.recording import Recording
 from assay.scenario.run import Run
-from scripts.bench.wire import disk_bytes
 
 MODEL = Path(__file__).resolve().parents[1] / "examples" / "gpt2" / "model.py"
 TIMES = {
@@ -169,7 +168,7 @@ def told(home: Path, outcome: Outcome, missing: list[str], seconds: float, watch
         "processorSeconds": round(own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime),
         "memoryBytes": watch.most_bytes,
         "memoryByProcess": watch.parts,
-        "diskBytes": sum(disk_bytes(home).values()),
+        "diskBytes": sum(path.stat().st_size for path in home.glob("*/**/*") if path.is_file()),
         "sentBytes": sum(n["out_training"] + n["out_proof"] for n in traffic.values()),
         "gasTotal": sum(sum(used) for used in outcome.gas.values()),
     }
