@@ -91,13 +91,13 @@ $(HARDHAT_STAMP): tests/hardhat/package-lock.json
 	@scripts/setup.sh hardhat
 
 bench-diloco: setup
-	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --faults --plots docs/quality --record
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --record
 
 bench-market: setup
 	OMP_NUM_THREADS=1 $(PY) scripts/bench/market.py --record
 
 bench-rl: setup
-	OMP_NUM_THREADS=1 $(PY) scripts/bench/rl.py --twice
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/rl.py --record
 
 vectors: setup
 	$(PY) scripts/prove/vectors.py

@@ -1,39 +1,33 @@
 """How fast a node's block store writes durably, and serves to a peer on the same machine.
 
-Usage: blocks.py [--json] [--mb 128] [--turns 3] [--folder WHERE]. Writing: a state of `mb` in slots of 16 MB
-is stored, its tensor roots computed beside, until one sync has made it durable. Serving: another process
-serves it as a node does, and an empty store fetches all of it, hashed and stored. The best of the turns, in
-MB (10^6 bytes) a second. Goals: writing 300, serving 200. Coming and going: blocks are stored and those
-before them dropped, round after round; processor milliseconds for each, with files written again and, beside
-it, with files made anew.
+Writing: a state of `--mb` in slots of 16 MB is stored, its tensor roots computed beside, until one sync has
+made it durable. Serving: another process serves it as a node does, and an empty store fetches all of it,
+hashed and stored. The best of the turns, in MB (10^6 bytes) a second.
+
+Usage: `python scripts/bench/blocks.py [--mb 128] [--turns 3] [--folder WHERE] [--json [FILE]] [--record]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import Cid
 from assay.blocks.exchange import Exchange
 from assay.blocks.node import NodeBlocks
-from assay.blocks.spares import MOST
-from assay.blocks.unixfs import CHUNK_BYTES
 from assay.node.slots import PARALLEL, StoredState, store_state
-from scripts.bench import report
+from scripts.bench.report import add_options, report, table
 
 SLOT_BYTES = 16_000_000
-ROUNDS, BLOCKS = 6, 1000
 _SERVE = """
 import sys, time
 from pathlib import Path
@@ -76,64 +70,29 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
         peer.wait(10)
 
 
-def churn(folder: Path, spares: int) -> float:
-    """Processor milliseconds to store a block and to drop one, where so many files are written again."""
-    store, data, before = BlockStore(folder, spares=spares), os.urandom(CHUNK_BYTES), list[str]()
-    took_s = 0.0
-    for number in range(ROUNDS):
-        blocks = [data + bytes([number]) + i.to_bytes(2, "big") for i in range(BLOCKS)]
-        cids = [Cid.of(block) for block in blocks]
-        begun_s = time.process_time()
-        for block, cid in zip(blocks, cids, strict=True):
-            store.put_verified(block, cid, durable=False)
-        store.drop(before, [], -1.0)
-        if number > 1:  # before, none had gone that could come again
-            took_s += time.process_time() - begun_s
-        before = [str(cid) for cid in cids]
-    return 1e3 * took_s / (BLOCKS * (ROUNDS - 2))
-
-
-def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
+def measured(size: int, turns: int, where: Path | None) -> dict[str, float]:
     """Bytes a second of either, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
-    again, anew = list[float](), list[float]()
-    for turn in range(turns):
+    for _ in range(turns):
         with tempfile.TemporaryDirectory(dir=where) as folder:
             stored, seconds = write(Path(folder) / "a", size)
             total = SLOT_BYTES * len(stored.slots)
             wrote.append(total / seconds)
             served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
-            ways = [(again, MOST), (anew, 0)]
-            for found, spares in reversed(ways) if turn % 2 else ways:
-                found.append(churn(Path(folder) / str(spares), spares))
-    return {
-        "commit": report.commit(),
-        "bytes": size,
-        "write_bytes_per_s": round(max(wrote)),
-        "serve_bytes_per_s": round(max(served)),
-        "written_again_ms": round(min(again), 3),
-        "made_anew_ms": round(min(anew), 3),
-        "turns": {"write": [round(x) for x in wrote], "serve": [round(x) for x in served]},
-        "load": os.getloadavg()[0],
-    }
+    return {"write_bytes_per_s": max(wrote), "serve_bytes_per_s": max(served)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one object on stdout")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mb", type=int, default=128)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="on which disk; by default that of temporary files")
-    options = parser.parse_args()
-    found = measure(options.mb * 1_000_000, options.turns, options.folder)
-    if options.json:
-        print(json.dumps(found))
-        return
-    for name in ("write", "serve"):
-        print(f"{name}: {found[f'{name}_bytes_per_s'] / 1e6:,.0f} MB/s of {found['turns'][name]}")
-    again, anew = found["written_again_ms"], found["made_anew_ms"]
-    print(f"a block that comes for one that goes: {again:.2f} ms; in a file made anew: {anew:.2f} ms")
+    add_options(parser, "blocks")
+    chosen = parser.parse_args()
+    found = measured(chosen.mb * 1_000_000, chosen.turns, chosen.folder)
+    rows = [[what, f"{found[f'{what}_bytes_per_s'] / 1e6:,.0f}"] for what in ("write", "serve")]
+    report(found, table(["what", "MB/s"], rows), chosen.json, chosen.record)
 
 
 if __name__ == "__main__":
