@@ -317,7 +317,7 @@ def groups(op: Op, count: int, seed: int) -> Iterator[Group]:
 
 OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP, Op.SHARD, Op.RECORD))
 """The others have no operands to draw: they read a game's state, counter, shard or records, and random games
-hold the court to them (``scripts/prove/games.py``)."""
+hold the court to them (`make games`)."""
 
 
 def encoded(op: Op, count: int, seed: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""The Kubo adapter against what real daemons answered (`scripts/prove/ipfs_daemons.py` records it)."""
+"""The Kubo adapter against what a real daemon answered."""
 
 from __future__ import annotations
 

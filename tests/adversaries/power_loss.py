@@ -5,27 +5,21 @@ the chain notes what it was handed. Then, for each point of the record, its fold
 may have left it there, and a node starts on it and sends the same intents again. It must send each exactly
 once, together with what had been handed to the chain before, and find its journal sound.
 
-What a loss of power leaves, by `--mode`: `strict`: nothing but what was synced, and no name whose folder was
+What a loss of power leaves, by mode: `strict`: nothing but what was synced, and no name whose folder was
 not; `some`: of what was not synced each write and each name, or not, by lot, and one write torn in the
 middle; `late`: all that was written, as after a kill.
 
-Contract: the same `--seed` cuts the same. Does not guarantee anything for disks that lie about what they have
-synced: scripts/prove/flipped_bits.py loses such writes.
-
-Usage: `python scripts/prove/power_loss.py [--step 1] [--mode strict] [--seed 1]`
+Contract: the same seed cuts the same. Not guaranteed: anything for disks that lie about what they have synced
+(flipped_bits.py loses such writes).
 """
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -100,7 +94,7 @@ def record(folder: Path) -> list[Entry]:
     settings = {"RECORDED": str(folder / "node"), "RECORD": str(written), "LD_PRELOAD": str(library)}
     paths = os.pathsep.join([str(HERE.parents[2]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, **settings, "PYTHONPATH": paths}
-    subprocess.run([sys.executable, str(HERE), "--work", str(folder / "node")], check=True, env=environment)
+    subprocess.run([sys.executable, str(HERE), str(folder / "node")], check=True, env=environment)
     return list(entries(written.read_bytes(), str(folder / "node")))
 
 
@@ -236,31 +230,5 @@ def cuts(record: Sequence[Entry], mode: str, step: int, seed: int, folder: Path)
         yield from ((point, fault) for fault in faults or [""])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--mode", choices=MODES)
-    parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    if chosen.work is not None:
-        work(Notary(chosen.work / HANDED), chosen.work)
-        return 0
-    logging.disable(logging.CRITICAL)
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="assay-power-") as name:
-        written = record(Path(name))
-        for mode in [chosen.mode] if chosen.mode else MODES:
-            started = time.monotonic()
-            tried = list(cuts(written, mode, chosen.step, chosen.seed, Path(name) / "left"))
-            faults = [(point, fault) for point, fault in tried if fault]
-            bad += len(faults)
-            for point, fault in faults[:5]:
-                print(f"{mode}, cut after call {point}: {fault}", file=sys.stderr)
-            took = time.monotonic() - started
-            print(f"{mode:8}{len(tried):>6} cuts of {len(written)} calls, {len(faults)} faults, {took:.0f} s")
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+if __name__ == "__main__":  # the node whose calls are recorded
+    work(Notary(Path(sys.argv[1]) / HANDED), Path(sys.argv[1]))

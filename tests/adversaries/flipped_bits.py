@@ -4,35 +4,24 @@ Faults: one flipped bit; a cut; a sector (512 bytes) that was never written, or 
 whole file that reads as it was before, or is not there. What a node then finds is compared with what was
 written: `harmless` if it is the same, `mended` if it is the same but for what the node has again by itself,
 `told` if it is an error that names the next step. `WRONG` (another truth, and no word said) and `RAW` (any
-other exception) must not occur: the exit status is then 1, and the first of them are printed with all that
-repeats them.
+other exception) must not occur.
 
-Contract: the same `--faults` and `--seed` try the same. Faults are spread evenly over the kinds and, within a
-kind, over its files. Not guaranteed: that two faults at once are noticed.
-
-Usage: `python scripts/prove/flipped_bits.py [--faults 10000] [--seed 1] [--only journal] [--json FILE]`
+Contract: the same number of faults and seed try the same. Faults are spread evenly over the kinds and,
+within a kind, over its files. Not guaranteed: that two faults at once are noticed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import random
 import shutil
-import sys
-import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from assay.protocol.errors import AssayError
-from scripts.prove.disk_subjects import SUBJECTS, Subject
+from tests.adversaries.disk_subjects import Subject
 
 SECTOR = 512
 KINDS = ("flip",) * 7 + ("cut", "sector", "lost")
@@ -147,32 +136,3 @@ def summary(tried: Sequence[Tried]) -> str:
         row = (sum(n for (s, o), n in counts.items() if o == out and name in (s, "all")) for out in OUTCOMES)
         lines.append(f"{name:20}" + "".join(f"{n:>10,}" for n in row))
     return "\n".join(lines)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--faults", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=[subject.name for subject in SUBJECTS])
-    parser.add_argument("--json", type=Path)
-    chosen = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    subjects = [subject for subject in SUBJECTS if chosen.only in (None, subject.name)]
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="assay-damaged-") as folder:
-        tried = campaign(subjects, chosen.faults, chosen.seed, Path(folder))
-    bad = [one for one in tried if one.outcome in ("WRONG", "RAW")]
-    for one in bad[:10]:
-        print(f"{one.outcome}: {one.subject}, {one.fault} (seed {chosen.seed})\n{one.why}\n", file=sys.stderr)
-    print(summary(tried))
-    print(f"{len(tried):,} faults in {time.monotonic() - started:.0f} s: {len(bad)} not noticed or raw")
-    if chosen.json is not None:
-        counts = Counter(f"{one.subject}/{one.outcome}" for one in tried)
-        chosen.json.write_text(
-            json.dumps({"faults": len(tried), "seed": chosen.seed, "counts": counts}) + "\n"
-        )
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
-"""A whole market on Hardhat's node, and the same on Anvil: one job with a cheat, its dispute, the model.
+"""A whole market on Hardhat's node: one job with a cheat, its dispute, the model.
 
-Usage: second_chain.py [--scenario NAME] [--chain hardhat|anvil] [--json]. Needs `make second-chain` once.
 Deployed by `assay deploy`; every node is the command that a person runs. What the nodes ask of the chain goes
 through a gateway that counts it: no method of a development node may be among them. Blocks come by the clock,
 one a second, on both chains, so that transactions wait in a pool as they do in public.
@@ -8,13 +7,10 @@ one a second, on both chains, so that transactions wait in a pool as they do in 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,8 +31,8 @@ from assay.scenario.catalogue import SCENARIOS
 from assay.scenario.outcome import judge
 from assay.scenario.recording import Recording
 from assay.scenario.run import Run, demo_job
-from scripts.prove.rpc_recorder import RecordingGateway
 from tests.hardhat.node import Hardhat
+from tests.hardhat.rpc_recorder import RecordingGateway
 
 DEVELOPMENT = ("anvil_", "evm_", "hardhat_", "debug_", "miner_")
 DEPLOYER = "deployer"
@@ -144,20 +140,3 @@ def transactions(home: Path, rpc: HttpRpc) -> dict[str, Any]:
         "failed": {what: n for what, n in failed.items() if n},
         "gas": {what: used[what] for what in market},
     }
-
-
-def main() -> None:
-    """Play it, print what it showed, and fail unless all of it happened."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenario", default="one-ulp", choices=sorted(SCENARIOS))
-    parser.add_argument("--chain", default="hardhat", choices=("hardhat", "anvil"))
-    parser.add_argument("--json", action="store_true", help="one object on stdout")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        told = play(options.chain, options.scenario, Path(folder))
-    print(json.dumps(told, indent=None if options.json else 2, default=str))
-    raise SystemExit(1 if told["missing"] or told["development_methods"] else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -29,7 +29,7 @@ from assay.chain.eth.journal import Attempt, Call, Journal, Receipt
 from assay.chain.eth.keystore import Keystore
 from assay.cli.node import fitness
 from assay.protocol.errors import Retry
-from scripts.prove.role_records import (
+from tests.adversaries.role_records import (
     Snap,
     chosen_again,
     fewer,
