@@ -58,7 +58,7 @@ most {rules.MAX_FAN_IN:,}; shapes have at most {rules.MAX_DIMS} dimensions and 2
 _LOWERED = """
 ## PyTorch operations
 
-What a traced step may hold, with the function of `program/lowering` that turns it into instructions.
+What a traced step may hold, with the function of `assay/program/lowering` that turns it into instructions.
 Everything else is refused with the operation's name and the line of the source that used it
 (`decisions/0004-lowering.md`). Most other functions of PyTorch are made of these: `torch` takes them apart
 while tracing. Operations that write in place (`add_`) follow those here.

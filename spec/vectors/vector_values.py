@@ -1,8 +1,8 @@
 """Random operands for the arithmetic test vectors: values, rows, exponents, indices and shapes.
 
 All draw from the `random.Random` they are given, so that a seed gives the same vectors everywhere. An f32 is
-its bit pattern, other types are integer values. Half of what `gen_vectors` draws is at the places of
-`_hard_places` instead.
+its bit pattern, other types are integer values. Half of what `vectors` draws is at the places of
+`hard_places` instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from assay.program.isa import DType
-from scripts.generate import hard_places as hard
+from spec.vectors import hard_places as hard
 
 F32, I32, I16, U8, BOOL = DType
 

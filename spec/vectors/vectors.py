@@ -8,7 +8,7 @@ element, u8 spans, (u8 input, u32 byte offset, u16 length, bytes)*, u32 expected
 
 Contract: the same `--count` and `--seed` give the same bytes. The small committed set is the default; the
 large one is written and run in parts by `scripts/prove/vectors.py`: `ASSAY_VECTORS` and `ASSAY_VECTOR_COUNT`
-point forge's VectorsTest at them. Half of the cases are at the hard places of `_hard_places.py`, the others
+point forge's VectorsTest at them. Half of the cases are at the hard places of `hard_places.py`, the others
 uniform over bit patterns or special. Not guaranteed: coverage beyond what is listed here.
 """
 
@@ -17,20 +17,17 @@ from __future__ import annotations
 import argparse
 import random
 import struct
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import numpy as np
 
 from assay.numerics import scalar
 from assay.program.isa import DType, Input, Node, Op
-from scripts.generate import hard_places as hard
-from scripts.generate.vector_values import (
+from spec.vectors import hard_places as hard
+from spec.vectors.vector_values import (
     BOOL,
     F32,
     HARD_EXP,

@@ -13,16 +13,13 @@ from __future__ import annotations
 import argparse
 import random
 import struct
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from assay.program.isa import MAX_NODE_BYTES, DType, Input, MalformedProgram, Node, Op, decode_node
 from assay.program.rules import RuleBroken, check_node
-from scripts.generate import game as gen_game
-from scripts.generate import vectors as gen_vectors
+from spec.vectors import game as gen_game
+from spec.vectors import vectors as gen_vectors
 
 RECORD_BYTES = 1 << 31
 
@@ -97,15 +94,14 @@ def other_field(rng: random.Random, node: Node) -> Node:
     if kind == 1:
         return replace(node, dtype=rng.choice(list(DType)))
     if kind == 2 and node.attrs:
-        attrs = list(node.attrs)
-        i = rng.randrange(len(attrs))
-        attrs[i] = other_attribute(rng, attrs[i])
-        return replace(node, attrs=tuple(attrs))
+        i = rng.randrange(len(node.attrs))
+        changed = (*node.attrs[:i], other_attribute(rng, node.attrs[i]), *node.attrs[i + 1 :])
+        return replace(node, attrs=changed)
     if kind == 3 and node.inputs:
         return replace(node, inputs=other_inputs(rng, node.inputs))
     if kind == 4:
         attrs = node.attrs[:-1] if node.attrs and rng.randrange(2) else (*node.attrs, rng.randrange(3))
-        return replace(node, attrs=tuple(attrs))
+        return replace(node, attrs=attrs)
     return replace(node, shape=other_shape(rng, node.shape))
 
 
