@@ -6,23 +6,17 @@ FORGE := cd contracts && bin/foundry forge
 PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
-BUILT_STAMP := contracts/out-assay/.built
 TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	attacks bytecode kills arm kernels second-chain
+	attacks artifacts bytecode kills arm kernels second-chain
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install everything (.venv, contracts/node_modules); nothing the second time
-	@$(MAKE) --no-print-directory -j2 $(BUILT_STAMP) # pip and npm side by side: neither needs the other
-
-$(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
-	@echo "setup: compiling the contracts"
-	@$(PY) -c 'from assay.chain.contracts.compile import compile_contracts; compile_contracts()'
-	@touch $@
+	@$(MAKE) --no-print-directory -j2 $(PY_STAMP) $(NPM_STAMP) # pip and npm side by side: neither needs the other
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh python
@@ -78,6 +72,7 @@ lint-contracts: setup
 	$(FORGE) fmt --check
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
+	$(PY) scripts/generate/artifacts.py --check
 	$(PY) scripts/generate/contract_snapshots.py --check
 	$(PY) scripts/generate/structs.py --check
 
@@ -95,7 +90,7 @@ browser: setup ## the dashboard in Chromium: live, at 390 px, by keyboard, with 
 	tests/browser/run.sh
 
 clean: ## remove build outputs and caches
-	rm -rf contracts/out contracts/out-assay contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 bench-diloco: setup ## low-communication training beside data parallel, three seeds (hours of one core)
 	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --record
@@ -127,7 +122,11 @@ fuzz: setup ## coverage-guided fuzzing of every decoder (installs atheris)
 attacks: setup ## every attack of docs/threats.md: what it paid, what the honest side kept
 	PYTHONPATH=. $(PY) scripts/prove/attacks.py
 
+artifacts: setup ## contracts/artifacts, after a change of contracts/src
+	$(PY) scripts/generate/artifacts.py
+
 bytecode: setup ## what is deployed is what compiles
+	$(PY) scripts/generate/artifacts.py --check
 	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
 
 kills: setup ## a thousand processes of all roles killed at random (an hour)

@@ -77,7 +77,7 @@ class TaskTrainer:
 
     background_bytes = BACKGROUND_BYTES
     """States of at least this size are published while training goes on."""
-    states: type[StateProvider] = StateProvider  # says from which claims start; an adversary has another
+    states: type[StateProvider] = StateProvider  # says what claims start from
 
     def __init__(
         self,

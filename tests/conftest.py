@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
@@ -69,4 +69,4 @@ def rpc(anvil: Anvil) -> HttpRpc:
 @pytest.fixture(scope="session")
 def artifacts() -> Artifacts:
     """The project's compiled contracts."""
-    return compile_contracts()
+    return load_artifacts()

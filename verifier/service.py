@@ -146,7 +146,7 @@ class VerifierService(Accuser):
             super().sent(action)
 
     def judge(self, view: ClaimView) -> Attestation:
-        """What this verifier thinks of a claim that it was drawn for (an adversary overrides this)."""
+        """What this verifier thinks of a claim that it was drawn for (a subclass may override this)."""
         return attest(self.state_provider(view.claim.job_id), view, self.market.me)
 
     def _replay(self, action: policy.Replay) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from assay.training.algorithms import Algorithm, Nesterov, Rule
-from assay.training.codings import E3M0
+from assay.training.catalogue import CATALOGUE
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Streaming:
     steps: int = 100
     delay: int = 1
     alpha: float = 0.5
-    algorithm: Algorithm = field(default_factory=lambda: Algorithm(Nesterov(0.4, 0.9), E3M0()))
+    algorithm: Algorithm = field(default_factory=lambda: CATALOGUE["streaming"].algorithm)
 
     def mixed(self, theta: Tensor, local: Tensor) -> Tensor:
         """What a worker goes on with: α·local + (1 − α)·θ."""

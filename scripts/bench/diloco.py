@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from assay.numerics.encoding import to_bytes
 from assay.program.execute import Executor
 from assay.training import datasets, evaluate, job, models
-from assay.training.algorithms import RECIPES, Algorithm, Sign
+from assay.training.algorithms import Algorithm, Sign
+from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.schedules import Schedule
 from scripts.bench.cluster import Cluster, in_rounds, ready_for

@@ -34,7 +34,6 @@ from assay.app.machine import RESOURCE_LIMITS
 from assay.app.wiring import open_storage
 from assay.devnet.market import default_nodes
 from assay.job.build import build
-from assay.job.outer import OPTIMISERS
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template
 from assay.job.terms import terms_of
@@ -45,8 +44,8 @@ from assay.program.compiled.executor import CompiledExecutor
 from assay.program.state import state_root
 from assay.protocol.loops import Place
 from assay.protocol.types import ZERO_ADDRESS, Kind, Wei
+from assay.training.catalogue import CATALOGUE, defined_with
 from assay.training.job import JobArtifacts
-from assay.training.round_names import NAMES, ONE_ROUND, ONE_STEP
 from scripts.bench.devnet import Led, lead, slowed, threads_of
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
@@ -78,7 +77,7 @@ SIZES = {
 
 def job_of(size: Size, algorithm: str, rounds: int, shards: int) -> JobFile:
     """The template's job by the algorithm, with a model of this size."""
-    optimiser = OPTIMISERS.get(algorithm, "")
+    optimiser = defined_with(algorithm)
     text = template("gpt", source="stdlib", rounds=rounds, times=size.times, optimiser=optimiser)
     text = by_algorithm(text, algorithm)
     changes = {
@@ -90,7 +89,7 @@ def job_of(size: Size, algorithm: str, rounds: int, shards: int) -> JobFile:
         "training.shards": shards,
         "training.min_shards": shards,
         "money.solver_stake": STAKE,
-        **({"training.steps_per_round": 1} if algorithm in ONE_STEP else {}),
+        **({"training.steps_per_round": 1} if CATALOGUE[algorithm].one_step else {}),
     }
     for key, value in changes.items():
         text = stated(text, key, str(value))
@@ -228,7 +227,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
     parser.add_argument("--size", choices=sorted(SIZES))
-    parser.add_argument("--algorithm", choices=NAMES, default="diloco-4bit")
+    parser.add_argument("--algorithm", choices=list(CATALOGUE), default="diloco-4bit")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--baseline", type=int, help="rounds in one process, where not as many as the job's")
@@ -238,7 +237,7 @@ def main() -> None:
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick", "size", "rounds", "baseline")
     size = SIZES[chosen.size or ("gpt-32" if chosen.quick else "gpt-512")]
-    rounds = 1 if chosen.algorithm in ONE_ROUND else chosen.rounds or (2 if chosen.quick else 5)
+    rounds = 1 if CATALOGUE[chosen.algorithm].one_round else chosen.rounds or (2 if chosen.quick else 5)
     if not 0.05 <= chosen.speed <= 1:
         parser.error("--speed is a part of a core from 0.05 to 1")
     baseline = chosen.baseline or rounds

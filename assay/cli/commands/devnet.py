@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,10 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import parse_amount
-from assay.cli.lazy import with_rooms
+from assay.cli.hooks import command_of
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (
+    NodeSpec,
     bring_up,
     default_nodes,
     fund_account,
@@ -30,27 +32,17 @@ from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import Conditions
 
-SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
-commands = typer.Typer(
-    no_args_is_help=True, help="A whole market on this machine.", cls=with_rooms({"scenario": SCENARIO})
-)
+commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
 
 
-@commands.command()
 def up(
+    nodes_of: Callable[[App, list[NodeSpec]], list[NodeSpec]],
     context: typer.Context,
     solvers: Annotated[int, typer.Option(min=0)] = 2,
     verifiers: Annotated[int, typer.Option(min=0)] = 3,
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
     block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
-    fault: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[@ROUND]",
-            help="Somebody cheats: a scenario's name (`devnet scenario list`), and the round of its fault.",
-        ),
-    ] = "",
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
@@ -73,19 +65,20 @@ def up(
         app.output.say(_next_steps(app))
         return
     begin_in(app.settings.home, app.settings.deployment)
-    nodes = default_nodes(solvers, verifiers, whistleblowers)
-    if fault:
-        from assay.scenario.catalogue import cast_of
-
-        asked, nodes = {node.name for node in nodes}, cast_of(fault, nodes)
-        if more := [node.name for node in nodes if node.name not in asked]:
-            app.output.say(f"{fault} needs {', '.join(more)} as well")
+    nodes = nodes_of(app, default_nodes(solvers, verifiers, whistleblowers))
     app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
     devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
     app.output.say(_next_steps(app))
+
+
+def _honest(_: App, nodes: list[NodeSpec]) -> list[NodeSpec]:
+    return nodes
+
+
+commands.command()(command_of(up, _honest))
 
 
 def _usual_conditions() -> Conditions:
@@ -98,11 +91,13 @@ def _usual_conditions() -> Conditions:
 
 
 def _given(context: typer.Context) -> list[str]:
-    """The options that this command was given."""
+    """The options and arguments that this command was given."""
     return [
-        "--" + name.replace("_", "-")
-        for name in context.params
-        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name
+        and (source := context.get_parameter_source(parameter.name)) is not None
+        and source.name == "COMMANDLINE"
     ]
 
 

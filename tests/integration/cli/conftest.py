@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Typer
 
-from assay.cli.main import main
+from assay.cli.main import main, root
 from assay.devnet.market import take_down
 
 
@@ -47,14 +48,15 @@ class Ran:
 Assay = Callable[..., Ran]
 
 
-def run(*arguments: str, stdin: str = "") -> Ran:
-    """Run ``assay`` with these arguments, as if from a script: standard input is not a terminal."""
+def run(*arguments: str, stdin: str = "", commands: Typer = root) -> Ran:
+    """Run ``assay``, or other `commands`, with these arguments, as if from a script: standard input is not a
+    terminal."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["assay", *arguments])
         patch.setattr(sys, "stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(commands)
     return Ran(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 

@@ -47,7 +47,7 @@ def job(home: Path, assay: Assay) -> Iterator[str]:
         text = re.sub(rf'(?m)^{name} = "\w+"', f'{name} = "{time_}"', text)
     path.write_text(text)
     posted = str(assay("job", "post", str(path), "--budget", "200tok", "--no-serve").data["job"])
-    node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"))
+    node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"), "drills")
     with serving(home):
         pid = start_node(app, node)
         try:

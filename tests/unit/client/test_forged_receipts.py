@@ -32,7 +32,7 @@ from assay.protocol.canonical_json import canonical_json
 from assay.protocol.encoding import words
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Phase, Terms
-from assay.verifier.adversary import LazyVerifier
+from drills.verifiers import LazyVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.client.conftest import Fetched

@@ -29,11 +29,11 @@ from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver import policy, storing
-from assay.solver.adversary import Plan
 from assay.solver.service import SolverService
 from assay.solver.storing import OpenTask, Storing
 from assay.solver.trainer import TaskTrainer
 from assay.solver.under_way import Computing
+from drills.solvers import Plan
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -236,8 +236,8 @@ def test_shards_that_take_turns_lose_no_segment(apart: Apart, day: MarketDay) ->
 def test_a_planted_fault_is_computed_here(apart: Apart, day: MarketDay) -> None:
     """Or the process, which knows of none, would mend it."""
     from assay.program.fault import NodeFault
-    from assay.solver.adversary import FaultySolver
     from assay.solver.policy import Examine
+    from drills.solvers import FaultySolver
 
     job_id = day.post(rounds=1, shards=1)
     made = list[SolverService]()

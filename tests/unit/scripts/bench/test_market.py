@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from assay.protocol.types import Kind
-from assay.training.round_names import NAMES
+from assay.training.catalogue import CATALOGUE
 from scripts.bench.devnet import Led
 from scripts.bench.market import SIZES, Alone, compared, job_of, ratio_of_rounds, reckoned, told
 
@@ -27,7 +27,7 @@ def led(roots: dict[Any, bytes] = ROOTS, params: torch.Tensor = PARAMS[0]) -> Le
     return Led(views, {"w": params}, 30.0, [10.0, 20.0], [12.0, 22.0], spent)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_every_algorithm_has_a_job_of_several_shards(name: str) -> None:
     body = job_of(SIZES["gpt-64"], name, 3, 4)
     assert body.outer.algorithm == name and body.training.min_shards == body.training.shards == 4
