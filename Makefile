@@ -10,7 +10,7 @@ TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	attacks artifacts bytecode kills arm kernels second-chain
+	attacks artifacts bytecode kills arm kernels second-chain supply torches wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,3 +141,12 @@ kernels: setup ## the GPU's kernels by Triton's interpreter (installs Triton, a 
 
 second-chain: setup $(HARDHAT_STAMP) ## a job and a dispute on Hardhat's node (300 MB of npm packages)
 	$(PY) -m pytest -m slow tests/hardhat
+
+supply: setup ## pins, hashes, licences and bills of materials
+	PYTHONPATH=. $(PY) scripts/prove/supply.py --sbom .assay/sbom
+
+torches: setup ## numerics and compiled steps on the oldest and newest PyTorch admitted (gigabytes each)
+	scripts/prove/torches.sh
+
+wheel: ## the wheel in an environment of its own: a devnet, a job, a deployment, without Node.js
+	scripts/prove/wheel.sh

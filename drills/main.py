@@ -86,6 +86,7 @@ def run_one(
     from drills.run import Shown, run_scenario
 
     app = app_of(context)
+    app.end_dry_run(f"run the scenario {name} on a devnet in {app.settings.home}")
     app.yes = True
     own_folder(app)
     refuse_other_chain(app)

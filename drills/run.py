@@ -130,8 +130,8 @@ class Run:
 
     def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
         from assay.app.web import serve_blocks
-        from assay.job.estimate import counted
-        from assay.job.post import publish_and_post
+        from assay.job.estimate import counted, drafted
+        from assay.job.post import agreed, publish_and_post
         from drills.evidence import Evidence
 
         count, size = counted(files.records)
@@ -147,7 +147,9 @@ class Run:
         self.outcome.before = snapshot(connection, self._parties())
         with ExitStack() as shown, serve_blocks("client", connection, storage):
             hostile = self._post_hostile(shown, files)
-            job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
+            terms = drafted(self.body, files)
+            job = agreed(self.app, connection, self.body, files, terms, BUDGET)
+            job_id = publish_and_post(connection, storage, job)
             self.tell("client", f"posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}")
             self._show(shown, job_id)
             with Evidence(storage, job_id) as evidence:

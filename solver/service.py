@@ -201,7 +201,9 @@ class SolverService(SeeingSolver):
         begun_s = time.monotonic()
         while not shop.over(GLANCE_S):
             looks = self._beside is not None and time.monotonic() > begun_s + MEANWHILE_S
-            if shop.has_stored() or not self.clock.wait(0.0) or (looks and self._is_due()):
+            stored = shop.newly_stored()
+            shop.heed(stored)
+            if stored or not self.clock.wait(0.0) or (looks and self._is_due()):
                 return False
         return True
 

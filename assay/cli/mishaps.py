@@ -60,9 +60,8 @@ def file_trouble(error: Exception) -> AssayError | None:
 
 
 def bug(error: Exception, words: Sequence[str]) -> Bug:
-    """The report of a bug that a command line has met; its traceback is kept in a file.
-
-    Never raises for want of a place to write."""
+    """The report of a bug that a command line has met; its traceback is kept in a file. Never raises where
+    there is no place to write."""
     text = "".join(
         (
             f"{' '.join(words)}\n",

@@ -48,6 +48,7 @@ def up(
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
     its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
     app = app_of(context)
+    app.end_dry_run(f"start a devnet in {app.settings.home}, or go on with the one there")
     own_folder(app)
     running = read_devnet(app.settings.home)
     if running is not None and (missing := gone(app, running)):
@@ -134,6 +135,7 @@ def down(
         said = f"there is no devnet in {home}: nothing was stopped or removed"
         app.output.result("devnet-down", {"stopped": 0, "wiped": False}, said)
         return
+    app.end_dry_run(f"stop the devnet in {home}{' and remove its data' if wipe else ''}")
     stopped = take_down(home)
     kept = wipe_data(home) if wipe else []
     removed = f"; removed its data from {home}" if wipe else ""
@@ -154,6 +156,7 @@ def restart(
 ) -> None:
     """Stop one process of the devnet, if it runs, and start it again as it was."""
     app = app_of(context)
+    app.end_dry_run(f"restart {name} of the devnet in {app.settings.home}")
     devnet = restart_process(app, name)
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
@@ -204,6 +207,7 @@ def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(m
 def snapshot(context: typer.Context, name: str) -> None:
     """Keep the whole devnet as it is now under a name: chain, nodes' data, keys. It pauses for that."""
     app = app_of(context)
+    app.end_dry_run(f"keep the devnet in {app.settings.home} as {name}")
     folder = take_snapshot(app, name)
     app.output.result("devnet-snapshot", {"name": name, "folder": str(folder)}, f"kept as {name}")
 
@@ -212,6 +216,7 @@ def snapshot(context: typer.Context, name: str) -> None:
 def restore(context: typer.Context, name: str) -> None:
     """Go on from a snapshot; what happened since is forgotten."""
     app = app_of(context)
+    app.end_dry_run(f"put the devnet in {app.settings.home} back to {name}")
     devnet = restore_snapshot(app, name)
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
@@ -234,6 +239,7 @@ def warp(context: typer.Context, duration: str) -> None:
     app = app_of(context)
     seconds = parse_duration(duration)
     rpc = HttpRpc(_running(app).rpc_url)
+    app.end_dry_run(f"move the chain's clock {show_span(seconds)} forward")
     rpc.request("evm_increaseTime", [int(seconds)])
     rpc.request("evm_mine", [])
     app.output.result(

@@ -13,7 +13,7 @@ from assay.app.invocation import App, app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
@@ -78,6 +78,7 @@ def run(
 
     kind = kind_of(app)
     tell = ways(webhook, notify)
+    end_dry_run(app, "solver")
     engine = engine_of(app.settings)
     before_work(app, engine.device)
     apart = Apart()
@@ -130,6 +131,7 @@ def terms(
     app = app_of(context)
     if file.exists():
         raise Ask(f"{file} exists; nothing was written", hint="choose another name", code="file-exists")
+    app.end_dry_run(f"write {file}")
     file.write_text(acceptance_text(USUAL))
     app.output.result(
         "solver-terms", {"file": str(file)}, f"wrote {file}; `assay solver run --accept {file}`"
@@ -151,6 +153,7 @@ def bench(
 ) -> None:
     """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
     app = app_of(context)
+    app.end_dry_run(f"compare this machine with the definition, and keep the result in {app.settings.home}")
     app.output.say("loading PyTorch and the stored digests")
     from assay.cli.commands.solver_bench import bench as run_bench
 

@@ -14,7 +14,7 @@ from assay.app.units import parse_amount, parse_bytes
 from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 
@@ -64,6 +64,7 @@ def run(
 
     kind = kind_of(app)
     tell = ways(webhook, notify)
+    end_dry_run(app, "whistleblower")
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)

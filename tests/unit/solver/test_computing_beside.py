@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -298,3 +299,14 @@ def test_memory_that_flips_a_bit_costs_no_stake(
     assert flipped
     assert [event["code"] for event in day.named("retry")] == ["progress-lost"]
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
+
+
+def test_to_ask_what_is_stored_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = SimpleNamespace(place=(0, 0, b"r" * 32), publishing=True, is_stored=True)
+    shop = TaskTrainer.__new__(TaskTrainer)
+    shop._heeded = set()
+    monkeypatch.setattr(shop, "_in_memory", lambda: [done])
+    monkeypatch.setattr(shop, "_is_over", lambda task: True)
+    assert shop.newly_stored() == shop.newly_stored() == {done.place}
+    shop.heed({done.place})
+    assert not shop.newly_stored()

@@ -27,6 +27,7 @@ MINE = """
 import torch
 
 from assay.training.algorithms import Average
+from assay.training.rounds import split
 
 
 class Ball:
@@ -166,9 +167,9 @@ def test_what_it_returns_is_told_by_where_it_is_written(
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:7\), and its slots are missing"),
+        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:8\), and its slots are missing"),
         ("    slots = 1\n", "    slots = 1.5\n", r"Ball .*, and its slots are 1\.5"),
-        ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:7\), which has no step"),
+        ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:8\), which has no step"),
         ("def sent(", "def went(", r"coding is a Halves \(.*mine\.py:\d+\), which has no sent"),
     ],
 )
@@ -182,7 +183,7 @@ def test_a_part_that_lacks_something_is_told_by_its_class(
 
 def test_a_class_in_the_place_of_a_value_is_told_so(tmp_path: Path) -> None:
     ball = made(tmp_path, MINE).Ball
-    with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:7\)") as refused:
+    with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:8\)") as refused:
         told(Algorithm(ball))
     assert "Ball()" in refused.value.hint
     nothing: Any = None

@@ -9,7 +9,7 @@ import torch
 
 from assay.numerics.encoding import to_bytes
 from assay.training.codings import E3M0, Bins, Coding, Integers, Largest, LowRank, Whole
-from assay.training.packing import packed, unpacked
+from scripts.bench.packing import packed, unpacked
 
 CODINGS = [
     Whole(),

@@ -23,16 +23,13 @@ from assay.protocol.game import (
     Arithmetic,
     IllegalMove,
     NodeFacts,
-    Verdict,
-    digest_of,
-    input_game,
     is_canonical,
     leaf_bytes,
     opened_levels,
-    play,
 )
 from assay.protocol.game_state import Game, GamePhase, Opening
 from assay.protocol.types import ZERO_DIGEST, Address, Seconds
+from spec.game import Verdict, digest_of, input_game, play
 from tests.unit.protocol.test_game_state import GAME
 
 F32 = NodeFacts(4, 4, True, False)
