@@ -41,6 +41,7 @@ def _nothing_is_lost(assay: Assay, balance: Any) -> Iterator[None]:
     assert assay("token", "balance").data == balance
 
 
+@pytest.mark.long
 def test_a_wrong_password_opens_nothing(with_flags: Any, tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.touch(mode=0o600)

@@ -63,6 +63,7 @@ def test_an_estimate_stores_and_sends_nothing(home: Path, assay: Assay) -> None:
         before.check()
 
 
+@pytest.mark.long
 def test_a_posted_job_is_known_by_the_first_digits_of_its_id(market: Market, job: Job) -> None:
     assert [found.id for found in market.jobs()] == [job.id]
     assert market.job(job.id[:8]).id == job.id
@@ -97,6 +98,7 @@ def test_more_budget_is_given(market: Market, job: Job) -> None:
     assert job.progress().job.escrow == before + 2 * TOK
 
 
+@pytest.mark.long
 def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
     market: Market, job: Job, home: Path
 ) -> None:

@@ -180,6 +180,7 @@ def test_another_number_of_rounds_does_not_verify(copy: Path, rounds: int) -> No
         verify(copy)
 
 
+@pytest.mark.long
 def test_a_job_fetched_while_its_next_round_is_being_settled_verifies(tmp_path: Path) -> None:
     """Tasks settle before their round's outer step: the receipt has them, and the model has not."""
     day = MarketDay(tmp_path / "nodes")

@@ -254,6 +254,7 @@ def test_a_lazy_verifiers_traces_are_found_false(tmp_path: Path) -> None:
     assert [note for note in seen["notes"] if note.startswith(lie)]
 
 
+@pytest.mark.long
 def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
     """Its outer step counts the missing shard with the round's base, and the shard goes on from its last."""
     day = StoredDay(tmp_path / "day")

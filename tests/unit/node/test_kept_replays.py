@@ -121,6 +121,7 @@ def test_another_claim_with_the_same_roots_is_known_to_be_right(
     assert [kept.knows(elsewhere, i) for i in range(SEGMENTS)] == [False] * SEGMENTS, "a shard's rows differ"
 
 
+@pytest.mark.long
 def test_segments_that_were_replayed_together_are_kept_too(
     day: MarketDay, counted: Counted, tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ def test_holes_are_looked_for_once_by_an_action(
         assert sparing.holes("b", 4, Random(1), 4) == [range(3)]
 
 
+@pytest.mark.long
 def test_attack_T43_baits_that_are_put_off_by_turns_cost_no_vote(put_off_day: PutOffDay) -> None:
     """Each look is used up by one of the baits: the honest vote is replayed, committed and shown in time."""
     day = put_off_day.day

@@ -95,6 +95,7 @@ def led(day: MarketDay, shards: int = 1, **options: Engine) -> dict[tuple[Kind, 
     return outputs(day, job_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [1, 2])
 def test_the_claims_are_those_of_computing_here(apart: Apart, tmp_path: Path, shards: int) -> None:
     here = led(MarketDay(tmp_path / "here"), shards)
@@ -156,6 +157,7 @@ def test_a_process_that_is_killed_costs_its_segment_alone(apart: Apart, day: Mar
     assert len(day.named("trained")) == 8
 
 
+@pytest.mark.long
 def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     assert "bugs" not in ann.status.counters
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", [0, 4, 5])
 def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
     apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch, call: int
@@ -210,6 +213,7 @@ def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
     assert "bugs" not in ann.status.counters
 
 
+@pytest.mark.long
 def test_shards_that_take_turns_lose_no_segment(apart: Apart, day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=2, **LATER)
     ann = day.solver("ann", engine=Engine(apart=apart))

@@ -84,6 +84,7 @@ def day_of(folder: Path) -> tuple[MarketDay, JobId]:
     return day, day.post(files(), steps_per_round=PLAY.steps, segment_steps=1, rounds=ROUNDS)
 
 
+@pytest.mark.long
 def test_the_market_gives_the_bits_of_one_process(tmp_path: Path) -> None:
     day, job_id = day_of(tmp_path)
     staffed(day)

@@ -36,6 +36,7 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rounds"),
     [("diloco-4bit", 2), ("sparseloco", 2), pytest.param("diloco-late", 4, marks=pytest.mark.slow)],
@@ -57,6 +58,7 @@ def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name:
     assert at_once == (name != "diloco-late"), "a late change is another one"
 
 
+@pytest.mark.long
 def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
     """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
     job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **MAY_BE_ABSENT)

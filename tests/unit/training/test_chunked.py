@@ -93,6 +93,7 @@ def data(context: int) -> datasets.Dataset:
     return datasets.Dataset(layout, bytes(i * 7 % 251 for i in range(layout.record_size * 8)), b"")
 
 
+@pytest.mark.long
 def test_the_traced_step_trains_as_pytorch_does() -> None:
     config = models.GptConfig(n_layer=1, n_head=2, d_model=16, context=12, tied=True)
     compare(

@@ -119,6 +119,7 @@ def test_every_record_is_read_once_and_in_its_order() -> None:
     assert np.allclose([loss for _, loss in sorted(seen)], expected, rtol=3e-3)
 
 
+@pytest.mark.long
 def test_a_loss_that_is_better_than_it_is_is_convicted(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day)

@@ -75,6 +75,7 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "slices"),
     [(WHOLE, None), (WHOLE, 3), *((name, None) for name in ("diloco-4bit", "streaming", "eager", "dipaco"))],
@@ -106,6 +107,7 @@ def played(folder: Path, held_out: int) -> tuple[Following, dict[str, torch.Tens
     return told, day.fetch(job_id, folder / "model")
 
 
+@pytest.mark.long
 def test_rounds_tell_it_and_the_model_has_the_same_bits(tmp_path: Path) -> None:
     following, model = played(tmp_path / "with", RECORDS)
     without, plain = played(tmp_path / "without", 0)
@@ -121,6 +123,7 @@ def test_rounds_tell_it_and_the_model_has_the_same_bits(tmp_path: Path) -> None:
     assert "held-out losses when rounds began: 2.40" in line_of(following)
 
 
+@pytest.mark.long
 def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
     """The only wrong node is one of the held-out step."""
     files = made()

@@ -102,6 +102,7 @@ def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
     assert "leave [speeds] out" in refused.value.hint
 
 
+@pytest.mark.long
 def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: Path) -> None:
     """Four rounds, two moves of the momentum; the slow shard's task has as many segments, each half as
     long."""

@@ -54,6 +54,7 @@ def in_segments(program: Program, cut: Plan, state: Sequence[Tensor], at: StepCo
     return form([*state, *data, *shard, counter(at.step, CPU)])
 
 
+@pytest.mark.long
 def test_equal_layers_are_one_part() -> None:
     program = deep(5).inner
     cut = plan(program, whole_nodes=0)
