@@ -82,6 +82,7 @@ def test_what_orders_come_to_is_given_in_order_with_what_needs_no_replay_between
     assert found == [wanted(sample, first, 1) if first % 3 else first for first in range(8)]
 
 
+@pytest.mark.long
 def test_a_process_of_its_own_gives_the_bits_of_a_replay_here() -> None:
     sample = training_sample()
     elsewhere = LocalReplays(1)
