@@ -45,8 +45,16 @@ ln -s "$anvil" bin/anvil
 trap '"${assay[@]}" devnet down >/dev/null 2>&1 || true; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT
 "${assay[@]}" devnet up --solvers 2 --verifiers 2 --whistleblowers 0
 "${assay[@]}" job init job.toml --template mlp --data digits --rounds 1
-timeout 900 "${assay[@]}" --account client job post job.toml --budget 150tok
+"${assay[@]}" --account client job post job.toml --budget 150tok >post.log 2>&1 & # serves its files until it is ended
+post=$!
+for ((waited = 0; waited < 900; waited++)); do
+  grep -q 'the job is closed' post.log && break
+  kill -0 $post || break
+  sleep 1
+done
+grep -q 'the job is closed' post.log || { cat post.log && exit 1; }
 "${assay[@]}" job fetch latest --out model
+kill $post
 "${assay[@]}" --account client --deployment second.json deploy --profile devnet --label second
 grep -q '"src/market/Vault.sol"' second-verification/standard-input.json
 "${assay[@]}" devnet down
