@@ -15,7 +15,7 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.rpc import Rpc, get_block
+from assay.chain.eth.rpc import Rpc
 
 _NUMBER, _BYTES = "number", "bytes"
 _FIELDS = {
@@ -72,7 +72,7 @@ class SeedHeaders:
 
         Raises RpcUnreachable.
         """
-        block = get_block(self._rpc, number)
+        block = self._rpc.request("eth_getBlockByNumber", [hex(number), False])
         if block is None:
             return b""
         header, fault = _usable(block)

@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken, Registry, SpendLimit, explain, reverted
 from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.nonces import Nonces
-from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, identity, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, identity
 from assay.chain.eth.signing import Terms, signed
 from assay.chain.eth.simulation import Simulation, simulate, why_failed
 from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable
@@ -63,7 +64,7 @@ class Sender:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.rpc = rpc
-        self.address: str = account.address
+        self.address = checksummed(account.address)
         self.journal = journal
         self.registry = registry or Registry()
         self.policy = policy or FeePolicy()
@@ -206,7 +207,7 @@ class Sender:
 
     def balance_wei(self) -> int:
         """The account's ether."""
-        return quantity(self.rpc.request("eth_getBalance", [self.address, "latest"]), "the balance")
+        return self.rpc.eth.get_balance(self.address, "latest")
 
     def next_nonce(self) -> int:
         """The nonce of the account's next mined transaction."""
@@ -291,7 +292,7 @@ class Sender:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
         attempt, now = intent.attempts[-1], self._clock()
         try:
-            self.rpc.request("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])
+            self.rpc.eth.send_raw_transaction(attempt.raw)
         except RpcFailed as failure:
             text = failure.text.lower()
             # Mined, waiting, or overtaken: the next look at receipts and nonce tells which.
@@ -356,7 +357,7 @@ class Sender:
         gone is on its way again."""
         if not self.policy.confirmations:
             return True
-        head = block_number(self.rpc)
+        head = self.rpc.eth.block_number
         if not stands(self.rpc, receipt, head):
             self._still_mined(intent, receipt)
             return False

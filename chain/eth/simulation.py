@@ -8,12 +8,16 @@ no block says so yet. A node that cannot say is asked about its latest block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.errors import Registry, explain, revert_data
 from assay.chain.eth.fees import FeePolicy, fees
 from assay.chain.eth.journal import Call
-from assay.chain.eth.rpc import Rpc, RpcFailed, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed
+
+if TYPE_CHECKING:
+    from web3.types import BlockParams, TxParams, Wei
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Simulation:
 def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Registry) -> Simulation:
     """What a call would do and cost. Raises Reverted, InsufficientFunds, Ask (gas is too dear),
     RpcUnreachable."""
-    transaction = _transaction(sender, call)
+    transaction = transaction_of(sender, call)
     try:
         try:
             result, gas = _tried(rpc, transaction, "pending")
@@ -43,26 +47,25 @@ def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Reg
     gas += gas * policy.gas_margin_percent // 100
     max_fee_wei, tip_wei = fees(rpc, policy, call.purpose)
     cost_wei = gas * max_fee_wei + call.value_wei
-    return Simulation(bytes.fromhex(result[2:]), gas, max_fee_wei, tip_wei, cost_wei)
+    return Simulation(result, gas, max_fee_wei, tip_wei, cost_wei)
 
 
-def _tried(rpc: Rpc, transaction: dict[str, Any], block: str) -> tuple[str, int]:
+def _tried(rpc: Rpc, transaction: TxParams, block: BlockParams) -> tuple[bytes, int]:
     """What a call returns, and its gas. Raises RpcFailed."""
-    result = rpc.request("eth_call", [transaction, block])
-    gas = rpc.request("eth_estimateGas", [transaction, block])
-    return result, quantity(gas, "the gas estimate")
+    return bytes(rpc.eth.call(transaction, block)), rpc.eth.estimate_gas(transaction, block)
 
 
 def why_failed(rpc: Rpc, sender: str, call: Call, block: int) -> bytes:
     """Revert bytes of a call that failed in a block, which a receipt does not hold: run again before that
     block."""
     try:
-        rpc.request("eth_call", [_transaction(sender, call), hex(max(block - 1, 0))])
+        rpc.eth.call(transaction_of(sender, call), max(block - 1, 0))
     except RpcFailed as failure:
         return revert_data(failure) or b""
     return b""
 
 
-def _transaction(sender: str, call: Call) -> dict[str, Any]:
-    fields = {"from": sender, "data": "0x" + call.data.hex(), "value": hex(call.value_wei)}
-    return fields if call.to is None else {**fields, "to": call.to}
+def transaction_of(sender: str, call: Call) -> TxParams:
+    """A call as web3 takes it; whatever is not said here, nobody fills in."""
+    fields: TxParams = {"from": checksummed(sender), "data": call.data, "value": cast("Wei", call.value_wei)}
+    return fields if call.to is None else {**fields, "to": checksummed(call.to)}

@@ -47,7 +47,7 @@ class Unlimited(uvicorn.Server):
 
 def node(home: Path, rpc: str, unlimited: bool) -> None:
     """The node's process: prints its URL and a CID, then a line of counts for each line it reads."""
-    import requests
+    import httpx
     import torch
 
     from assay.app.connections import WebLimits
@@ -80,8 +80,8 @@ def node(home: Path, rpc: str, unlimited: bool) -> None:
             start = time.monotonic()
             counts["asked"] += 1
             try:
-                requests.post(rpc, json=body, timeout=5).json()["result"]
-            except (OSError, ValueError, KeyError):
+                httpx.post(rpc, json=body, timeout=5).json()["result"]
+            except (httpx.HTTPError, ValueError, KeyError):
                 counts["failed"] += 1
             counts["slowest_ms"] = max(counts["slowest_ms"], 1e3 * (time.monotonic() - start))
             time.sleep(0.1)

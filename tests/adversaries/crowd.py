@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
+import httpx
 from eth_utils.crypto import keccak
 
 from assay.chain.contracts.compile import Artifacts, compile_contracts
@@ -24,7 +24,7 @@ from assay.chain.eth.abi import checksummed, decode_log, find, topic
 from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Call, Journal
-from assay.chain.eth.rpc import HttpRpc, RpcFailed, quantity
+from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.params import worst_case
@@ -85,8 +85,7 @@ class Crowd:
         self.artifacts: Artifacts = compile_contracts()
         self.chain = Anvil(AnvilOptions(accounts=accounts + 1, kept_states=8, extra=_OPTIONS))
         self.rpc = HttpRpc(self.chain.url, timeout_s=600)
-        self._session = requests.Session()
-        self._session.trust_env = False
+        self._http = httpx.Client(trust_env=False, timeout=600)
         self._headers = SeedHeaders(self.rpc)
         policy = FeePolicy(poll_s=0.01)
         journal = Journal(folder / "deployer.db")
@@ -133,7 +132,7 @@ class Crowd:
         self.rpc.request("anvil_mine", ["0x1"])
 
     def height(self) -> int:
-        return quantity(self.rpc.request("eth_blockNumber", []), "the height")
+        return self.rpc.eth.block_number
 
     def do(self, acts: Sequence[Act]) -> list[dict[str, Any]]:
         """All of them, mined; their receipts in order. Raises CallFailed for the first that failed."""
@@ -164,12 +163,12 @@ class Crowd:
         for number, act in enumerate(acts):  # by number, as a batch's requests come in any order
             nonce = self._nonces.get(act.by)
             if nonce is None:
-                nonce = quantity(self.rpc.request("eth_getTransactionCount", [act.by, "latest"]), "the nonce")
+                nonce = self.rpc.eth.get_transaction_count(checksummed(act.by), "latest")
             self._nonces[act.by] = nonce + 1
             sent = {"from": act.by, "to": act.call.to, "nonce": hex(nonce), "gas": hex(GAS)}
             sent["data"] = "0x" + act.call.data.hex()
             asked.append({"jsonrpc": "2.0", "id": number, "method": "eth_sendTransaction", "params": [sent]})
-        answers = self._session.post(self.chain.url, json=asked, timeout=600).json()
+        answers = self._http.post(self.chain.url, json=asked).json()
         given = {answer["id"]: answer for answer in answers}
         for number, act in enumerate(acts):
             if "result" not in given[number]:
