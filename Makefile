@@ -4,6 +4,7 @@
 # make test    all quick tests, Solidity and Python; with WHOLE=1, as in CI, those too that take seconds each
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
+# make artifacts   contracts/artifacts anew, after a change of contracts/src: what a client deploys and calls
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
 # make second-chain   a whole job and a dispute on Hardhat's node, which is not Anvil (300 MB of npm packages)
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
@@ -16,7 +17,7 @@
 # make bench-market   the 13M model through a devnet of processes and in one process: wall time, bits, idleness
 # make bench-rl   GRPO in process, a decoder of a million parameters on sums of two digits, twice
 # make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
-#                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
+#                make faces: schemathesis on the HTTP faces
 # make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
 #                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
 # make arm     the C kernels' ARM forms against the definition, in an emulator (gcc-aarch64-linux-gnu, qemu-user)
@@ -30,18 +31,12 @@ FORGE := cd contracts && bin/foundry forge
 PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
-BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: artifacts bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 # pip and npm side by side: neither needs the other
 setup:
-	@$(MAKE) --no-print-directory -j2 $(BUILT_STAMP)
-
-$(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
-	@echo "setup: compiling the contracts"
-	@$(PY) -c 'from assay.chain.contracts.compile import compile_contracts; compile_contracts()'
-	@touch $@
+	@$(MAKE) --no-print-directory -j2 $(PY_STAMP) $(NPM_STAMP)
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh python
@@ -129,7 +124,11 @@ faces: setup
 supply: setup
 	PYTHONPATH=. $(PY) scripts/prove/supply.py --sbom .assay/sbom
 
+artifacts: setup
+	$(PY) scripts/generate/artifacts.py
+
 bytecode: setup
+	$(PY) scripts/generate/artifacts.py --check
 	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
 
 kills: setup
@@ -141,9 +140,6 @@ undone: setup
 age: setup
 	PYTHONPATH=. $(PY) scripts/prove/age.py
 	PYTHONPATH=. $(PY) scripts/prove/junk_challenges.py
-
-ipfs: setup
-	PYTHONPATH=. $(PY) scripts/prove/ipfs_daemons.py
 
 mutants: setup
 	nice $(PY) scripts/prove/mutants.py
@@ -168,6 +164,7 @@ lint-contracts: setup
 	$(FORGE) fmt --check
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
+	$(PY) scripts/generate/artifacts.py --check
 	$(PY) scripts/generate/contract_snapshots.py --check
 	$(PY) scripts/generate/structs.py --check
 
@@ -179,4 +176,4 @@ format: setup
 	$(FORGE) fmt
 
 clean:
-	rm -rf contracts/out contracts/out-assay contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

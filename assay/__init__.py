@@ -30,16 +30,15 @@ if TYPE_CHECKING:
     from assay.api.plan import Plan as Plan
     from assay.client.job_events import JobEvent as JobEvent
     from assay.client.job_events import JobEventKind as JobEventKind
-    from assay.client.tensorboard import TensorBoard as TensorBoard
     from assay.protocol.errors import AssayError as AssayError
     from assay.training.algorithms import Algorithm as Algorithm
     from assay.training.datasets import Dataset as Dataset
     from assay.training.datasets import LabelledLayout as LabelledLayout
     from assay.training.datasets import TextLayout as TextLayout
     from assay.training.losses import cross_entropy as cross_entropy
-    from assay.training.muon import Muon as Muon
     from assay.training.optimisers import AdamW as AdamW
     from assay.training.optimisers import Lion as Lion
+    from assay.training.optimisers import Muon as Muon
     from assay.training.optimisers import Sgd as Sgd
     from assay.training.schedules import Schedule as Schedule
 
@@ -48,13 +47,11 @@ _MODULES = {
     "assay.api.market": ("Balance", "Market", "connect"),
     "assay.api.plan": ("Plan",),
     "assay.client.job_events": ("JobEvent", "JobEventKind"),
-    "assay.client.tensorboard": ("TensorBoard",),
     "assay.protocol.errors": ("AssayError",),
     "assay.training.algorithms": ("Algorithm",),
     "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout"),
     "assay.training.losses": ("cross_entropy",),
-    "assay.training.muon": ("Muon",),
-    "assay.training.optimisers": ("AdamW", "Lion", "Sgd"),
+    "assay.training.optimisers": ("AdamW", "Lion", "Muon", "Sgd"),
     "assay.training.schedules": ("Schedule",),
 }
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
@@ -86,4 +86,4 @@ def rpc(anvil: Anvil) -> HttpRpc:
 @pytest.fixture(scope="session")
 def artifacts() -> Artifacts:
     """The project's compiled contracts."""
-    return compile_contracts()
+    return load_artifacts()

@@ -166,8 +166,8 @@ class Market:
     ) -> Job:
         """Have `model` trained: trace its step, publish the files, post the job, serve its files, and audit.
 
-        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``
-        or ``assay.training.muon``; `budget` is such as "400tok" or an int in the smallest unit, and must
+        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``;
+        `budget` is such as "400tok" or an int in the smallest unit, and must
         cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
         together. `model` itself is not changed; `Job.fetch` gives a trained copy. `audit`: the share of the
         job's claims and votes, drawn in secret, that a thread replays until the market is closed; what is

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.app.chain_settings import policy_of
 from assay.app.settings import Settings
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import registry_of
@@ -107,7 +107,7 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     policy = policy_of(settings, max_spend)
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     home, sender = _sender(settings, account, rpc, registry_of(artifacts), policy)
     journal = sender.journal
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
@@ -130,7 +130,7 @@ def _sender(
 def open_sender(settings: Settings, account: str, *, max_spend: str | None = None) -> Iterator[Sender]:
     """What sends for an account in the keystore, on a chain that has no market yet."""
     policy, rpc = policy_of(settings, max_spend), http_endpoints(settings.rpc_urls)
-    _, sender = _sender(settings, account, rpc, registry_of(compile_contracts()), policy)
+    _, sender = _sender(settings, account, rpc, registry_of(load_artifacts()), policy)
     try:
         yield sender
     finally:
@@ -142,7 +142,7 @@ def connect_readonly(settings: Settings) -> Connection:
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
     cursor, behind = settings.home / "view" / "events.db", policy_of(settings).confirmations
-    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor, confirmations=behind)
+    market = ChainView(rpc, deployment, load_artifacts(), ZERO_ADDRESS, cursor, confirmations=behind)
     return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), None, _chain(deployment))
 
 
@@ -180,17 +180,15 @@ def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
     import httpx
 
     from assay.blocks import traffic
-    from assay.blocks.beside_kubo import BesideKubo
     from assay.blocks.blockstore import BlockStore
     from assay.blocks.exchange import Exchange
-    from assay.blocks.kubo import KuboBlocks
+    from assay.blocks.kubo import KuboClient, KuboNodeBlocks
     from assay.blocks.node import NodeBlocks
-    from assay.blocks.spares import MOST
 
-    store = BlockStore(home / "store", spares=MOST)
+    store = BlockStore(home / "store")
     counted = traffic.Traffic(home / traffic.FILE)
     transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
     exchange = Exchange(store, transport=transport)
     if not ipfs_url:
         return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)
-    return NodeStorage(store, exchange, BesideKubo(store, exchange, KuboBlocks(ipfs_url)), counted)
+    return NodeStorage(store, exchange, KuboNodeBlocks(store, exchange, KuboClient(ipfs_url)), counted)

@@ -37,7 +37,6 @@ from assay.blocks import unixfs
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
 from assay.blocks.durable import rename, sync_filesystem, sync_folder
-from assay.blocks.spares import Spares
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
@@ -71,15 +70,13 @@ def check_size(data: bytes) -> None:
 
 
 class BlockStore:
-    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch; of at most
-    `spares` blocks that `drop` deletes the files wait to be written again."""
+    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch."""
 
-    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time, spares: int = 0) -> None:
+    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
         self.root, self._clock = Path(root), clock
         self._thread = threading.local()
         self._blocks, self._pins = self.root / "blocks", self.root / "pins"
         self._tmp, self._quarantine = self.root / "tmp", self.root / "quarantine"
-        self._spares = Spares(self._tmp, spares)
         for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
             directory.mkdir(parents=True, exist_ok=True)
         self.sweep_temporary()
@@ -111,12 +108,11 @@ class BlockStore:
     def get_block(self, cid: Cid) -> bytes:
         """Like `get`, for a parsed CID."""
         path = self._path(cid)
-        for _ in range(2):  # one that is deleted while it is read is gone the second time (`Spares`)
-            data = _read_if_exists(path)
-            if data is None and not os.path.lexists(path):
-                raise self._absent(cid)
-            if data is not None and len(data) <= MAX_BLOCK_BYTES and cid.matches(data):
-                return data
+        data = _read_if_exists(path)
+        if data is None and not os.path.lexists(path):
+            raise self._absent(cid)
+        if data is not None and len(data) <= MAX_BLOCK_BYTES and cid.matches(data):
+            return data
         raise CorruptBlock(
             f"stored block {cid} does not match its CID; it was moved to {self._set_aside(path)}",
             hint="fetch the block from a peer or add the file again, and check the disk",
@@ -276,7 +272,7 @@ class BlockStore:
                     with suppress(FileNotFoundError):
                         about = os.stat(path := self._place(cid))
                         if about.st_mtime <= newest and cid not in stays:
-                            self._spares.retire(path)
+                            os.unlink(path)
                             blocks, freed = blocks + 1, freed + about.st_size
             if not pause(time.monotonic() - begun):
                 break
@@ -327,7 +323,8 @@ class BlockStore:
         return Path(self._place(cid))
 
     def _write(self, path: Path, data: bytes, durable: bool) -> None:
-        temporary, fd = self._spares.opened()
+        temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             try:
                 view = memoryview(data)

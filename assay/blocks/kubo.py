@@ -1,31 +1,35 @@
-"""The `Blocks` port on an IPFS daemon, through Kubo's RPC, which js-ipfs speaks too.
+"""A node's blocks beside a Kubo daemon, over the daemon's RPC.
 
-Contract: every block that the daemon returns is hashed here, and every CID that it reports for a block
-is compared with the one computed here, however it is spelt, so a faulty or hostile daemon can refuse service
-but not substitute data. Files are split here and stored block by block: their CIDs do not depend on the
-daemon's import settings. Where a daemon names a stored block otherwise than it was asked to (js-ipfs does not
-know `cid-codec` and answers with a CIDv0), it is asked again in the older words, once and for all.
+Contract: every block that the daemon returns is hashed here, and every CID that it reports for a block is
+compared with the one computed here, so a faulty or hostile daemon can refuse service but not substitute data.
+Files are split here and stored block by block: their CIDs do not depend on the daemon's import settings.
+What a `KuboNodeBlocks` adds is in the node's store and in the daemon when the call returns, inner nodes after
+what they name, the root pinned; so a gateway of the daemon serves whatever the node has committed to. What
+neither the store nor the peers have is asked of the daemon. A daemon that does not answer costs
+`PeerUnreachable`: nothing counts as published until the daemon has it.
 
-Does not guarantee: speed for large files (one request per block); blocks over 1 MiB on js-ipfs, which refuses
-them (files are split into smaller ones); that `has` asks nobody else (js-ipfs knows no `offline` and asks its
-network: what it has not found after `HAS_TIMEOUT_S` counts as absent). `timeout_s` bounds each wait.
+Not guaranteed: speed for large files (one request per block); that the daemon forgets what the node has
+deleted (its operator unpins). `timeout_s` bounds each wait.
 
-Source: https://docs.ipfs.tech/reference/kubo/rpc/; what daemons answered is recorded in
-tests/unit/blocks/recorded.
+Source: https://docs.ipfs.tech/reference/kubo/rpc/, docs/decisions/0040-beyond-one-machine.md
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from random import Random
+from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import httpx
 
 from assay.blocks import unixfs
-from assay.blocks.blockstore import MAX_BLOCK_BYTES, check_size
+from assay.blocks.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore, check_size
 from assay.blocks.cid import DAG_PB, RAW, Cid
+from assay.blocks.dagpb import children
+from assay.blocks.exchange import Exchange
+from assay.blocks.node import NodeBlocks
+from assay.blocks.race import FileTime
 from assay.protocol import bounded_json
 from assay.protocol.errors import (
     AssayError,
@@ -38,14 +42,12 @@ from assay.protocol.errors import (
 DEFAULT_API_URL = "http://127.0.0.1:5001"
 _CODEC_NAMES = {RAW: "raw", DAG_PB: "dag-pb"}
 _MAX_REPLY_BYTES = 64 * 1024
-_ABSENT = ("not found", "could not find", "not pinned", "timed out", "deadline exceeded")
+_ABSENT = ("not found", "could not find", "timed out", "deadline exceeded")
 """A daemon that was asked with a `timeout` says in these words that nobody has had the block until then."""
-HAS_TIMEOUT_S = 2
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
-class KuboBlocks:
-    """Blocks held by a Kubo daemon; implements `protocol.ports.Blocks`. Thread-safe."""
+class KuboClient:
+    """Blocks and pins of a Kubo daemon. Thread-safe."""
 
     def __init__(
         self,
@@ -56,7 +58,6 @@ class KuboBlocks:
     ) -> None:
         self.api_url = api_url.rstrip("/")
         self._patience = f"{max(1, int(timeout_s) - 1)}s"
-        self._old_words = False
         self._client = httpx.Client(
             timeout=timeout_s,
             follow_redirects=False,
@@ -65,7 +66,7 @@ class KuboBlocks:
             headers={"Accept-Encoding": "identity", "User-Agent": "assay"},
         )
 
-    def __enter__(self) -> KuboBlocks:
+    def __enter__(self) -> KuboClient:
         return self
 
     def __exit__(
@@ -80,82 +81,42 @@ class KuboBlocks:
     def put(self, data: bytes, codec: int = RAW) -> str:
         """Store one block and return its CID. Raises `BlockTooLarge`, `CorruptBlock`,
         `PeerUnreachable`."""
-        cid = Cid.of(data, codec)
-        self._put(data, cid)
-        return str(cid)
+        check_size(data)
+        cid = str(Cid.of(data, codec))
+        query = {"cid-codec": _CODEC_NAMES[codec], "mhtype": "sha2-256", "allow-big-block": "true"}
+        key = self._call_json("block/put", cid, query, files={"data": ("block", data)}).get("Key")
+        if key != cid:
+            raise CorruptBlock(
+                f"Kubo at {self.api_url} stored block {cid} under another name, {key!r}",
+                hint="check what answers at this address; it is not a Kubo daemon that can be relied on",
+            )
+        return cid
 
     def get(self, cid: str) -> bytes:
         """The block, which the daemon may fetch from its network. Raises `BlockNotFound`,
-        `CorruptBlock`."""
-        return self._get(Cid.parse(cid))
-
-    def has(self, cid: str) -> bool:
-        """True when the daemon has the block without asking its network."""
-        Cid.parse(cid)
-        try:
-            query = {"arg": cid, "offline": "true", "timeout": f"{HAS_TIMEOUT_S}s"}
-            found = self._call_json("block/stat", cid, query)
-        except BlockNotFound:
-            return False
-        return found.get("Key") in _spellings(Cid.parse(cid))
-
-    def delete(self, cid: str) -> None:
-        """Remove one block from the daemon's store. Raises `BlockNotFound`."""
-        Cid.parse(cid)
-        removed = self._call_json("block/rm", cid, {"arg": cid})
-        if error := str(removed.get("Error") or ""):
-            raise self._refused("block/rm", cid, 500, error)
-
-    def add_file(self, data: bytes | BinaryIO) -> str:
-        """Store a file as UnixFS and return its root CID."""
-        return str(unixfs.add_file(data, self._put))
-
-    def together(self) -> AbstractContextManager[None]:
-        """The daemon's business."""
-        return nullcontext()
-
-    def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""
-        return unixfs.read_file(Cid.parse(cid), self._get, unixfs.Limits(max_bytes))
-
-    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
-        return unixfs.holes(Cid.parse(cid), self._get, unixfs.Limits(max_bytes), order, most)
-
-    def pin(self, cid: str) -> None:
-        """Pin a whole DAG, which the daemon fetches as needed. Raises `BlockNotFound`."""
-        Cid.parse(cid)
-        self._call("pin/add", cid, {"arg": cid, "recursive": "true", "timeout": self._patience})
-
-    def unpin(self, cid: str) -> None:
-        """Remove a recursive pin. Raises `BlockNotFound` when there is none."""
-        Cid.parse(cid)
-        self._call("pin/rm", cid, {"arg": cid, "recursive": "true"})
-
-    def _put(self, data: bytes, cid: Cid) -> None:
-        check_size(data)
-        codec = _CODEC_NAMES[cid.codec]
-        new = {"cid-codec": codec, "mhtype": "sha2-256", "allow-big-block": "true"}
-        old = {"format": codec, "version": "1", "mhtype": "sha2-256"}
-        for query in (old,) if self._old_words else (new, old):
-            reply = self._call_json("block/put", str(cid), query, files={"data": ("block", data)})
-            if reply.get("Key") in _spellings(cid):
-                self._old_words = query is old
-                return
-        raise CorruptBlock(
-            f"Kubo at {self.api_url} stored block {cid} under another name, {reply.get('Key')!r}",
-            hint="check what answers at this address; it is not a Kubo daemon that can be relied on",
-        )
-
-    def _get(self, cid: Cid) -> bytes:
-        query = {"arg": str(cid), "timeout": self._patience}
-        data = self._call("block/get", str(cid), query, max_bytes=MAX_BLOCK_BYTES)
-        if not cid.matches(data):
+        `CorruptBlock`, `PeerUnreachable`."""
+        parsed = Cid.parse(cid)
+        query = {"arg": cid, "timeout": self._patience}
+        data = self._call("block/get", cid, query, max_bytes=MAX_BLOCK_BYTES)
+        if not parsed.matches(data):
             raise CorruptBlock(
                 f"Kubo at {self.api_url} returned {len(data)} bytes that are not block {cid}",
                 hint="run `ipfs repo verify` on the daemon, or use another store",
             )
         return data
+
+    def has(self, cid: str) -> bool:
+        """True when the daemon has the block without asking its network. Raises `PeerUnreachable`."""
+        Cid.parse(cid)
+        try:
+            return self._call_json("block/stat", cid, {"arg": cid, "offline": "true"}).get("Key") == cid
+        except BlockNotFound:
+            return False
+
+    def pin(self, cid: str) -> None:
+        """Pin a whole DAG, which the daemon fetches as needed. Raises `BlockNotFound`."""
+        Cid.parse(cid)
+        self._call("pin/add", cid, {"arg": cid, "recursive": "true", "timeout": self._patience})
 
     def _call_json(self, method: str, cid: str, query: dict[str, str], **body: Any) -> dict[str, Any]:
         reply = self._call(method, cid, query, **body)
@@ -217,15 +178,70 @@ def _read_capped(response: httpx.Response, limit: int, api_url: str, cid: str) -
     return b"".join(parts)
 
 
-def _spellings(cid: Cid) -> tuple[str, ...]:
-    """How a daemon may write a CID: in base32, in base58 (js-ipfs), and of a dag-pb node as CIDv0."""
-    old = (_base58(cid.to_bytes()[2:]),) if cid.codec == DAG_PB else ()
-    return (str(cid), "z" + _base58(cid.to_bytes()), *old)
+class KuboNodeBlocks(NodeBlocks):
+    """A node's blocks, and the daemon's. Thread-safe."""
 
+    def __init__(self, store: BlockStore, exchange: Exchange, kubo: KuboClient) -> None:
+        super().__init__(store, exchange)
+        self.kubo = kubo
 
-def _base58(data: bytes) -> str:
-    number, digits = int.from_bytes(data), ""
-    while number:
-        number, digit = divmod(number, 58)
-        digits = _BASE58[digit] + digits
-    return digits
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        """Store one block in both and return its CID. Raises `BlockTooLarge`, `PeerUnreachable`."""
+        cid = super().put(data, codec)
+        if not self.kubo.has(cid):
+            self.kubo.put(data, codec)
+        return cid
+
+    def add_file(self, data: bytes | BinaryIO) -> str:
+        """Store a file in both and return its root CID. Raises `PeerUnreachable`."""
+        root = super().add_file(data)
+        if not self.kubo.has(root):  # its root comes last, so that whoever has it has all below
+            for block in self._below(Cid.parse(root)):
+                self.kubo.put(self.store.get_block(block), block.codec)
+        self.kubo.pin(root)
+        return root
+
+    def pin(self, cid: str) -> None:
+        """Fetch what is missing of the DAG, from wherever it is, and keep it here. Raises `BlockNotFound`,
+        `BadDag`."""
+        try:
+            super().pin(cid)
+        except BlockNotFound:
+            self._fetch(Cid.parse(cid))
+            self.store.pin(cid)
+
+    def _fetch(self, root: Cid) -> None:
+        stack, seen = [root], set[Cid]()
+        while stack:
+            block = stack.pop()
+            if block not in seen:
+                seen.add(block)
+                data = self._get(block)
+                stack.extend(children(block, data, MAX_DAG_LINKS) if block.codec == DAG_PB else [])
+
+    def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
+        with suppress(BlockNotFound):  # those are asked of the daemon, one by one
+            return super()._prefetch(plan, time)
+        return {}
+
+    def _below(self, root: Cid) -> Iterator[Cid]:
+        """Every block of a DAG once, each after those that it names."""
+        stack, seen = [(root, False)], set[Cid]()
+        while stack:
+            block, opened = stack.pop()
+            if opened or block.codec != DAG_PB:
+                if block not in seen:
+                    seen.add(block)
+                    yield block
+            elif block not in seen:
+                stack.append((block, True))
+                named = children(block, self.store.get_block(block), MAX_DAG_LINKS)
+                stack.extend((child, False) for child in reversed(named))
+
+    def _get(self, cid: Cid, within: FileTime | None = None) -> bytes:
+        try:
+            return super()._get(cid, within)
+        except BlockNotFound:
+            data = self.kubo.get(str(cid))
+            self.store.put_verified(data, cid, durable=False)
+            return data

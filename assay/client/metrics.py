@@ -15,7 +15,6 @@ from pathlib import Path
 
 from assay.client.following import Following
 from assay.client.job_events import JobEvent, JobEventKind, events_between
-from assay.client.tensorboard import TensorBoard
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -29,7 +28,9 @@ def recording(
         if folder is None:
             yield lambda following: None
             return
-        board = stack.enter_context(TensorBoard(folder, now))
+        from tensorboardX import SummaryWriter  # heavy, and needed only with a folder
+
+        board = stack.enter_context(SummaryWriter(str(folder)))
         lines = stack.enter_context((folder / METRICS_FILE).open("a"))
         seen: list[Following] = []
 
@@ -38,7 +39,8 @@ def recording(
                 if event.loss is not None and event.step is not None:
                     held_out = event.kind == JobEventKind.HELD_OUT
                     name = "loss/held-out" if held_out else f"loss/shard-{event.shard}"
-                    board.scalar(name, event.loss, event.step)
+                    board.add_scalar(name, event.loss, event.step, now())
+                    board.flush()
                     lines.write(json.dumps(_line(event, now())) + "\n")
                     lines.flush()
             seen[:] = [following]

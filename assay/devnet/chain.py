@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment, deploy, parse
 from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import market_plan, registry_of
@@ -87,7 +87,7 @@ def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
     """Raises Ask where the devnet's contracts are not what these sources compile to: another version began
     it, and its nodes would be misunderstood."""
     addresses = parse(deployment).addresses
-    other = sorted(differing(HttpRpc(rpc_url), addresses, compile_contracts()))
+    other = sorted(differing(HttpRpc(rpc_url), addresses, load_artifacts()))
     if other:
         raise Ask(
             f"the devnet in {home} was begun by another version: {', '.join(other)} on its chain are not what"
@@ -106,7 +106,7 @@ def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
 
 def deploy_market(settings: Settings) -> Deployment:
     """Compile and deploy every contract, and write the deployment file."""
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
     deployment = deploy(
         sender,
@@ -124,7 +124,7 @@ def deploy_market(settings: Settings) -> Deployment:
 
 def fund(settings: Settings, address: Address, amount: Wei) -> None:
     """Give an account tokens, and ether for gas."""
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     rpc = HttpRpc(settings.rpc_url)
     deployment = Deployment.load(settings.deployment, rpc)
     registry = registry_of(artifacts)

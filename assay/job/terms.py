@@ -8,7 +8,7 @@ from __future__ import annotations
 from assay.job.read import JobFile
 from assay.node.artifacts import Published
 from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
-from assay.training.round_names import loops_of
+from assay.training.catalogue import loops_of
 
 
 def conditions_of(file: JobFile) -> Conditions:

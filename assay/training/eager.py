@@ -25,9 +25,9 @@ from assay.program.lowering.recordless import lowered
 from assay.program.placed import layout, placed
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, split
+from assay.training.algorithms import Algorithm
 from assay.training.overlap import Eager
-from assay.training.rounds import Round, empty
+from assay.training.rounds import Round, empty, split
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 from assay.program.isa import Program
 from assay.program.lowering.recordless import lowered
 from assay.training.algorithms import Algorithm, Nesterov, Rule
-from assay.training.codings import E3M0
+from assay.training.catalogue import CATALOGUE
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Streaming:
     steps: int = 100
     delay: int = 1
     alpha: float = 0.5
-    algorithm: Algorithm = field(default_factory=lambda: Algorithm(Nesterov(0.4, 0.9), E3M0()))
+    algorithm: Algorithm = field(default_factory=lambda: CATALOGUE["streaming"].algorithm)
 
     def _after(self, done: int) -> list[int]:
         count = len(self.fragments)

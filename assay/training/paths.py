@@ -29,9 +29,9 @@ from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, programs, split
+from assay.training.algorithms import Algorithm
 from assay.training.ordered import Computed
-from assay.training.rounds import Round, empty
+from assay.training.rounds import Round, empty, programs, split
 
 MAX_STEPS = 1 << 24
 """Of a shard in all rounds: a program divides whole numbers below this exactly."""

@@ -17,7 +17,7 @@ import rlp
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.compile import Artifact, Artifacts
+from assay.chain.contracts.artifacts import Artifact, Artifacts
 from assay.chain.eth.abi import encode_arguments
 from assay.chain.eth.journal import Call, Receipt, WrongChain
 from assay.chain.eth.rpc import Rpc, identity

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
 from assay.chain.contracts.answers import Answers, Key, room_key, stake_keys, standing_keys
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES, contracts
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.index import Gateway, MarketIndex

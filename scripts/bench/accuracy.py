@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.numerics import FAST
 from assay.program.accuracy import Error, Meter, errors, product, rows_of
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.parts import Precision
 from assay.training import datasets, job, lora
 from assay.training.losses import LOSS_SLOT, cross_entropy

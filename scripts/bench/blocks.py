@@ -24,11 +24,8 @@ from typing import Any
 import torch
 
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.cid import Cid
 from assay.blocks.exchange import Exchange
 from assay.blocks.node import NodeBlocks
-from assay.blocks.spares import MOST
-from assay.blocks.unixfs import CHUNK_BYTES
 from assay.node.slots import PARALLEL, StoredState, store_state
 from scripts.bench import report
 
@@ -76,44 +73,21 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
         peer.wait(10)
 
 
-def churn(folder: Path, spares: int) -> float:
-    """Processor milliseconds to store a block and to drop one, where so many files are written again."""
-    store, data, before = BlockStore(folder, spares=spares), os.urandom(CHUNK_BYTES), list[str]()
-    took_s = 0.0
-    for number in range(ROUNDS):
-        blocks = [data + bytes([number]) + i.to_bytes(2, "big") for i in range(BLOCKS)]
-        cids = [Cid.of(block) for block in blocks]
-        begun_s = time.process_time()
-        for block, cid in zip(blocks, cids, strict=True):
-            store.put_verified(block, cid, durable=False)
-        store.drop(before, [], -1.0)
-        if number > 1:  # before, none had gone that could come again
-            took_s += time.process_time() - begun_s
-        before = [str(cid) for cid in cids]
-    return 1e3 * took_s / (BLOCKS * (ROUNDS - 2))
-
-
 def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
     """Bytes a second of either, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
-    again, anew = list[float](), list[float]()
-    for turn in range(turns):
+    for _ in range(turns):
         with tempfile.TemporaryDirectory(dir=where) as folder:
             stored, seconds = write(Path(folder) / "a", size)
             total = SLOT_BYTES * len(stored.slots)
             wrote.append(total / seconds)
             served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
-            ways = [(again, MOST), (anew, 0)]
-            for found, spares in reversed(ways) if turn % 2 else ways:
-                found.append(churn(Path(folder) / str(spares), spares))
     return {
         "commit": report.commit(),
         "bytes": size,
         "write_bytes_per_s": round(max(wrote)),
         "serve_bytes_per_s": round(max(served)),
-        "written_again_ms": round(min(again), 3),
-        "made_anew_ms": round(min(anew), 3),
         "turns": {"write": [round(x) for x in wrote], "serve": [round(x) for x in served]},
         "load": os.getloadavg()[0],
     }
@@ -132,8 +106,6 @@ def main() -> None:
         return
     for name in ("write", "serve"):
         print(f"{name}: {found[f'{name}_bytes_per_s'] / 1e6:,.0f} MB/s of {found['turns'][name]}")
-    again, anew = found["written_again_ms"], found["made_anew_ms"]
-    print(f"a block that comes for one that goes: {again:.2f} ms; in a file made anew: {anew:.2f} ms")
 
 
 if __name__ == "__main__":

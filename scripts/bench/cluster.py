@@ -18,14 +18,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
+from assay.program.kernels import FAST
 from assay.training import job
-from assay.training.algorithms import Algorithm, programs
+from assay.training.algorithms import Algorithm
 from assay.training.overlap import Eager, Streaming, eager_program, mixing_program
 from assay.training.packing import packed, unpacked
+from assay.training.rounds import programs
 
 Tensors = Sequence[Tensor]
 NOTHING = StepContext(None, bytes(32), 0, 0)

@@ -27,18 +27,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.training import models
-from assay.training.algorithms import (
-    RECIPES,
-    CentredClip,
-    DelayedNesterov,
-    MedianNorm,
-    Nesterov,
-    Sign,
-    Trimmed,
-)
+from assay.training.algorithms import CentredClip, DelayedNesterov, MedianNorm, Nesterov, Sign, Trimmed
+from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Sgd
+from assay.training.optimisers import AdamW, Muon, Sgd
 from assay.training.overlap import Eager, Streaming
 from scripts.bench.arms import Arm, Bench, Result, Setting
 from scripts.bench.cluster import Faults

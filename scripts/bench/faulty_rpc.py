@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.node.service import Service
@@ -75,7 +75,7 @@ def measured(share: float, second: bool, seed: int, segment_s: float, poll_s: fl
         node, folder = stack.enter_context(Anvil()), stack.enter_context(tempfile.TemporaryDirectory())
         gateway, other = (stack.enter_context(FaultyGateway(node.url, share, seed + i)) for i in range(2))
         urls = [gateway.url, other.url] if second else [gateway.url]
-        day = ChainDay(HttpRpc(node.url), compile_contracts(), Path(folder), urls={SOLVER: urls})
+        day = ChainDay(HttpRpc(node.url), load_artifacts(), Path(folder), urls={SOLVER: urls})
         before = day.wealth()[SOLVER]
         job_id = day.post()
         timed = Timed(day.services[SOLVER])

@@ -28,8 +28,7 @@ from assay.job.parts import config_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated
 from assay.training import models
-from assay.training.algorithms import RECIPES
-from assay.training.round_names import with_numbers
+from assay.training.catalogue import RECIPES, with_numbers
 from scripts.bench.market import Size, job_text
 from scripts.bench.market_devnet import lead
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table

@@ -35,7 +35,6 @@ from assay.app.invocation import App
 from assay.app.wiring import Connection
 from assay.devnet.market import NodeSpec, default_nodes, make_account
 from assay.job.build import build
-from assay.job.outer import OPTIMISERS
 from assay.job.parts import recipe_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template
@@ -43,9 +42,9 @@ from assay.node.artifacts import State
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.state import state_root
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Wei
+from assay.training.catalogue import CATALOGUE, defined_with
 from assay.training.evaluate import evaluated, with_parameters
 from assay.training.job import JobArtifacts
-from assay.training.round_names import NAMES, ONE_ROUND, ONE_STEP
 from scripts.bench.market import Size, job_text, sized
 from scripts.bench.market_alone import rounds_of
 from scripts.bench.market_jobs import through_market
@@ -89,10 +88,10 @@ class Arm:
 def job_of(name: str) -> JobFile:
     """The template's job by this algorithm, small."""
     shards = 4 if name in FOUR else SHARDS
-    rounds = 1 if name in ONE_ROUND else ROUNDS
-    text = template("gpt", source="stdlib", rounds=rounds, times=TIMES, optimiser=OPTIMISERS.get(name, ""))
+    rounds = 1 if CATALOGUE[name].one_round else ROUNDS
+    text = template("gpt", source="stdlib", rounds=rounds, times=TIMES, optimiser=defined_with(name))
     text = by_algorithm(text, name)
-    text = sized(text, MODEL, shards, 1 if name in ONE_STEP else STEPS)
+    text = sized(text, MODEL, shards, 1 if CATALOGUE[name].one_step else STEPS)
     text = stated(text, "money.solver_stake", STAKE)
     return parse_job_file(text, f"the benchmark's job by {name}")
 
@@ -230,7 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", action="append", choices=NAMES, help="of the algorithms, this one")
+    parser.add_argument("--only", action="append", choices=CATALOGUE, help="of the algorithms, this one")
     parser.add_argument("--killed", action="store_true", help="a job in which solvers are killed, instead")
     add_options(parser, "market-arms")
     chosen = parser.parse_args()
@@ -238,7 +237,7 @@ def main() -> None:
     if chosen.killed and chosen.only:
         parser.error("--killed is of one algorithm, so not with --only")
     torch.set_num_threads(1)
-    found = deadly() if chosen.killed else arms(chosen.only or NAMES)
+    found = deadly() if chosen.killed else arms(chosen.only or CATALOGUE)
     results: dict[str, Any] = {
         name: {**vars(arm), "same_bits_as_in_process": arm.same} for name, arm in found.items()
     }

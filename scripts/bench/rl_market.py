@@ -28,8 +28,8 @@ from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, stated
 from assay.job.use_templates import grpo_template
 from assay.job.wire import file_bytes
-from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.protocol.types import Address, Kind
 from assay.training.actors import KNOWN, ROLLOUT

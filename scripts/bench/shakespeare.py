@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.training import models
-from assay.training.algorithms import RECIPES
+from assay.training.catalogue import RECIPES
 from assay.training.optimisers import AdamW
 from assay.training.schedules import Schedule
 from scripts.bench.arms import Arm, Bench, Setting

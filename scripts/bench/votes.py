@@ -25,8 +25,8 @@ from assay.job.build import build
 from assay.job.outer import OPTIMISERS, TRAINED
 from assay.job.read import parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
-from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.training.job import JobArtifacts
 
 TEMPLATES = {"gpt": "stdlib", "mlp": "digits", "cnn": "digits"}

@@ -21,8 +21,8 @@ from torch import Tensor
 from assay.blocks.blockstore import BlockStore
 from assay.node.slots import store_state
 from assay.training import models
-from assay.training.algorithms import RECIPES, Algorithm
-from assay.training.round_names import STREAMING, WHOLE
+from assay.training.algorithms import Algorithm
+from assay.training.catalogue import RECIPES, WHOLE
 from assay.training.streaming import streaming_of
 
 
@@ -76,7 +76,7 @@ def main() -> None:
     changes = [1e-3 * torch.randn(p.shape, generator=generator) for p in models.build(config, 0).parameters()]
     streaming = streaming_of([tuple(c.shape) for c in changes])
     found = {name: wire_of(recipe, changes) for name, recipe in RECIPES.items()}
-    found[STREAMING] = wire_of(streaming.algorithm, changes, streaming.steps)
+    found["streaming"] = wire_of(streaming.algorithm, changes, streaming.steps)
     if options.json:
         print(json.dumps({name: wire.told for name, wire in found.items()}))
         return

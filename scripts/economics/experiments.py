@@ -16,7 +16,7 @@ from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, PRESETS, preset, template
 from assay.job.use_templates import grpo_template
 from assay.protocol.types import Address, Wei
-from assay.training.round_names import loops_of
+from assay.training.catalogue import loops_of
 from scripts.economics import incentives as formulas
 from scripts.economics.market import simulate
 from scripts.economics.strategies import (

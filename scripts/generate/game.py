@@ -17,7 +17,7 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from assay.numerics import scalar
+from assay.numerics import scalar, scalar_transcendental
 from assay.program.isa import DType, Input, Node, Op
 
 F32, I32, I16, U8, BOOL = DType
@@ -96,7 +96,7 @@ def build() -> tuple[Builder, tuple[int, ...]]:
         for j, rw in enumerate(b.rows(qw))
     ]
     y = b.add(Op.PRODUCT, F32, (ROWS, HIDDEN), (qx, ex, qw, ew), out)
-    y = b.each(Op.TANH, F32, y, scalar.tanh)
+    y = b.each(Op.TANH, F32, y, scalar_transcendental.tanh)
     b.add(Op.SUM, F32, (ROWS,), (y,), [scalar.row_sum(row) for row in b.rows(y)])
     one = b.add(Op.CONST, I32, (), (), [1], (1,))
     counted = b.add(Op.IADD, I32, (), (counter, one), [42])

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from assay.numerics import scalar
-from assay.program.isa import DType, Input, Node, Op
+from assay.program.isa import DType, Family, Input, Node, Op
 from scripts.generate import hard_places as hard
 from scripts.generate.vector_values import (
     BOOL,
@@ -136,39 +136,42 @@ def broadcasts(
 
 
 def elementwise_groups(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
-    name = op.name.lower()
-    model = scalar.OPERATIONS[name]
-    if op <= Op.FLOOR:
-        places = {Op.LOG: HARD_LOG, Op.EXP: HARD_EXP}.get(op, ())
-        near = [(place + d) % 2**32 for place in places for d in range(-2, 3)]
-        yield from elementwise(rng, op, [F32], F32, model, [(x,) for x in (*near, *SPECIAL_F32)], count)
-    elif op <= Op.POW:
-        yield from elementwise(rng, op, [F32, F32], F32, model, pairs(SPECIAL_F32, count // 2), count)
-    elif op <= Op.LE:
+    family, model = op.row.family, model_of(op)
+    if family is Family.CONVERSION:
+        yield from conversions(rng, op, count)
+    elif family is Family.COMPARISON:
         yield from elementwise(rng, op, [F32, F32], BOOL, model, pairs(SPECIAL_F32, count // 2), count)
         as_i32 = pairs(SPECIAL_I32, count // 2)
         yield from elementwise(rng, op, [I32, I32], BOOL, lambda a, b: model(a, b, type="i32"), as_i32, count)
-    elif op <= Op.NOT:
-        arity = 1 if op is Op.NOT else 2
-        yield from elementwise(rng, op, [BOOL] * arity, BOOL, model, [], count)
-    elif op is Op.SELECT:
+    elif family is Family.SELECT:
         for to in DType:
             yield from elementwise(rng, op, [BOOL, to, to], to, model, [], count // 5)
-    elif op <= Op.IMUL:
-        yield from elementwise(rng, op, [I32, I32], I32, model, pairs(SPECIAL_I32, count // 2), count)
     else:
-        yield from conversions(rng, op, count)
+        ((sources, to),) = op.row.types
+        first: Sequence[tuple[int, ...]] = []
+        if family is Family.UNARY:
+            places = {Op.LOG: HARD_LOG, Op.EXP: HARD_EXP}.get(op, ())
+            near = [(place + d) % 2**32 for place in places for d in range(-2, 3)]
+            first = [(x,) for x in (*near, *SPECIAL_F32)]
+        elif family is not Family.LOGIC:
+            first = pairs(SPECIAL_F32 if to is F32 else SPECIAL_I32, count // 2)
+        yield from elementwise(rng, op, list(sources), to, model, first, count)
+
+
+def model_of(op: Op) -> Model:
+    assert op.row.model is not None
+    return op.row.model
 
 
 def conversions(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
     pairs_of_types = scalar.CONVERSIONS if op is Op.CONVERT else (("f32", "i32"), ("i32", "f32"))
-    model_of = scalar.OPERATIONS[op.name.lower()]
+    whole = model_of(op)
     for source, to in pairs_of_types:
         a, b = DType[source.upper()], DType[to.upper()]
         first = {F32: SPECIAL_F32, I32: SPECIAL_I32, U8: tuple(range(256)), BOOL: (0, 1)}[a]
 
         def model(x: int, source: str = source, to: str = to) -> int:
-            return int(model_of(x, source=source, target=to))
+            return int(whole(x, source=source, target=to))
 
         cases = max(count // (4 if op is Op.CONVERT else 2), 4)
         yield from elementwise(rng, op, [a], b, model, [(x,) for x in first], cases)
@@ -176,8 +179,8 @@ def conversions(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
 
 def row_groups(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
     """sum, amax, exponent, argmax: row 1 of three, its bytes alone."""
-    to = {Op.EXPONENT: I16, Op.ARGMAX: I32}.get(op, F32)
-    model = scalar.OPERATIONS[op.name.lower()]
+    ((_, to),) = op.row.types
+    model = model_of(op)
     for case in range(count):
         n = length_of(rng, case)
         row = row_of(rng, n)
@@ -307,9 +310,9 @@ def groups(op: Op, count: int, seed: int) -> Iterator[Group]:
         yield from product_groups(rng, count)
     elif op is Op.SCATTER_SUM:
         yield from scatter_groups(rng, count)
-    elif Op.SUM <= op <= Op.ARGMAX:
+    elif op.row.family is Family.REDUCTION:
         yield from row_groups(rng, op, count)
-    elif op >= Op.STRIDED:
+    elif op.moves:
         yield from index_groups(rng, op, count)
     else:
         yield from source_groups(rng, op, count)
@@ -336,7 +339,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for op in OPS:
-        name = op.name.lower()
+        name = op.word
         if args.only and name not in args.only:
             continue
         data, _ = encoded(op, args.count, args.seed)

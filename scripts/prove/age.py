@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import HttpRpc
@@ -115,7 +115,7 @@ class Observer:
 def observe(folder: Path, deployment: Path, url: str) -> None:
     """The observer's process: what it takes to start, then one answer for each line."""
     rpc = HttpRpc(url, timeout_s=120)
-    at, artifacts = Deployment.load(deployment, rpc), compile_contracts()
+    at, artifacts = Deployment.load(deployment, rpc), load_artifacts()
     before = _resident()
     began = time.monotonic(), time.process_time()
     view = ChainView(rpc, at, artifacts, ZERO_ADDRESS, folder / "events.db", max_age_s=0.0)

@@ -82,10 +82,10 @@ def forge(names: set[str]) -> dict[str, tuple[str, Money | None]]:
 
 def logged(logs: list[dict[str, Any]], labels: dict[str, str]) -> Money | None:
     """The money of a test by the logs that its market's contracts made."""
-    from assay.chain.contracts.compile import compile_contracts
+    from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.eth import abi
 
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     entries = [e for name in ("IVault", "IStakes") for e in artifacts[name].abi if e["type"] == "event"]
     known = {abi.topic(entry): entry for entry in entries}
     events = []

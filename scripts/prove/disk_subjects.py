@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,6 @@ from assay.app import devnet_record, machine
 from assay.app.invocation import event_of
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.traffic import Traffic
-from assay.chain.contracts import compile as compiler
 from assay.chain.contracts import deploy
 from assay.chain.eth.abi import topic
 from assay.chain.eth.events import EventFollower
@@ -200,29 +199,6 @@ def _app(folder: Path) -> Any:
     return SimpleNamespace(node_home=lambda name: folder, settings=SimpleNamespace(account="ann"))
 
 
-_ARTIFACT = compiler.Artifact("Court", "src/Court.sol", [EVENT], "60806040" * 20, "60806040" * 20, [[4, 32]])
-
-
-def _compiled(folder: Path) -> Any:
-    """With a compiler that always gives the same, and takes no time."""
-    kept = compiler._run, compiler._artifacts, compiler.read_sources
-    compiler._run = lambda *_: {}
-    compiler._artifacts = lambda *_: {"Court": _ARTIFACT}
-    compiler.read_sources = lambda *_: {"src/Court.sol": "contract Court {}"}
-    try:
-        return compiler.compile_contracts(cache=folder)
-    finally:
-        compiler._run, compiler._artifacts, compiler.read_sources = kept
-
-
-def write_artifacts(folder: Path, snap: Snap) -> None:
-    _compiled(folder)
-
-
-def read_artifacts(folder: Path) -> Any:
-    return {name: asdict(artifact) for name, artifact in _compiled(folder).contracts.items()}
-
-
 def write_key(folder: Path, snap: Snap) -> None:
     Keystore(folder).import_key("alice", bytes(range(1, 33)), "words", scrypt_n=2)
 
@@ -297,7 +273,6 @@ SUBJECTS = (
     Subject("devnet", write_devnet, devnet_record._read),
     Subject("deployment", write_deployment, read_deployment),
     Subject("fitness", write_fitness, read_fitness),
-    Subject("compiled contracts", write_artifacts, read_artifacts),
     Subject("keystore", write_key, read_key),
     Subject("blocks", write_blocks, read_blocks),
     Subject("traffic", write_traffic, read_totals_of, _counted_anew),

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
@@ -59,7 +59,7 @@ def junk(challenges: int, folder: Path) -> dict[str, Any]:
 
 def _challenged(challenges: int, window: int, folder: Path) -> dict[str, Any]:
     with Anvil() as chain:
-        day = ChainDay(HttpRpc(chain.url, timeout_s=60), compile_contracts(), folder)
+        day = ChainDay(HttpRpc(chain.url, timeout_s=60), load_artifacts(), folder)
         mallory = _mallory(day)
         job_id = day.post(challenge_window=window)
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
@@ -45,7 +45,7 @@ def node(chain: str, folder: Path) -> Iterator[str]:
 def day(chain: str, kind: str, number: int) -> Undone:
     """One day, and what came of it."""
     with tempfile.TemporaryDirectory(prefix="assay-undone-") as name, node(chain, Path(name)) as url:
-        parts: dict[str, Any] = {"artifacts": compile_contracts(), "folder": Path(name)}
+        parts: dict[str, Any] = {"artifacts": load_artifacts(), "folder": Path(name)}
         try:
             return play(day_on(chain, HttpRpc(url), **parts, **KINDS[kind]), number)
         except (AssayError, AssertionError) as error:

@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.eth.headers import encode_header
 from assay.chain.eth.mined import receipt_of
 from assay.protocol.errors import AssayError
@@ -96,7 +96,7 @@ def shallow(seed: int, answers: int) -> tuple[int, Counter[str], Counter[str]]:
 
 def deep(seed: int, answers: int) -> tuple[int, Counter[str], Counter[str]]:
     """Answers that a whole node meets."""
-    artifacts, met = compile_contracts(), 0
+    artifacts, met = load_artifacts(), 0
     handled, escaped = Counter[str](), Counter[str]()
     while met < answers:
         with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of

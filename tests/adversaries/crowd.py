@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.contracts.records import unpack
@@ -82,7 +82,7 @@ class Crowd:
     """A market on a chain of its own, and as many accounts; use as a context manager."""
 
     def __init__(self, folder: Path, accounts: int) -> None:
-        self.artifacts: Artifacts = compile_contracts()
+        self.artifacts: Artifacts = load_artifacts()
         self.chain = Anvil(AnvilOptions(accounts=accounts + 1, kept_states=8, extra=_OPTIONS))
         self.rpc = HttpRpc(self.chain.url, timeout_s=600)
         self._http = httpx.Client(trust_env=False, timeout=600)

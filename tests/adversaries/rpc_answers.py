@@ -18,7 +18,7 @@ from typing import Any
 
 from eth_account import Account
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from tests.adversaries.random_games import arrange, judge, play_pure

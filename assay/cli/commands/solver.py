@@ -55,12 +55,6 @@ def run(
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
     ] = None,
-    ranks: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Processes that compute each step together; under torchrun those that it started."
-        ),
-    ] = 1,
     fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
     cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
@@ -78,21 +72,17 @@ def run(
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
-    from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
     from assay.program.apart.executor import Apart
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
-    if serve_if_later():
-        return
     tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
-    several = ranks_of(ranks, engine, app.settings)
     apart = Apart()
-    engine = replace(engine, ranks=several, apart=apart)
+    engine = replace(engine, apart=apart)
     wait = parse_duration(patience)
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
 
@@ -121,8 +111,6 @@ def run(
         for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
             threads.shutdown(wait=False, cancel_futures=True)
         apart.close()
-        if several is not None:
-            several.close()
 
 
 @commands.command()

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 
-from assay.numerics import FAST
 from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
@@ -28,6 +27,7 @@ from assay.program.compiled.segmented import SegmentedForm, compile_parts
 from assay.program.compiled.segments import Plan, plan
 from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
+from assay.program.kernels import FAST
 from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
@@ -194,4 +194,4 @@ class CompiledExecutor(Executor):
     def _named(self, slot: int) -> str:
         index = self.program.outputs[slot]
         node = self.program.nodes[index]
-        return f"node {index} ({node.op.name.lower()} {node.dtype.name.lower()} {list(node.shape)})"
+        return f"node {index} ({node.op.word} {node.dtype.name.lower()} {list(node.shape)})"

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.compiled.segments import plan
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
+from assay.program.kernels import FAST
 
 if TYPE_CHECKING:  # compilers are slow to import, and most programs of a short life never need one
     from assay.program.compiled.cache import StoredForm

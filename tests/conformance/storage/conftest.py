@@ -11,7 +11,7 @@ import pytest
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.exchange import Exchange
 from assay.blocks.exchange_config import ExchangeConfig
-from assay.blocks.kubo import KuboBlocks
+from assay.blocks.kubo import KuboClient, KuboNodeBlocks
 from assay.blocks.node import NodeBlocks
 from tests.conformance.storage.fake_kubo import FakeKubo
 from tests.conformance.storage.rigs import Rig, gateway, overwrite
@@ -23,8 +23,15 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
         store = BlockStore(tmp_path)
         yield Rig(store, store, remote=False, damage=partial(overwrite, store))
     elif request.param == "kubo":
-        with FakeKubo() as daemon, KuboBlocks(daemon.url, timeout_s=10.0) as blocks:
-            yield Rig(blocks, blocks, remote=False, damage=daemon.blocks.__setitem__)
+        far, near = BlockStore(tmp_path / "far"), BlockStore(tmp_path / "near")
+        with (
+            FakeKubo() as daemon,
+            KuboClient(daemon.url, timeout_s=10.0) as kubo,
+            Exchange(far) as there,
+            Exchange(near) as here,
+        ):
+            reader, publisher = KuboNodeBlocks(near, here, kubo), KuboNodeBlocks(far, there, kubo)
+            yield Rig(reader, publisher, remote=True, damage=daemon.blocks.__setitem__)
     else:
         far, near = BlockStore(tmp_path / "far"), BlockStore(tmp_path / "near")
         with gateway(far) as url, Exchange(near, [url], ExchangeConfig(backoff_s=0.0)) as exchange:

@@ -23,9 +23,7 @@ OPTIONS = {
     "block/put": {"cid-codec", "mhtype", "mhlen", "pin", "allow-big-block", "format", "timeout"},
     "block/get": {"arg", "timeout"},
     "block/stat": {"arg", "offline", "timeout"},
-    "block/rm": {"arg", "force", "quiet", "timeout"},
     "pin/add": {"arg", "recursive", "name", "progress", "timeout"},
-    "pin/rm": {"arg", "recursive", "timeout"},
 }
 """What each method takes, by Kubo's reference; `offline` and `timeout` go with all."""
 
@@ -78,16 +76,6 @@ class FakeKubo:
             self._check_dag(cid)
             self.pins.add(cid)
             return json.dumps({"Pins": [cid]}).encode()
-        if method == "pin/rm":
-            if cid not in self.pins:
-                raise RpcError("not pinned or pinned indirectly")
-            self.pins.remove(cid)
-            return json.dumps({"Pins": [cid]}).encode()
-        if method == "block/rm":
-            removed = {"Hash": cid}
-            if self.blocks.pop(cid, None) is None:
-                removed["Error"] = f"ipld: could not find {cid}"
-            return json.dumps(removed).encode() + b"\n"
         raise RpcError(f"unknown method {method}")
 
     def _block(self, cid: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.endpoints import PROBES, Patience, http_endpoints

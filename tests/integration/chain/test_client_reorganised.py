@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.view import Unknown
 from assay.chain.eth.rpc import HttpRpc
 from assay.cli.commands import job_post

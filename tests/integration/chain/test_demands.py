@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol import trees
 from assay.protocol.demands import Chunk, DemandView, StateLeaf

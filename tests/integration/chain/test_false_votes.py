@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.dispute.chunks import chunks_of, vote_proof
 from assay.node.audit import keyed_trace, sampled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil, dev_account
 from assay.chain.eth.endpoints import http_endpoints
 from assay.chain.eth.errors import Registry

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
@@ -81,7 +81,7 @@ def again(market: ChainMarket, events_file: Path) -> ChainView:
     """A view of the same market that has read nothing yet."""
     addresses = {name: contract.address for name, contract in market.contracts.items()}
     deployment = Deployment(market.sender.identity, 0, "", addresses, {})
-    rpc, artifacts = market.sender.rpc, compile_contracts()
+    rpc, artifacts = market.sender.rpc, load_artifacts()
     return ChainView(rpc, deployment, artifacts, market.me, events_file, max_age_s=0.0)
 
 

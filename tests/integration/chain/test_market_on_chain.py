@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan

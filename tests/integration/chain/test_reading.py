@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.chain.contracts import lens
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.records import unpack

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.solver.adversary import FaultySolver, WeightPlan
 from tests.adversaries.chain_day import FUNDS, NAMES, ChainDay

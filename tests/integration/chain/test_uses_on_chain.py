@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
 from assay.protocol.types import Chain, JobId, Kind, Phase

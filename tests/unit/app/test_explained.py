@@ -91,7 +91,7 @@ def test_a_game_is_told_from_its_segment_to_its_element(day: MarketDay) -> None:
     assert f"{name}'s runs out at" in first.clock and "then wendy wins" in first.clock
     assert f"operations 0 to {LAST} are in dispute, of its {LAST + 1}" in seen[GamePhase.PICK_NODE].narrowed
     operation = PROGRAM.nodes[LAST]
-    assert f"operation {LAST} ({operation.op.name.lower()} of shape" in last.narrowed
+    assert f"operation {LAST} ({operation.op.word} of shape" in last.narrowed
     assert f"bytes 0 to {operation.bytes - 1} of its output, elements 0 to {operation.elements - 1}" in (
         last.narrowed
     )

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.blocks.beside_kubo import BesideKubo
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.exchange import Exchange
-from assay.blocks.kubo import KuboBlocks
+from assay.blocks.kubo import KuboClient, KuboNodeBlocks
 from assay.protocol.errors import BlockNotFound, PeerUnreachable
 from tests.conformance.storage.fake_kubo import FakeKubo
 
@@ -24,9 +23,9 @@ def daemon() -> Iterator[FakeKubo]:
         yield daemon
 
 
-def beside(folder: Path, url: str) -> BesideKubo:
+def beside(folder: Path, url: str) -> KuboNodeBlocks:
     store = BlockStore(folder)
-    return BesideKubo(store, Exchange(store), KuboBlocks(url, timeout_s=5.0))
+    return KuboNodeBlocks(store, Exchange(store), KuboClient(url, timeout_s=5.0))
 
 
 def test_what_is_added_is_in_both_and_pinned(tmp_path: Path, daemon: FakeKubo) -> None:
@@ -35,8 +34,9 @@ def test_what_is_added_is_in_both_and_pinned(tmp_path: Path, daemon: FakeKubo) -
     assert blocks.store.read_file(root, len(FILE)) == FILE
     assert daemon.blocks[single] == b"one block" and daemon.pins == {root}
     assert set(daemon.blocks) == {str(cid) for cid in blocks.store.cids()}
-    with KuboBlocks(daemon.url) as alone:
-        assert alone.read_file(root, len(FILE)) == FILE
+    elsewhere = beside(tmp_path / "elsewhere", daemon.url)
+    assert elsewhere.read_file(root, len(FILE)) == FILE
+    elsewhere.exchange.close()
     blocks.exchange.close()
 
 

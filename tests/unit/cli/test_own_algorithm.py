@@ -11,8 +11,8 @@ import torch
 from assay.app.output import Exit
 from assay.job.read import read_job_file
 from assay.program.execute import Executor, StepContext
-from assay.training.algorithms import programs
 from assay.training.recipe import load
+from assay.training.rounds import programs
 from tests.unit.cli.test_own_model import assay
 
 torch.set_num_threads(1)

@@ -156,7 +156,7 @@ def test_options_that_are_not_heeded_are_named(
 def test_a_devnet_of_another_version_is_not_gone_on_with(
     other: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "compile_contracts", dict[str, Any])
+    monkeypatch.setattr(chain, "load_artifacts", dict[str, Any])
     monkeypatch.setattr(chain, "parse", lambda path: SimpleNamespace(addresses={"Jobs": "0x1"}))
     monkeypatch.setattr(chain, "differing", lambda *_: iter(other))
     if not other:

@@ -93,7 +93,7 @@ def element(data: bytes, index: int, size: int) -> int:
     return int.from_bytes(data[index * size : (index + 1) * size], "little")
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name.lower())
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.word)
 def test_its_arithmetic_is_the_vectors(instructions: ModuleType, op: Op) -> None:
     for node, cases in groups(op):
         nan = node.dtype.name == "F32"

@@ -23,10 +23,10 @@ from assay.job.uses import EVALUATE, GRPO, INFER, misplaced
 from assay.job.weights import weights_of
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
+from assay.training.catalogue import OTHER_USES
 from assay.training.evaluate import with_parameters
 from assay.training.grpo import Shape
 from assay.training.policy import Policy
-from assay.training.round_names import OTHER_USES
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from tests.marked import long
 from tests.unit.cli.test_command_line import assay

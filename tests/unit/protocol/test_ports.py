@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from assay.blocks.kubo import KuboBlocks
+from assay.blocks.kubo import KuboNodeBlocks
 from assay.blocks.node import NodeBlocks
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
@@ -20,7 +20,7 @@ KEEPING = [
     (Market, ChainMarket),
     (Market, FakeMarket),
     (Blocks, NodeBlocks),
-    (Blocks, KuboBlocks),
+    (Blocks, KuboNodeBlocks),
     (Blocks, FakeBlocks),
     (Clock, ChainClock),
     (Clock, FakeClock),

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.training import algorithms, models
-from assay.training.algorithms import RECIPES, Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed, programs
+from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
+from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+from assay.training.rounds import programs
 
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SHARDS = 4

@@ -23,12 +23,12 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 from assay.solver.adversary import FaultySolver, Plan
 from assay.training import datasets, models
+from assay.training.catalogue import WHOLE
 from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_of
-from assay.training.round_names import PATHS, WHOLE
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -51,7 +51,7 @@ def made(algorithm: str = WHOLE, held_out: int = RECORDS, slices: int | None = N
         outer=DiLoCo(0.7, 0.9),
         algorithm=algorithm,
         slices=slices,
-        paths=first_layer_apart if algorithm == PATHS else None,
+        paths=first_layer_apart if algorithm == "dipaco" else None,
         held_out=held_out,
     )
 
@@ -77,7 +77,7 @@ def day(tmp_path: Path) -> MarketDay:
 
 @pytest.mark.parametrize(
     ("algorithm", "slices"),
-    [(WHOLE, None), (WHOLE, 3), ("diloco-4bit", None), ("streaming", None), ("eager", None), (PATHS, None)],
+    [(WHOLE, None), (WHOLE, 3), *((name, None) for name in ("diloco-4bit", "streaming", "eager", "dipaco"))],
 )
 def test_the_step_is_the_models_loss_and_stands_before_the_training(
     algorithm: str, slices: int | None

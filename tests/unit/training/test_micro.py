@@ -8,8 +8,7 @@ from torch import Tensor
 
 from assay.protocol.errors import Stop
 from assay.training import models
-from assay.training.micro import COUNTER, SUM, MicroSteps
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.optimisers import COUNTER, SUM, AdamW, MicroSteps, Optimiser, Sgd
 from tests.unit.training.steps import built, compare, images
 
 CONFIG = models.MlpConfig(hidden=8, layers=1)

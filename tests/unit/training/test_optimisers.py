@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from assay.program.isa import Op
 from assay.protocol.errors import Stop
 from assay.training import job, models
-from assay.training.muon import Muon, orthogonalised
-from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.optimisers import AdamW, Lion, Muon, Optimiser, Sgd, orthogonalised
 from assay.training.schedules import Schedule
 from tests.unit.training.steps import batch_of, built, compare, corpus, images, trained
 

@@ -17,16 +17,16 @@ from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
 from assay.protocol.errors import Stop
-from assay.training.algorithms import Algorithm, programs
+from assay.training.algorithms import Algorithm
 from assay.training.own_outer import SIGNATURES, told
-from assay.training.rounds import coded_round
+from assay.training.rounds import coded_round, programs
 
 torch.set_num_threads(1)
 SHAPES = [(4, 6), (5,)]
 MINE = """
 import torch
 
-from assay.training.algorithms import Average, split
+from assay.training.algorithms import Average
 
 
 class Ball:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.job.rehearsal import warnings_of
-from assay.numerics import FAST
 from assay.program.accuracy import products_of
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import job

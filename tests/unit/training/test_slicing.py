@@ -30,10 +30,10 @@ from assay.protocol.loops import round_shape
 from assay.protocol.params import BadTerms, check_shape
 from assay.protocol.types import Kind, Loop, Phase, Wei
 from assay.solver.adversary import AggregatePlan, FaultySolver, WrongInputSolver
-from assay.training.algorithms import RECIPES, programs
-from assay.training.job import JobArtifacts
+from assay.training.catalogue import CATALOGUE, RECIPES
+from assay.training.job import JobArtifacts, made_round
 from assay.training.outer import DiLoCo
-from assay.training.round_names import NAMES, made_round
+from assay.training.rounds import programs
 from assay.training.slicing import PARAMETERS, Blocks, blocks_in, blocks_of, least_slices
 from tests.fakes.alone import train
 from tests.fakes.classes import WIDE
@@ -265,7 +265,7 @@ def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: Marke
     assert not any(e.status.phase == Phase.VOID for e in of_round)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"diloco-centred", "diloco-trimmed"}))
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
 def test_every_algorithm_is_sliced_or_refused_with_the_reason(name: str) -> None:
     if name in ("demo", "sparseloco", "powersgd", "streaming", "eager", "dipaco", "diloco-median"):
         with pytest.raises(Stop, match=f"outer step of {name} cannot be cut into slices: "):

@@ -28,7 +28,7 @@ from tests.fakes.alone import stream_alone
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
-from tests.unit.training.test_round_names import fallen
+from tests.unit.training.test_catalogue import fallen
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)

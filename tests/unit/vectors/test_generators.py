@@ -14,10 +14,10 @@ from scripts.generate import vectors as gen_vectors
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 
 
-@pytest.mark.parametrize("op", gen_vectors.OPS, ids=lambda op: op.name.lower())
+@pytest.mark.parametrize("op", gen_vectors.OPS, ids=lambda op: op.word)
 def test_arithmetic_vectors_are_the_models(op: gen_vectors.Op) -> None:
     data, cases = gen_vectors.encoded(op, 150, 1)
-    assert (VECTORS / f"{op.name.lower()}.bin").read_bytes() == data
+    assert (VECTORS / f"{op.word}.bin").read_bytes() == data
     assert cases >= 150
 
 

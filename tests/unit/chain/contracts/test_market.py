@@ -13,8 +13,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from eth_utils.crypto import keccak
 
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.market import ChainMarket

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from assay.training.round_names import NAMES, ONE_ROUND
+from assay.training.catalogue import CATALOGUE
 from scripts.bench.market_arms import DUE, KILLED, LONG_ROUNDS, ROUNDS, SHARDS, job_of, long_job
 from scripts.bench.rl_market import MILLION, job_file
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_every_algorithm_has_a_job_of_several_shards(name: str) -> None:
     body = job_of(name)
     assert body.outer.algorithm == name
     assert body.training.min_shards == body.training.shards >= SHARDS
-    assert body.training.rounds == (1 if name in ONE_ROUND else ROUNDS)
+    assert body.training.rounds == (1 if CATALOGUE[name].one_round else ROUNDS)
 
 
 def test_a_job_with_deaths_closes_rounds_without_who_died() -> None:

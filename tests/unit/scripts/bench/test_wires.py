@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from assay.training.algorithms import RECIPES
+from assay.training.catalogue import RECIPES
 from scripts.bench.wires import wire_of
 
 CHANGES = [torch.randn(64, 64, generator=torch.Generator().manual_seed(1)), torch.zeros(100)]
