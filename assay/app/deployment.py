@@ -20,7 +20,7 @@ from assay.chain.eth.contract import Contract
 from assay.chain.eth.fees import fees
 from assay.chain.eth.journal import Call
 from assay.chain.eth.rpc import Rpc, RpcFailed
-from assay.chain.eth.simulation import transaction_of
+from assay.chain.eth.transactions import transaction_of
 from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
 from assay.protocol.types import Seconds
 

@@ -89,12 +89,8 @@ def checksummed(address: str) -> ChecksumAddress:
     return to_checksum_address(address)
 
 
-def _type(param: Mapping[str, Any]) -> str:
-    return str(collapse_if_tuple(cast(Any, param))) if param["type"].startswith("tuple") else param["type"]
-
-
 def _types(params: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_type(p) for p in params]
+    return [collapse_if_tuple(cast(Any, param)) for param in params]
 
 
 def _to_abi(param: Mapping[str, Any], value: Any) -> Any:

@@ -29,8 +29,7 @@ from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.nonces import Nonces
 from assay.chain.eth.rpc import Rpc, RpcFailed, identity
-from assay.chain.eth.signing import Terms, signed
-from assay.chain.eth.simulation import Simulation, simulate, why_failed
+from assay.chain.eth.transactions import Simulation, signed, simulate, why_failed
 from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable
 
 log = logging.getLogger(__name__)
@@ -229,15 +228,11 @@ class Sender:
                 " no transaction was sent",
                 hint="raise --max-spend, or leave it",
             )
-        chain_nonce = self._nonces.to_sign_from()
+        chain_nonce, offer = self._nonces.to_sign_from(), (plan.max_fee_wei, plan.tip_wei)
         return self.journal.sign(
             intent.key,
             chain_nonce,
-            lambda nonce: signed(
-                self._account,
-                intent.call,
-                Terms(self.chain_id, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
-            ),
+            lambda nonce: signed(self._account, intent.call, self.chain_id, nonce, plan.gas, offer),
         )
 
     def _advance(self, key: str, *, patiently: bool = False) -> Intent:
@@ -325,7 +320,7 @@ class Sender:
         again = self.journal.sign(
             intent.key,
             nonce,
-            lambda held: signed(self._account, intent.call, Terms(self.chain_id, held, last.gas, *offer)),
+            lambda held: signed(self._account, intent.call, self.chain_id, held, last.gas, offer),
         )
         self._broadcast(again)
         return True

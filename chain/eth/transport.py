@@ -12,13 +12,10 @@ provider give every read of the socket the whole limit anew, so a byte now and t
 from __future__ import annotations
 
 import base64
-import netrc
-import os
 import socket
 import ssl
 import time
 import zlib
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -31,8 +28,6 @@ FAILURES = (
 )
 _PART = 1 << 14
 """Bytes written at a time: a record of TLS."""
-_UNPACKED = 1 << 16
-"""Bytes that are unpacked at a time."""
 
 
 class TooLarge(Exception):
@@ -74,104 +69,81 @@ class _Stream(httpcore.NetworkStream):
 
 class _Backend(httpcore.SyncBackend):
     def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
+        self, host: str, port: int, timeout: float | None = None, *given: Any, **named: Any
     ) -> httpcore.NetworkStream:
         """The first of the host's addresses that answers. (`socket.create_connection` gives each the whole
         limit.)"""
         failure: Exception = OSError("the host has no address")
         for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             try:
-                place, left_s = str(address[0]), _left_s(timeout)
-                return _Stream(super().connect_tcp(place, port, left_s, local_address, socket_options))
+                return _Stream(super().connect_tcp(str(address[0]), port, _left_s(timeout), *given, **named))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
 
 
+_Made = tuple[httpcore.ConnectionPool, httpcore.URL, dict[str | bytes, str | bytes]]
+
+
 class Http:
-    """One URL. What the environment says of proxies, certificates and .netrc is looked up once."""
+    """One URL. What the environment says of proxies and certificates is looked up once."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._made: tuple[httpcore.ConnectionPool, httpcore.URL, list[tuple[str, str]]] | None = None
+        self._made: _Made | None = None
 
     def post(self, body: bytes, timeout_s: float, most_bytes: int) -> tuple[int, bytes]:
         """The answer's status and body; of another status than 200 no body. Raises TooLarge, FAILURES."""
         pool, url, headers = self._made = self._made or self._prepared()
-        limits = dict.fromkeys(("connect", "read", "write"), time.monotonic() + timeout_s)
-        with pool.stream(
-            "POST", url, headers=headers, content=body, extensions={"timeout": limits}
-        ) as answer:
+        end = time.monotonic() + timeout_s
+        within = {"timeout": {"connect": end, "read": end, "write": end}}
+        with pool.stream("POST", url, headers=headers, content=body, extensions=within) as answer:
             return answer.status, _body(answer, most_bytes) if answer.status == 200 else b""
 
-    def _prepared(self) -> tuple[httpcore.ConnectionPool, httpcore.URL, list[tuple[str, str]]]:
+    def _prepared(self) -> _Made:
         parts = urlsplit(self._url)
-        host = parts.hostname or ""
-        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path or "/", fragment="")
-        url = httpcore.URL(bare.geturl())
-        account = (unquote(parts.username), unquote(parts.password or "")) if parts.username else _netrc(host)
-        headers = [
-            ("Host", bare.netloc),
-            *(("Content-Type", "application/json"), ("Accept-Encoding", "gzip"), ("User-Agent", "assay")),
-        ]
-        if account is not None:
-            word = base64.b64encode(":".join(account).encode()).decode()
-            headers.append(("Authorization", f"Basic {word}"))
-        proxies = {} if proxy_bypass(host) else getproxies()
+        account, _, place = parts.netloc.rpartition("@")
+        headers: dict[str | bytes, str | bytes] = {
+            "Host": place,
+            "Content-Type": "application/json",
+            "Accept-Encoding": "gzip",
+        }
+        if account:
+            word = base64.b64encode(unquote(account).encode()).decode()
+            headers["Authorization"] = f"Basic {word}"
+        proxies = {} if proxy_bypass(parts.hostname or "") else getproxies()
         proxy = proxies.get(parts.scheme, proxies.get("all"))
+        trusted = None
+        if parts.scheme == "https":
+            import httpx
+
+            trusted = httpx.create_ssl_context()
         pool = httpcore.ConnectionPool(
-            _trusted() if parts.scheme == "https" else None,
+            trusted,
             httpcore.Proxy(proxy) if proxy else None,
             max_connections=None,
             network_backend=_Backend(),
         )
-        return pool, url, headers
-
-
-def _trusted() -> ssl.SSLContext:
-    """Whom httpx trusts: certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
-    import httpx
-
-    return httpx.create_ssl_context()
-
-
-def _netrc(host: str) -> tuple[str, str] | None:
-    """The account that .netrc names for a host."""
-    try:
-        found = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
-    except (OSError, netrc.NetrcParseError):
-        return None
-    return None if found is None else (found[0], found[2] or "")
+        bare = parts._replace(netloc=place, path=parts.path or "/", fragment="")
+        return pool, httpcore.URL(bare.geturl()), headers
 
 
 def _body(answer: httpcore.Response, most_bytes: int) -> bytes:
-    """The unpacked body. Raises TooLarge as soon as it is, however small it came."""
-    headers = {name.lower(): value for name, value in answer.headers}
-    packed = headers.get(b"content-encoding", b"identity").lower()
-    if packed not in (b"identity", b"gzip"):
-        raise ValueError("a content encoding that was not asked for")
-    unpack, parts, size = zlib.decompressobj(31) if packed == b"gzip" else None, [], 0
+    """The unpacked body. Raises TooLarge before it is in memory."""
+    parts, size = [], 0
     for part in answer.iter_stream():
-        rest = part
-        while rest and not (unpack is not None and unpack.eof):
-            if unpack is None:
-                piece, rest = rest, b""
-            else:
-                piece = unpack.decompress(rest, _UNPACKED)
-                rest = unpack.unconsumed_tail
-            parts.append(piece)
-            size += len(piece)
-            if size > most_bytes:
-                raise TooLarge
-        if unpack is not None and unpack.eof:
-            break
-    if unpack is not None:
-        parts.append(unpack.flush())
-        if not unpack.eof:
-            raise ValueError("the answer ended early")
-    return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+        if size > most_bytes:
+            raise TooLarge
+    body = b"".join(parts)
+    packed = [value for name, value in answer.headers if name.lower() == b"content-encoding"]
+    if packed in ([], [b"identity"]):
+        return body
+    unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)  # gzip, or an error
+    body = unpack.decompress(body, most_bytes + 1)
+    if len(body) > most_bytes:
+        raise TooLarge
+    if not unpack.eof:
+        raise ValueError("the answer ended early")
+    return body

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -392,19 +391,15 @@ def test_a_url_that_is_none_is_an_outage() -> None:
 
 
 def test_what_the_environment_says_holds_and_is_looked_up_once(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy and an account of .netrc."""
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine node.invalid login ann password secret\n")
-    netrc.chmod(0o600)
-    monkeypatch.setenv("NETRC", str(netrc))
+    """A proxy; and the account that the URL names."""
     monkeypatch.setenv("http_proxy", gateway.url)
     monkeypatch.delenv("no_proxy", raising=False)
     looked, look_up = list[dict[str, str]](), transport.getproxies
     monkeypatch.setattr(transport, "getproxies", lambda: looked.append(look_up()) or looked[-1])
     gateway.answers("0x7")
-    rpc = HttpRpc("http://node.invalid:8545/key")
+    rpc = HttpRpc("http://ann:se%63ret@node.invalid:8545/key")
     assert [rpc.request("eth_blockNumber", []) for _ in range(3)] == ["0x7"] * 3
     assert gateway.asked == ["http://node.invalid:8545/key"] * 3, "asked of the proxy"
     assert gateway.accounts == ["Basic " + base64.b64encode(b"ann:secret").decode()] * 3
