@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.eth.headers import encode_header
 from assay.chain.eth.mined import receipt_of
+from assay.chain.eth.rpc import get_block
 from assay.protocol.errors import AssayError
 from tests.adversaries.rpc_answers import DamagedRpc, Life
 from tests.unit.chain.eth.fake_node import FakeNode
@@ -82,6 +83,7 @@ def shallow(seed: int, answers: int) -> tuple[int, Counter[str], Counter[str]]:
             answer = rpc.request(method, params)
             if method == "eth_getBlockByNumber" and answer is not None:
                 encode_header(answer)
+                get_block(rpc, 5)  # web3's formatters, over another answer
             if method == "eth_getTransactionReceipt" and answer is not None:
                 receipt_of("key", answer)
             handled["passed"] += 1
