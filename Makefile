@@ -21,6 +21,8 @@
 # make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
 #                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
 # make arm     the C kernels' ARM forms against the definition, in an emulator (gcc-aarch64-linux-gnu, qemu-user)
+# make wheel   the wheel in an environment of its own: a devnet, a job, a deployment, without Node.js
+# make torches   numerics and compiled steps on the oldest and the newest PyTorch that are admitted (gigabytes, each)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -32,7 +34,7 @@ PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 
-.PHONY: artifacts bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: artifacts torches wheel bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 # pip and npm side by side: neither needs the other
 setup:
@@ -140,6 +142,12 @@ undone: setup
 age: setup
 	PYTHONPATH=. $(PY) scripts/prove/age.py
 	PYTHONPATH=. $(PY) scripts/prove/junk_challenges.py
+
+torches: setup
+	scripts/prove/torches.sh
+
+wheel:
+	scripts/prove/wheel.sh
 
 mutants: setup
 	nice $(PY) scripts/prove/mutants.py

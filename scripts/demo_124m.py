@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,12 +35,12 @@ from assay.devnet.folder import wipe_data
 from assay.devnet.market import NodeSpec, take_down
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import own_template
-from assay.scenario.casts import covered
-from assay.scenario.catalogue import Scenario
-from assay.scenario.outcome import Outcome, judge, report, report_of
-from assay.scenario.promises import falls
-from assay.scenario.recording import Recording
-from assay.scenario.run import Run
+from drills.lineups import covered, told
+from drills.outcome import Outcome, judge, report, report_of
+from drills.promises import falls
+from drills.recording import Recording
+from drills.run import Run
+from drills.scenarios import Scenario
 from scripts.bench.wire import disk_bytes
 
 MODEL = Path(__file__).resolve().parents[1] / "examples" / "gpt2" / "model.py"
@@ -89,8 +88,8 @@ MEMORY = "9GB"
 
 def nodes() -> list[NodeSpec]:
     """Who takes part."""
-    cast = covered("--fault", FAULT, verifiers=1)()
-    return [replace(spec, arguments=(*spec.arguments, "--memory", MEMORY)) for spec in cast]
+    taking_part = covered("--fault", FAULT, verifiers=1)()
+    return [told(spec, "--memory", MEMORY) for spec in taking_part]
 
 
 SCENARIO = Scenario(
@@ -159,7 +158,7 @@ def _resident(pid: int) -> int:
     return 0
 
 
-def told(home: Path, outcome: Outcome, missing: list[str], seconds: float, watch: Watch) -> dict[str, Any]:
+def summary(home: Path, outcome: Outcome, missing: list[str], seconds: float, watch: Watch) -> dict[str, Any]:
     """What it came to, for a machine."""
     traffic = totals_by_node(home)
     own, below = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -192,7 +191,7 @@ def play(home: Path, options: argparse.Namespace) -> bool:
             recording.close()
             take_down(home)
     missing = judge(SCENARIO.promised, outcome)
-    found = told(home, outcome, missing, time.monotonic() - began, watch)
+    found = summary(home, outcome, missing, time.monotonic() - began, watch)
     if options.json:
         print(json.dumps(found, default=str))
         return not missing

@@ -1,7 +1,7 @@
 """Workers of one process that train as an algorithm says, in order-free arithmetic, and count what they send.
 
 Contract: inner steps, compressions and outer steps are programs of the instruction set, run compiled or node
-by node, which gives the same bits; every change travels as packed bytes (``training.packing``), and what the
+by node, which gives the same bits; every change travels as packed bytes (``bench.packing``), and what the
 receivers add is decoded from these. Nothing is random but which records are drawn (rule 2.6, by shard) and
 what a `Faults` says, both from counters. Not a market: nobody claims, proves or pays.
 """
@@ -25,8 +25,8 @@ from assay.program.kernels import FAST
 from assay.training import job
 from assay.training.algorithms import Algorithm
 from assay.training.overlap import Eager, Streaming, eager_program, mixing_program
-from assay.training.packing import packed, unpacked
 from assay.training.rounds import programs
+from scripts.bench.packing import packed, unpacked
 
 Tensors = Sequence[Tensor]
 NOTHING = StepContext(None, bytes(32), 0, 0)

@@ -41,7 +41,8 @@ from assay.devnet.market import (
     take_down,
 )
 from assay.job.build import build
-from assay.job.post import publish_and_post
+from assay.job.estimate import drafted
+from assay.job.post import agreed, publish_and_post
 from assay.job.read import JobFile
 from assay.job.terms import conditions_of
 from assay.protocol.types import Kind, Phase
@@ -284,7 +285,9 @@ def lead(
             connection, storage = app.connect("client"), app.storage("client")
             with web.serve_blocks("client", connection, storage):
                 budget, until = parse_amount(f"{rounds * 60 * shards}tok"), time.time() + limit_s
-                job_id = publish_and_post(app, connection, storage, body, build(body), budget)
+                files = build(body)
+                job = agreed(app, connection, body, files, drafted(body, files), budget)
+                job_id = publish_and_post(connection, storage, job)
                 began = devnet.await_events(1, lambda event: event["event"] == "trained", until)[0]
                 first = devnet.look()
                 kind, each = (Kind.OUTER, 1) if to_end else (Kind.TASK, shards)

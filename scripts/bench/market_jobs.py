@@ -24,7 +24,8 @@ from assay.app.wiring import Connection
 from assay.client.fetching import fetch
 from assay.client.verifying import verify
 from assay.devnet.market import NodeSpec, bring_up, fund_account, take_down
-from assay.job.post import publish_and_post
+from assay.job.estimate import drafted
+from assay.job.post import agreed, publish_and_post
 from assay.job.read import JobFile
 from assay.job.terms import conditions_of
 from assay.protocol.types import ClaimView, JobId, Phase
@@ -72,7 +73,8 @@ def through_market(
         with serve_blocks("client", connection, storage):
             budget = parse_amount(f"{body.training.rounds * body.training.shards * PER_CLAIM}tok")
             began = time.perf_counter()
-            job_id = publish_and_post(app, connection, storage, body, files, budget)
+            job = agreed(app, connection, body, files, drafted(body, files), budget)
+            job_id = publish_and_post(connection, storage, job)
             _wait(app, connection, job_id, began + limit_s, meanwhile)
             seconds = time.perf_counter() - began
             market = connection.market

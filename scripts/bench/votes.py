@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.dispute.trace import trace_step
 from assay.job.build import build
-from assay.job.outer import OPTIMISERS, TRAINED
 from assay.job.read import parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
+from assay.training.catalogue import CATALOGUE, defined_with
 from assay.training.job import JobArtifacts
 
 TEMPLATES = {"gpt": "stdlib", "mlp": "digits", "cnn": "digits"}
@@ -37,9 +37,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 def job(algorithm: str, name: str) -> JobArtifacts:
     """The template's job by the algorithm, as `assay job init` writes it."""
-    text = template(
-        name, source=TEMPLATES[name], rounds=1, times=LOCAL, optimiser=OPTIMISERS.get(algorithm, "")
-    )
+    text = template(name, source=TEMPLATES[name], rounds=1, times=LOCAL, optimiser=defined_with(algorithm))
     return build(parse_job_file(by_algorithm(text, algorithm), algorithm))
 
 
@@ -62,13 +60,13 @@ def measured(files: JobArtifacts, turns: int, clock: Callable[[], float]) -> tup
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("algorithms", nargs="*", default=[], metavar="ALGORITHM", help=", ".join(TRAINED))
+    parser.add_argument("algorithms", nargs="*", default=[], metavar="ALGORITHM", help=", ".join(CATALOGUE))
     parser.add_argument("--templates", nargs="+", choices=TEMPLATES, default=list(TEMPLATES))
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for algorithm in options.algorithms or TRAINED:
+    for algorithm in options.algorithms or CATALOGUE:
         for name in options.templates:
             step, plain, traced = measured(job(algorithm, name), options.turns, CLOCKS[options.clock])
             print(

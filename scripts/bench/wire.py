@@ -38,7 +38,7 @@ def _below(folder: Path) -> int:
 
 def run_scenario(home: Path, scenario: str, quick: bool) -> dict[str, Any]:
     """The scenario's report. Raises SystemExit where it fails."""
-    command = [sys.executable, "-m", "assay", "--home", str(home), "--json", "devnet", "scenario", "run"]
+    command = [sys.executable, "-m", "drills", "--home", str(home), "--json", "run"]
     command += [scenario, "--fresh", *(["--quick"] if quick else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     found = json.loads(done.stdout or b"{}").get("data", {})

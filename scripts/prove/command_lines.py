@@ -31,12 +31,14 @@ from assay.app.output import Exit
 from assay.cli import main as cli
 from assay.job.templates import LOCAL, template
 from assay.protocol.errors import Stop
-from assay.scenario.recording import SCHEMA
+from drills import main as drills
+from drills.recording import SCHEMA
 
 PARSED_ONLY = {
     *(("solver", "run"), ("verifier", "run"), ("whistle", "run"), ("dashboard",), ("solver", "bench")),
     *(("devnet", word) for word in ("up", "down", "restart", "snapshot", "restore", "warp")),
-    *(("devnet", "scenario", "run"), ("job", "serve")),
+    *(("job", "serve"), ("drills", "run"), ("drills", "up")),
+    *(("drills", role, "run") for role in ("solver", "verifier", "whistle")),
 }
 ODD = (
     *("", " ", "-", "--", "-1", "0", "1", "7", "latest", "0x", "0x" + "ab" * 20, "ab" * 32, "ab" * 4, "1tok"),
@@ -78,10 +80,12 @@ def leaves(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 def given(words: list[str]) -> tuple[int, str, str]:
     """What a command line ends with: status, output, errors."""
     out, err, kept, stdin = io.StringIO(), io.StringIO(), sys.argv, sys.stdin
+    root = drills.root if "drills" in words else cli.root
+    words = [word for word in words if word != "drills"]
     sys.argv, sys.stdin = ["assay", *words], io.StringIO("\x00 odd\n")
     try:
         with redirect_stdout(out), redirect_stderr(err), _time_limit(LIMIT_S):
-            cli.main()
+            cli.main(root)
     except SystemExit as ended:
         return int(ended.code or 0), out.getvalue(), err.getvalue()
     finally:
@@ -95,7 +99,7 @@ def fault(words: list[str]) -> str:
         status, _, err = given(words)
     except BaseException as error:  # noqa: BLE001 - whatever gets out of `main` is the finding
         return f"{type(error).__name__}: {error} got out"
-    if status == Exit.BUG and words[-3:-1] != ["scenario", "replay"]:
+    if status == Exit.BUG and "replay" not in words:
         return f"a bug: {err[-300:]}"
     if "Traceback" in err:
         return f"a traceback: {err[-300:]}"
@@ -178,7 +182,7 @@ def subjects(folder: Path) -> dict[str, tuple[bytes, list[str]]]:
         "cnn.toml": (job[2].encode(), ["--account", "client", "job", "post", "cnn.toml", "--budget", "1tok"]),
         "assay.toml": (b'rpc_url = "http://127.0.0.1:1"\naccount = "a"\nhome = "h"\n', ["config", "show"]),
         "deployment.json": (deployment, ["--deployment", "deployment.json", "job", "ls"]),
-        "told.jsonl": (told, ["devnet", "scenario", "replay", "told.jsonl", "--speed", "0"]),
+        "told.jsonl": (told, ["drills", "replay", "told.jsonl", "--speed", "0"]),
         "model/receipt.json": (
             b'{"schema": "assay/receipt/1",\n "job": {},\n "claims": []}',
             ["job", "verify", "model"],
@@ -201,7 +205,8 @@ def untraced(*_: object, **__: object) -> None:
 
 def search(rng: random.Random, lines: int, files: int, told: Callable[[str], None]) -> Counter[str]:
     """Give so many lines and files; `told` gets each finding. Counts by status and finding."""
-    commands, counted = list(leaves()), Counter[str]()
+    commands = [*leaves(), *leaves(get_command(drills.root), ("drills",))]
+    counted = Counter[str]()
     for _ in range(lines):
         path, command = rng.choice(commands)
         words = line(rng, path, command)

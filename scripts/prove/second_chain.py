@@ -31,10 +31,10 @@ from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore, read_password
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import chain as devnet_chain
 from assay.devnet.market import take_down
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.outcome import judge
-from assay.scenario.recording import Recording
-from assay.scenario.run import Run, demo_job
+from drills.outcome import judge
+from drills.recording import Recording
+from drills.run import Run, demo_job
+from drills.scenarios import SCENARIOS
 from scripts.prove.rpc_recorder import RecordingGateway
 from tests.hardhat.node import Hardhat
 

@@ -40,10 +40,10 @@ from assay.blocks.gateway import gateway_router
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet_market
 from assay.devnet.market import node_command, start_process, take_down
-from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.outcome import judge
-from assay.scenario.recording import Recording
-from assay.scenario.run import Run, demo_job
+from drills.outcome import judge
+from drills.recording import Recording
+from drills.run import Run, demo_job
+from drills.scenarios import SCENARIOS
 from scripts.prove.rpc_recorder import RecordingGateway
 from scripts.prove.second_chain import DEVELOPMENT, node, on_chain, transactions
 from scripts.prove.wide_net import Link, Network

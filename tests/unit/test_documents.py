@@ -98,3 +98,22 @@ def test_what_the_map_says_happens_somewhere_is_defined_there() -> None:
         assert path.is_file(), path
         for name in names:
             assert re.search(rf"\b(def|class|function) {name}\b", path.read_text()), f"{path}: {name}"
+
+
+def called(path: Path, name: str) -> bool:
+    """Whether code that ships calls what a file of ours defines: as a method, or by its import or module."""
+    text, roles = path.read_text(), ("chain", "solver", "verifier", "whistleblower")
+    if re.search(rf"(?<!def )(?<![`.]){name}\(", text):
+        return True
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("assay.")
+    within = r"\w+" if re.search(rf"^ +def {name}\b", text, re.MULTILINE) else rf"\b{path.stem}"
+    use = rf"from assay\.{module} import (\([^)]*\b{name}\b|[^(\n]*\b{name}\b)|{within}\.{name}\b"
+    files = [file for folder in ("assay", *roles) for file in (ROOT / folder).rglob("*.py")]
+    return any(re.search(use, file.read_text()) for file in files)
+
+
+def test_what_the_map_says_nodes_do_is_called_by_code_that_ships() -> None:
+    """It once named the game's rules, which the contracts and the tests alone play by."""
+    named = [(path, name) for path, names in places() if path.suffix == ".py" for name in names]
+    assert len(named) > 10 and not called(ROOT / "assay/dispute/player.py", "no_such_name")
+    assert [str(path) for path, name in named if not called(path, name)] == []

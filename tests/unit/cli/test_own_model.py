@@ -239,8 +239,8 @@ def test_an_operation_that_no_program_has_is_named_and_nothing_is_written(folder
             ("--from", "my_model.py:with_optimiser", "--optimiser", "lion"),
             "both my_model.py:with_optimiser and",
         ),
-        (("--from", "my_model.py:build", "--optimiser", "adagrad"), "no optimiser 'adagrad'"),
-        (("--template", "cnn", "--optimiser", "adagrad"), "no optimiser 'adagrad'"),
+        (("--from", "my_model.py:build", "--optimiser", "nosuch"), "no optimiser 'nosuch'"),
+        (("--template", "cnn", "--optimiser", "nosuch"), "no optimiser 'nosuch'"),
     ],
 )
 def test_an_optimiser_that_cannot_be_is_refused_and_nothing_written(

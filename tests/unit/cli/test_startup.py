@@ -114,6 +114,15 @@ def test_web3_comes_without_the_pairing_curve() -> None:
     assert "web3" in done.stdout.split() and not set(LATER) & set(done.stdout.split())
 
 
+def test_a_job_file_is_written_and_read_without_torch() -> None:
+    modules = "assay.cli.commands.job_init, assay.job.read, assay.job.templates, assay.job.uses"
+    program = f"import sys, {modules}; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "assay.training.catalogue" in done.stdout.split(), done.stderr
+    assert set(done.stdout.split()) & set(LATER) == set()
+
+
 @pytest.mark.long
 def test_the_measure_would_notice(tmp_path: Path) -> None:
     assert {"torch", "httpcore"} <= imported("doctor --role solver", tmp_path)

@@ -122,7 +122,7 @@ def test_what_nobody_was_told_of_ends_with_it(tmp_path: Path) -> None:
     words = [*waiting(tmp_path), "bob"]
     nursery = Nursery()
     assert nursery._process.stdin is not None
-    nursery._process.stdin.write(json.dumps([words, str(tmp_path / "log")]) + "\n")
+    nursery._process.stdin.write(json.dumps(["assay", words, str(tmp_path / "log")]) + "\n")
     nursery._process.stdin.flush()
 
     def started() -> list[int]:

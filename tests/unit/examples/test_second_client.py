@@ -22,8 +22,8 @@ from assay.program.fault import NodeFault
 from assay.program.isa import Op
 from assay.protocol import trees
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, omit_last_shard
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, Plan, WrongInputSolver, omit_last_shard
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.conformance.storage.rigs import gateway
 from tests.fakes.jobs import account, inner_program, recipe_files
 from tests.fakes.staged import MAY_BE_ABSENT, staffed

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from assay.blocks.blockstore import BlockStore
 from assay.job.build import build
 from assay.job.cautions import cautions, seen_too_often
 from assay.job.estimate import drafted, estimated
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
+from assay.job.terms import terms_of
+from assay.node.artifacts import publish_job
 from assay.program.validate import measure
 from assay.protocol.errors import AssayError
 from assay.protocol.params import worst_case
@@ -114,3 +117,9 @@ def test_what_pays_nobody_honest_is_said_before_it_is_paid(
     _, out, _ = assay("--json", "job", "estimate", "job.toml")
     warnings = json.loads(out)["data"]["warnings"]
     assert [said for said in warnings if "by heart" not in said] == [line], "of few data it is said too"
+
+
+def test_drafted_terms_are_those_of_the_published_files(files: Any, tmp_path: Path) -> None:
+    store = BlockStore(tmp_path)
+    assert drafted(job(), files) == terms_of(job(), publish_job(store, files))
+    assert list(store.cids())

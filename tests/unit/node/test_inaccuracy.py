@@ -18,9 +18,9 @@ from assay.program.fault import NodeFault
 from assay.program.isa import Op, Program
 from assay.program.parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
-from assay.solver.adversary import FaultySolver, Plan
 from assay.training.precision import Precisions
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_precision import made

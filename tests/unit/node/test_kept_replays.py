@@ -22,7 +22,7 @@ from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
-from assay.solver.adversary import FaultySolver, Plan
+from drills.solvers import FaultySolver, Plan
 from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
 from tests.fakes.market_day import MarketDay
 

@@ -16,9 +16,9 @@ from assay.node.role import Node
 from assay.program.execute import Records
 from assay.protocol.errors import BlockNotFound, PutOff
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Role, Seconds
-from assay.solver.adversary import WrongDataSolver
 from assay.training.outer import outer_genesis
 from assay.whistleblower import policy
+from drills.solvers import WrongDataSolver
 from tests.fakes.jobs import WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.slow_blocks import DrippingBlocks, SlowBlocks

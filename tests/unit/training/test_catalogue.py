@@ -18,11 +18,11 @@ from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of, loops_of
 from assay.training.checks import check_optimiser, check_rounds, check_slices
 from assay.training.job import made_round
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay

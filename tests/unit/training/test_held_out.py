@@ -21,7 +21,6 @@ from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan
 from assay.training import datasets, models
 from assay.training.catalogue import WHOLE
 from assay.training.job import JobArtifacts, build_job
@@ -29,6 +28,7 @@ from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_of
+from drills.solvers import FaultySolver, Plan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed

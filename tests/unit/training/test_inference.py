@@ -20,10 +20,10 @@ from assay.program.isa import Op
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind
-from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.training.inference import RESULT, TOKENS, Asked, check_turns, inference_job, prompt_records
 from assay.training.job import JobArtifacts
 from assay.training.models import Gpt, GptConfig, build
+from drills.solvers import FaultySolver, WeightPlan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed

@@ -30,11 +30,11 @@ from assay.program.isa import DType
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names, model_slots
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training import models
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay

@@ -29,12 +29,12 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import round_shape
 from assay.protocol.params import BadTerms, check_shape
 from assay.protocol.types import Kind, Loop, Phase, Wei
-from assay.solver.adversary import AggregatePlan, FaultySolver, WrongInputSolver
 from assay.training.catalogue import CATALOGUE, RECIPES
 from assay.training.job import JobArtifacts, made_round
 from assay.training.outer import DiLoCo
 from assay.training.rounds import programs
 from assay.training.slicing import PARAMETERS, Blocks, blocks_in, blocks_of, least_slices
+from drills.solvers import AggregatePlan, FaultySolver, WrongInputSolver
 from tests.fakes.alone import train
 from tests.fakes.classes import WIDE
 from tests.fakes.jobs import account, recipe_files, three_files
