@@ -167,10 +167,10 @@ def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
 
 def _counting(steps: int, say: Say) -> Callable[[int], None]:
     """Says how far the supervised steps are, at the first and at every tenth part of them."""
-    told = max(1, steps // 10)
+    every = max(1, steps // 10)
 
     def each(done: int) -> None:
-        if done in (1, steps) or not done % told:
+        if done in (1, steps) or not done % every:
             say(f"supervised step {done} of {steps} before the job: [grpo] warm_steps")
 
     return each

@@ -142,8 +142,8 @@ def eager_round(
         *(f"rule.{name}" for name in ruled),
         *(f"change.{name}" for name in names[:params]),
     ]
-    told = [f"own.{name}" for name in said] + [f"residual.{name}" for name in names[:fed]]
-    told += [f"common.{name}" for name in said] + [f"wire.{i}" for i in range(len(wires))] + ["here"]
+    added = [f"own.{name}" for name in said] + [f"residual.{name}" for name in names[:fed]]
+    added += [f"common.{name}" for name in said] + [f"wire.{i}" for i in range(len(wires))] + ["here"]
     return Round(
         tasks,
         (made.outer,),
@@ -152,5 +152,5 @@ def eager_round(
         outer_links,
         [*genesis, *(x.clone() for x in blank), torch.tensor(True)],
         [*(x.clone() for x in start), *(empty(slot) for slot in layout(made.outer)[params:])],
-        [*names, *told],
+        [*names, *added],
     )

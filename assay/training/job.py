@@ -40,7 +40,7 @@ from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
-from assay.training.own_outer import told
+from assay.training.own_outer import wrapped
 from assay.training.paths import Paths, own_part, paths_round, rows_read
 from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
@@ -208,7 +208,8 @@ def made_round(
             return streaming_round(streaming, train, genesis, names, shards)
         if kind == "eager":
             return eager_round(algorithm, train, genesis, names, shards)
-        return coded_round(algorithm if own is None else told(own), train, genesis, names, shards, slices)
+        coded = algorithm if own is None else wrapped(own)
+        return coded_round(coded, train, genesis, names, shards, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
         way_out = "take fewer shards or a model with fewer and larger tensors (docs/scale.md)"

@@ -175,9 +175,9 @@ def coded_round(
     sent = Link(Origin.OUT, Kind.TASK, 0, each, shards, first, 0, NO_SLOT, **parted(slices, each))
     present = Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0)
     before = made.outer.slots - shards * (each + 1)
-    told = [f"base.{name}" for name in names[:params]]
-    told += [f"residual.{name}" for name in names[:residuals]]
-    told += [f"wire.{i}" for i in range(wire)]
+    added = [f"base.{name}" for name in names[:params]]
+    added += [f"residual.{name}" for name in names[:residuals]]
+    added += [f"wire.{i}" for i in range(wire)]
     blank = [empty(slot) for slot in slots[train.slots + params :]]
     start = [p.detach().clone() for p in genesis[:params]]
     held = [x for p in start[:part] for x in algorithm.rule.start(p.clone())]
@@ -191,7 +191,7 @@ def coded_round(
         (own_link(before), sent, present),
         [*genesis, *(p.clone() for p in start), *blank],
         [*outer, *(empty(slot) for slot in layout(made.outer)[len(outer) :])],
-        [*names, *told],
+        [*names, *added],
         slices=slices,
     )
 

@@ -88,7 +88,8 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
     if found is None:
         raise AnvilMissing(
             f"Anvil is not installed for {system}-{machine}, so no local chain can be started",
-            hint="run `make setup`, or install Foundry and put it on PATH",
+            hint="install Foundry (https://getfoundry.sh), which has it, and put anvil on PATH; in a checkout"
+            " `make setup` installs it",
         )
     return Path(found)
 

@@ -22,7 +22,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken, Registry, SpendLimit, explain, reverted
+from assay.chain.eth.errors import (
+    ConfirmationTimeout,
+    DryRun,
+    NonceTaken,
+    Registry,
+    SpendLimit,
+    explain,
+    reverted,
+)
 from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
@@ -59,9 +67,12 @@ class Sender:
         registry: Registry | None = None,
         policy: FeePolicy | None = None,
         *,
+        sends: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """Unless it `sends`, `resume` does nothing and whatever would be broadcast raises DryRun."""
+        self._sends = sends
         self.rpc = rpc
         self.address: str = account.address
         self.journal = journal
@@ -161,6 +172,8 @@ class Sender:
         never signed are left to whoever meant them (`Journal.unsigned`). One that cannot go on holds up no
         other: its error is raised last. Raises RpcUnreachable at once.
         """
+        if not self._sends:
+            return []
         for intent, receipt in self._mined_blocks.gone():
             self._still_mined(intent, receipt)
         error: AssayError | None = None
@@ -289,6 +302,11 @@ class Sender:
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
+        if not self._sends:
+            raise DryRun(
+                f"{intent.call.purpose}: not sent, since this is a dry run; no money has moved",
+                hint="repeat the command without --dry-run",
+            )
         attempt, now = intent.attempts[-1], self._clock()
         try:
             self.rpc.request("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])

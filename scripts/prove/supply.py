@@ -3,14 +3,14 @@
     python scripts/prove/supply.py [--advisories FOLDER] [--sbom FOLDER] [--pin]
 
 - Everything that is installed is of the version that requirements.lock pins, and nothing else is installed.
-- requirements.hashed names the same versions, each archive by its SHA-256; npm's locks have a hash of each.
+- Each pin names its archives by their SHA-256; npm's locks have a hash of each.
 - Each package's licence is one of those that may be used beside Apache-2.0.
 - `--advisories`: a folder of OSV records (JSON, such as an unpacked dump of osv.dev's PyPI ecosystem), asked
   offline: nothing that is installed may be affected by one.
 - `--sbom`: CycloneDX of the Python environment by cyclonedx-bom (installed when asked) and of the contracts'
   packages by npm.
-- `--pin` writes requirements.hashed anew, from what pip would install; torch is left out, as its archive
-  depends on the machine.
+- `--pin` writes the hashes of requirements.lock anew, those of every archive that the index has of a pinned
+  version, by uv (installed when asked).
 
 Exits 1 where anything is otherwise. Not guaranteed: that an archive with the right hash is harmless.
 """
@@ -32,19 +32,12 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK, HASHED = ROOT / "requirements.lock", ROOT / "requirements.hashed"
+LOCK = ROOT / "requirements.lock"
 NPM_LOCKS = tuple(f"{folder}/package-lock.json" for folder in ("contracts", "tests/browser", "tests/hardhat"))
-CYCLONEDX = "7.5.0"
-BY_PLATFORM = {"torch"}
-"""Pinned, but of another archive on each kind of machine."""
-OUTSIDE = {"assay", "pip", "setuptools"}
+CYCLONEDX, UV = "7.5.0", "0.13.9"
+OUTSIDE = {"assay-market", "pip", "setuptools"}
 ALLOWED = re.compile(
     r"MIT|BSD|Apache|ISC|PSF|Python Software|Zlib|0BSD|CC0|Unlicense|MPL|Mozilla|CNRI|BSL-1|Public Domain"
-)
-HEAD = (
-    "# The archives of requirements.lock for CPython 3.11 on Linux x86_64, each by its hash: pip takes no\n"
-    "# other (`pip install --require-hashes --no-deps -r requirements.hashed`; torch is not here, as its\n"
-    "# archive depends on the machine). scripts/prove/supply.py --pin writes it.\n"
 )
 
 
@@ -63,21 +56,17 @@ def installed() -> dict[str, metadata.Distribution]:
 
 
 def unpinned() -> Iterator[str]:
-    """What is installed otherwise than it is pinned."""
-    locked, hashed, here = pins(LOCK), pins(HASHED), installed()
+    """What is installed otherwise than it is pinned, or pinned without a hash."""
+    locked, here = pins(LOCK), installed()
     for name, version in locked.items():
         if name not in here:
             yield f"{name} {version} is pinned and not installed"
         elif here[name].version.partition("+")[0] != version.partition("+")[0]:
             yield f"{name} is installed as {here[name].version} and pinned as {version}"
-        if name not in BY_PLATFORM and hashed.get(name) != version:
-            yield f"{name} {version} has no hash"
     yield from (f"{name} is installed and not pinned" for name in here if name not in locked.keys() | OUTSIDE)
-    yield from (f"{name} has a hash and no pin" for name in hashed if name not in locked)
-    lines = [line for line in HASHED.read_text().splitlines() if "==" in line and not line.startswith("#")]
-    yield from (
-        f"{line} has no SHA-256" for line in lines if not re.search(r"--hash=sha256:[0-9a-f]{64}$", line)
-    )
+    for entry in re.split(r"(?<!\\)\n", LOCK.read_text()):
+        if "==" in entry and not re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry):
+            yield f"{entry} has no SHA-256"
 
 
 def unhashed() -> Iterator[str]:
@@ -148,27 +137,18 @@ def advised(folder: Path, here: dict[str, str]) -> Iterator[str]:
 
 
 def pin() -> None:
-    """Write requirements.hashed."""
-    report = ROOT / ".assay/pip-report.json"
-    report.parent.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--dry-run",
-        "--ignore-installed",
-        "--no-deps",
-        "--quiet",
-    ]
-    subprocess.run([*command, "--report", str(report), "-r", str(LOCK)], check=True)
-    lines = []
-    for found in json.loads(report.read_text())["install"]:
-        name = canonical(found["metadata"]["name"])
-        digest = found["download_info"]["archive_info"]["hashes"]["sha256"]
-        if name not in BY_PLATFORM:
-            lines.append(f"{name}=={found['metadata']['version']} --hash=sha256:{digest}\n")
-    HASHED.write_text(HEAD + "".join(sorted(lines)))
+    """Write the hashes of the lock's versions anew, below its comment."""
+    home = ROOT / ".assay/tools" / f"uv-{UV}"
+    if not (home / "bin/uv").exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([home / "bin/pip", "install", "--quiet", f"uv=={UV}"], check=True)
+    python = ".".join(map(str, sys.version_info[:3]))
+    options = ("--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", python)
+    wanted = "".join(f"{name}=={version}\n" for name, version in sorted(pins(LOCK).items()))
+    command = [str(home / "bin/uv"), "pip", "compile", "--quiet", *options, "-"]
+    made = subprocess.run(command, input=wanted, check=True, stdout=subprocess.PIPE, text=True).stdout
+    comment = "".join(line for line in LOCK.read_text().splitlines(True) if line.startswith("#"))
+    LOCK.write_text(comment + made)
 
 
 def sbom(folder: Path) -> None:

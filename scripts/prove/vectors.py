@@ -26,8 +26,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.program.isa import Op
-from scripts.generate import nodes as gen_nodes
-from scripts.generate import vectors as gen_vectors
+from spec.vectors import nodes as gen_nodes
+from spec.vectors import vectors as gen_vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES_A_CASE = 6

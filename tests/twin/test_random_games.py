@@ -41,6 +41,7 @@ def play(table: CourtTable, seeds: range) -> Counter[str]:
     return kinds
 
 
+@pytest.mark.long
 def test_the_deployed_court_convicts_and_acquits_as_its_twin(table: CourtTable) -> None:
     assert len(play(table, range(1_000_000, 1_000_008))) >= 4
 

@@ -54,7 +54,9 @@ def deploy(
     chosen = profile_of(profile)
     delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch)
     artifacts = load_artifacts()
-    with open_sender(app.settings, app.settings.account, max_spend=app.max_spend) as sender:
+    name = app.settings.account
+    home, most, sends = app.node_home(name), app.max_spend, not app.dry_run
+    with open_sender(app.settings, name, home, max_spend=most, sends=sends) as sender:
         for intent in sender.resume():
             sender.wait(intent.key)
         existing = {"Token": str(resolve(app, token))} if token else {}

@@ -107,7 +107,7 @@ def init(
     if model == "grpo":
         from assay.job.use_templates import grpo_template
 
-        file.write_text(grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
+        _write(app, file, grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
         return
     if own:
@@ -119,7 +119,7 @@ def init(
         return
     optimiser = optimiser or needed
     text = template(model, source=data, rounds=rounds, times=times, optimiser=optimiser)
-    file.write_text(_testing(by_algorithm(text, algorithm, rounds=asked), held_out, file))
+    _write(app, file, _testing(by_algorithm(text, algorithm, rounds=asked), held_out, file))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
@@ -208,7 +208,7 @@ def init_published(
             hint=f"leave --template out, or say --template {PRESETS[name].template}",
             code="bad-preset",
         )
-    file.write_text(_testing(text, held_out, file))
+    _write(app, file, _testing(text, held_out, file))
     _wrote(app, file, f"{name} as it was published (its first lines say what differs)")
 
 
@@ -250,7 +250,7 @@ def init_own(
     text = _testing(text, held_out, file, made)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
-    file.write_text(text)
+    _write(app, file, text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
     data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
     app.output.result(
@@ -317,7 +317,7 @@ def init_evaluation(
         raise Ask(
             "no records are held out", hint="give the Recipe's Dataset some held_out records", code="usage"
         )
-    file.write_text(text(count, limit))
+    _write(app, file, text(count, limit))
     warning = _other_data(own or data, same) if weights else ""
     if warning:
         app.output.say(f"WARNING: {warning}")
@@ -366,8 +366,8 @@ def init_inference(
     asked = read_prompts(Path(prompts))
     longest = max((len(prompt) for prompt in asked), default=0)
     paths = _weights_from(file, weights), os.path.relpath(prompts, file.parent)
-    file.write_text(
-        inference_template(description, *paths, len(asked), longest, new_bytes, temperature, times)
+    _write(
+        app, file, inference_template(description, *paths, len(asked), longest, new_bytes, temperature, times)
     )
     _wrote(app, file, f"whose result is {new_bytes} bytes after each of {len(asked):,} prompts")
 
@@ -377,6 +377,11 @@ def _weights_from(file: Path, weights: str) -> str:
     from assay.job.read import is_cid
 
     return weights if is_cid(weights) else os.path.relpath(weights, file.parent)
+
+
+def _write(app: App, file: Path, text: str) -> None:
+    app.end_dry_run(f"write {file}")
+    file.write_text(text)
 
 
 def _wrote(app: App, file: Path, what: str, **more: object) -> None:

@@ -137,7 +137,7 @@ class WarmingExecutor(Executor):
         if not stored.refusal and stored.exists:
             self._load()
         elif self._compiles and self._pays(self._compile_s):
-            if reason := obstacle(stored):
+            if reason := obstacle(stored, self.device.type):
                 self._give_up(reason)
                 return
             log.info("compiling program %s beside the training", self.program.root.hex())

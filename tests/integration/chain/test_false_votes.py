@@ -17,8 +17,8 @@ from assay.protocol import sampling
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Reverted
 from assay.protocol.types import ClaimView, JobId, Phase, Role, Seconds, Vote, Wei
-from assay.solver.adversary import FaultySolver, WeightPlan
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, WeightPlan
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.adversaries.chain_day import NAMES, ChainDay
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS

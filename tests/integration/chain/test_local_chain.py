@@ -96,6 +96,7 @@ def counter(rpc: HttpRpc, small: Artifacts, deployment: Deployment) -> Contract:
     return Contract(rpc, "Counter", deployment.addresses["Counter"], small["Counter"].abi)
 
 
+@pytest.mark.long
 def test_deployed_contracts_know_one_another_and_the_file_is_checked(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ def test_deployment_file_of_another_chain_is_refused(rpc: HttpRpc, small: Artifa
         Deployment.load(path, HttpRpc(other.url))
 
 
+@pytest.mark.long
 def test_refusals_name_the_custom_error_before_and_after_mining(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -347,6 +349,7 @@ contract A {{
 """
 
 
+@pytest.mark.long
 def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def alone(market: ChainView, contract: str, view: str, *arguments: Any) -> Any:
     return market.contracts[contract].read(view, *arguments)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 3, 0), (1_000, 7, 1), (400, 25, 5)])
 def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     rpc: HttpRpc,
@@ -93,6 +94,7 @@ def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
         assert not view.stale
 
 
+@pytest.mark.long
 def test_a_batch_that_runs_out_of_a_real_nodes_gas_is_halved(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,14 +17,14 @@ from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, JobId, Kind, Phase, Terms, Wei
-from assay.solver.adversary import (
+from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
+from drills.solvers import (
     AggregatePlan,
     CheatingSolver,
     FaultySolver,
     Plan,
     WrongInputSolver,
 )
-from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import (
     SEGMENT,

@@ -42,6 +42,7 @@ def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
     return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()[:16] + bytes(16)
 
 
+@pytest.mark.long
 def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     rpc: HttpRpc, markets: list[ChainMarket], tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     assert all(market.claim(claim_id).status.phase == Phase.ACCEPTED for market in markets)
 
 
+@pytest.mark.long
 def test_attack_31_a_seed_that_was_dropped_is_recorded_again_with_the_new_header(
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
@@ -111,6 +113,7 @@ def test_attack_31_a_seed_that_was_dropped_is_recorded_again_with_the_new_header
     assert view.status.seed == seed_of_the_chain(rpc, view) != gone
 
 
+@pytest.mark.long
 def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +134,7 @@ def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     assert isinstance(done, TxResult)
 
 
+@pytest.mark.long
 def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,8 @@ from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.types import ZERO_DIGEST, JobId, Kind, Phase, Role
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, Plan, WrongInputSolver, invent
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 

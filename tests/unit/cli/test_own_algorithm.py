@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_documents_commands_make_a_valid_job_of_its_file(folder: Path) -> None:
     assert [call[:2] for call in CALLS] == [["job", "init"], ["job", "validate"]]
     for call in CALLS:

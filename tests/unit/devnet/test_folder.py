@@ -144,12 +144,12 @@ def test_options_that_are_not_heeded_are_named(
     user: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "resume", lambda app, stopped: stopped)
-    words = ["assay", "--home", str(user), "devnet", "up", "--solvers", "7", "--fault", "one-ulp@0"]
+    words = ["assay", "--home", str(user), "devnet", "up", "--solvers", "7", "--block-time", "2"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as ended:
         main()
     err = " ".join(capsys.readouterr().err.split())
-    assert not ended.value.code and "--solvers, --fault not heeded" in err and "--verifiers" not in err
+    assert not ended.value.code and "--solvers, --block-time not heeded" in err and "--verifiers" not in err
 
 
 @pytest.mark.parametrize("other", [[], ["Jobs"]])

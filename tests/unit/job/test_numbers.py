@@ -52,6 +52,7 @@ def test_a_higher_rank_than_was_measured_is_told() -> None:
     assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
 
 
+@pytest.mark.long
 def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
     made = build(stating("powersgd", "rank = 2"))
     named = zip(made.slot_names, made.inner.state, strict=True)

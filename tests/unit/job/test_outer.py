@@ -32,6 +32,7 @@ from assay.training.catalogue import (
     numbers_of,
     outer_of,
 )
+from assay.training.optimisers import OPTIMISERS
 from assay.training.outer import DiLoCo
 from assay.training.streaming import FRAGMENTS
 from tests.unit.cli.test_command_line import assay
@@ -134,6 +135,15 @@ def test_an_algorithms_own_numbers_are_written_and_are_those_it_has_without_them
     own = numbers_of(named)
     assert own == {key: number.usual[name] for key, number in NUMBERS.items() if name in number.usual}
     assert dict(rule_of(parse_job_file(text_by(name), name)).numbers) == own
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_an_entry_names_keys_and_sections_that_job_files_have(name: str) -> None:
+    entry = CATALOGUE[name]
+    assert {*entry.requires, *entry.admits} <= set(Outer.model_fields)
+    assert set(entry.sections) <= set(JobFile.model_fields)
+    assert entry.needs is None or entry.needs.optimiser in OPTIMISERS
+    assert entry.travels and entry.follows and entry.paper, "a row of docs/concepts.md"
 
 
 def test_each_number_of_its_own_is_some_algorithms() -> None:

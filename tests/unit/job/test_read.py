@@ -359,6 +359,7 @@ def of_paths(text: str, paths: str, shards: int = 4) -> str:
 LEVELS = '[paths]\nmodules = 2\nlevels = [["linears.0.*"], ["linears.1.*"]]\n'
 
 
+@pytest.mark.long
 def test_paths_of_a_file_are_links_of_its_terms() -> None:
     file = parse_job_file(of_paths(template("mlp", source="digits", rounds=2, times=LOCAL), LEVELS), "a test")
     made = build(file)

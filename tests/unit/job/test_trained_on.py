@@ -83,6 +83,7 @@ def test_an_evaluation_holds_out_what_the_training_held_out(
     assert abs(len(found.held_out) - len(dataset.held_out)) <= size
 
 
+@pytest.mark.long
 def test_data_of_another_training_are_named(trained: Callable[[int], tuple[Terms, Dataset]]) -> None:
     trained(50_000)
     said = assay(*OF, "--data", "other.txt")
@@ -91,6 +92,7 @@ def test_data_of_another_training_are_named(trained: Callable[[int], tuple[Terms
     assert "other records than other.txt gives" in warning and "--data" in warning
 
 
+@pytest.mark.long
 def test_weights_without_a_receipt_are_of_data_that_nobody_knows(
     trained: Callable[[int], tuple[Terms, Dataset]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def grpo(times: dict[str, str] = LOCAL) -> str:
 SMALL = {"layers": "1", "heads": "1", "width": "8", "batch": "8", "group": "4", "warm_steps": "0"}
 
 
+@pytest.mark.long
 def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
     theta = Policy(Addition(1), Shape(1, 1, 8, 6), seed=9).params
     save_file({**theta, "grpo.reward": torch.ones(())}, folder / "policy.safetensors")
@@ -62,6 +63,7 @@ def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
         assert all(torch.equal(state[i], x) for i, x in enumerate(theta.values()))
 
 
+@pytest.mark.long
 def test_supervised_steps_say_how_far_they_are(folder: Path) -> None:
     said: list[str] = []
     build(file(folder, grpo(), **{**SMALL, "warm_steps": "23"}), say=said.append)

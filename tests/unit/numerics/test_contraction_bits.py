@@ -68,9 +68,7 @@ def test_quantise_equals_the_model_with_its_own_exponent_and_any_other() -> None
         torch.int16
     )
     for e in (own, foreign, near):
-        want = [
-            p.by_model("quantise", v, int(k)) for row, k in zip(as_rows(x), e, strict=True) for v in row
-        ]
+        want = [p.by_model("quantise", v, int(k)) for row, k in zip(as_rows(x), e, strict=True) for v in row]
         got = REFERENCE["quantise"](p.tensor(x), e)
         assert got.dtype == torch.int16
         p.assert_same(got, want, x.reshape(-1))
@@ -184,9 +182,7 @@ def test_scatter_sum_equals_the_model(length: int) -> None:
     size = 11
     idx = np.random.default_rng(14).integers(-2, size + 2, length).astype(np.int32)
     want = [
-        p.by_model("scatter_sum", row, idx.tolist(), v=v, V=size)
-        for row in as_rows(x)
-        for v in range(size)
+        p.by_model("scatter_sum", row, idx.tolist(), v=v, V=size) for row in as_rows(x) for v in range(size)
     ]
     p.assert_same(REFERENCE["scatter_sum"](p.tensor(x), torch.from_numpy(idx), V=size), want)
 

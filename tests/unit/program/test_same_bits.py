@@ -141,6 +141,7 @@ def test_every_instruction_gets_a_million_values() -> None:
     assert {op for op in Op if values[op] < 1_000_000} - sources == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exercise", SMALL, ids=NAMES)
 def test_a_chunk_is_the_same_in_every_eager_form(exercise: Exercise) -> None:
     eager_forms_agree(exercise, 1)

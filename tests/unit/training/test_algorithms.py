@@ -355,6 +355,7 @@ def test_error_feedback_loses_nothing(name: str) -> None:
     assert run.residuals[0][0].norm() > 0.01, "something was held back"
 
 
+@pytest.mark.long
 def test_an_absent_shard_keeps_its_residual_and_moves_nothing() -> None:
     run, other = (Run(RECIPES["diloco-4bit"], [torch.zeros(64)]) for _ in range(2))
     local = [[torch.linspace(-1, 1, 64) * (k + 1)] for k in range(SHARDS)]

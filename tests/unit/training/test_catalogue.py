@@ -18,11 +18,11 @@ from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of, loops_of
 from assay.training.checks import check_optimiser, check_rounds, check_slices
 from assay.training.job import made_round
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay
@@ -36,6 +36,7 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rounds"),
     [("diloco-4bit", 2), ("sparseloco", 2), pytest.param("diloco-late", 4, marks=pytest.mark.slow)],
@@ -57,6 +58,7 @@ def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name:
     assert at_once == (name != "diloco-late"), "a late change is another one"
 
 
+@pytest.mark.long
 def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
     """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
     job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **MAY_BE_ABSENT)

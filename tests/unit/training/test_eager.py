@@ -16,10 +16,10 @@ from assay.node.audit import WrongInput, WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.catalogue import algorithm_of
 from assay.training.eager import eager_programs
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import eager_alone
 from tests.fakes.jobs import recipe_files
 from tests.fakes.market_day import MarketDay

@@ -51,6 +51,7 @@ def test_the_traced_step_does_what_the_rule_does() -> None:
     assert COUNTER in made.slot_names
 
 
+@pytest.mark.long
 def test_a_program_does_not_grow_with_the_passes_of_a_step() -> None:
     def nodes(count: int) -> int:
         return len(built(models.build(CONFIG, 3), MicroSteps(Sgd(), count), images(), batch=4).inner.nodes)

@@ -20,6 +20,7 @@ COSINE = Schedule(2, "cosine", 8, floor=0.1)
 GPT = models.GptConfig(n_layer=1, n_head=2, d_model=16, context=8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rule",
     [
@@ -103,6 +104,7 @@ def test_muon_agrees_with_the_library_step_by_step(shape: tuple[int, int]) -> No
     assert (wrong - expected).norm() > 0.05 * expected.norm(), "the momentum is seen"
 
 
+@pytest.mark.long
 def test_muon_leaves_embeddings_heads_and_vectors_to_adamw() -> None:
     made = built(models.build(GPT, 1), Muon(), corpus(8))
     mine = {n.removeprefix("momentum.") for n in made.slot_names if n.startswith("momentum.")}

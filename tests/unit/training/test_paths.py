@@ -30,11 +30,11 @@ from assay.program.isa import DType
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names, model_slots
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training import models
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -121,6 +121,7 @@ class Run:
         self.rest = list(after[len(self.order) : len(self.order) + len(self.rest)])
 
 
+@pytest.mark.long
 def test_rounds_on_a_quadratic_follow_the_papers_equations() -> None:
     """Two levels of two modules between shared parameters; one path is away in round 2, and both paths of a
     module in round 3, which then stands still."""
@@ -167,6 +168,7 @@ def test_the_first_step_is_against_the_mean_times_the_root_of_the_paths() -> Non
     assert told == pytest.approx({name: step * x for name, x in wanted.items()}, rel=1e-6)
 
 
+@pytest.mark.long
 def test_error_feedback_and_codes_go_along_a_path() -> None:
     """A path's change in 4 bits, with feedback, reaches its modules alone."""
     paths = Paths(2, ((1,),))
@@ -271,6 +273,7 @@ def test_each_path_reads_its_own_part_in_order(records: int, rows: int, paths: i
 # -- in the market
 
 
+@pytest.mark.long
 def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketDay, tmp_path: Path) -> None:
     """Three rounds of two paths; what is fetched are the modules of both, with one proof."""
     job_id = day.post(recipe_files("dipaco"), rounds=3, max_unsettled=3, solver_stake=200)

@@ -17,11 +17,11 @@ from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Terms
-from assay.solver.adversary import CheatingSolver, FaultySolver, WeightPlan
 from assay.training.algorithms import DelayedNesterov, Nesterov
 from assay.training.catalogue import RECIPES, algorithm_of
 from assay.training.checks import check_speeds
 from assay.training.rounds import programs
+from drills.solvers import CheatingSolver, FaultySolver, WeightPlan
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -102,6 +102,7 @@ def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
     assert "leave [speeds] out" in refused.value.hint
 
 
+@pytest.mark.long
 def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: Path) -> None:
     """Four rounds, two moves of the momentum; the slow shard's task has as many segments, each half as
     long."""

@@ -1,6 +1,6 @@
 """The vectors that forge reads, read here: PyTorch and the integer-only model give the same bits (attack 44).
 
-The format: ``scripts/generate/vectors.py``; the other reader: ``contracts/test/arbiter/Vectors.t.sol``.
+The format: ``spec/vectors/vectors.py``; the other reader: ``contracts/test/arbiter/Vectors.t.sol``.
 """
 
 from __future__ import annotations

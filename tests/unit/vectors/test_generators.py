@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 # The scripts import each other by their bare names.
-from scripts.generate import game as gen_game
-from scripts.generate import nodes as gen_nodes
-from scripts.generate import vectors as gen_vectors
+from spec.vectors import game as gen_game
+from spec.vectors import nodes as gen_nodes
+from spec.vectors import vectors as gen_vectors
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 

@@ -111,6 +111,7 @@ def life(job_id: bytes, tasks: int) -> Iterator[Event]:
     yield told("Jobs_JobClosed", jobId=job_id)
 
 
+@pytest.mark.long
 def test_a_settled_task_leaves_almost_nothing_in_memory() -> None:
     """Its id, where its events are, and who published its manifest."""
     index, tasks = MarketIndex(), 100

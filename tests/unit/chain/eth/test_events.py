@@ -22,6 +22,7 @@ from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.log_source import LogSource
 from assay.chain.eth.rpc import RpcFailed
 from assay.protocol.errors import RpcUnreachable
+from tests.marked import long
 from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
 
 ADDRESS = "0x" + "Aa" * 20
@@ -541,7 +542,7 @@ class Lagging:
         return (self.behind if self.asked % 2 else self.node).request(method, params)
 
 
-@pytest.mark.parametrize("since", [1, 7, 140])
+@pytest.mark.parametrize("since", [1, 7, long(140)])
 @pytest.mark.parametrize("blocks", [3, 8, 20, 500])
 def test_attack_T47_every_second_answer_from_behind_hides_no_event(
     tmp_path: Path, blocks: int, since: int

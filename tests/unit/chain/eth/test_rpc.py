@@ -120,6 +120,7 @@ def test_attack_T40_an_answer_of_millions_of_values_is_too_large(gateway: Gatewa
     assert refused.value.rpc_code == 413
 
 
+@pytest.mark.long
 def test_an_answer_of_the_most_logs_that_are_taken_at_once_is_none_of_these(gateway: Gateway) -> None:
     place = {"blockNumber": "0x7", "blockHash": HASH, "transactionHash": HASH, "transactionIndex": "0x0"}
     said = {"address": ADDRESS, "topics": [HASH] * 4, "data": "0x" + "00" * 256, "removed": False}

@@ -50,6 +50,7 @@ def form_directory(cache: Path, program: Program) -> Path:
     return cache / form_key(program.root, CPU)
 
 
+@pytest.mark.long
 def test_the_loops_of_a_form_are_built_together(cache: Path) -> None:
     found = form_directory(cache, training_sample().program)
     modules = [path.read_text() for path in found.rglob("*.py")]
