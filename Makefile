@@ -10,7 +10,7 @@ TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	attacks artifacts bytecode kills arm kernels second-chain supply torches wheel
+	artifacts bytecode kills arm kernels second-chain lock torches wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,9 +119,6 @@ slither: setup ## static analysis of the contracts (installs slither)
 fuzz: setup ## coverage-guided fuzzing of every decoder (installs atheris)
 	$(PY) scripts/prove/fuzz.py
 
-attacks: setup ## every attack of docs/threats.md: what it paid, what the honest side kept
-	PYTHONPATH=. $(PY) scripts/prove/attacks.py
-
 artifacts: setup ## contracts/artifacts, after a change of contracts/src
 	$(PY) scripts/generate/artifacts.py
 
@@ -142,8 +139,8 @@ kernels: setup ## the GPU's kernels by Triton's interpreter (installs Triton, a 
 second-chain: setup $(HARDHAT_STAMP) ## a job and a dispute on Hardhat's node (300 MB of npm packages)
 	$(PY) -m pytest -m slow tests/hardhat
 
-supply: setup ## pins, hashes, licences and bills of materials
-	PYTHONPATH=. $(PY) scripts/prove/supply.py --sbom .assay/sbom
+lock: setup ## the hashes of requirements.lock, after a version in it was changed (installs uv)
+	$(PY) scripts/generate/lock.py
 
 torches: setup ## numerics and compiled steps on the oldest and newest PyTorch admitted (gigabytes each)
 	scripts/prove/torches.sh

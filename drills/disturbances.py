@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from assay.app.devnet_record import Devnet, process_alive, recorded
 from assay.app.invocation import App
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc, get_block
 from assay.devnet.restart import restart_chain, restart_nodes
 from assay.protocol.errors import Stop
 
@@ -59,11 +59,11 @@ def _restart(app: App, devnet: Devnet, name: str) -> str:
 
 def _reorganise(app: App, devnet: Devnet, depth: str) -> str:
     rpc = HttpRpc(devnet.rpc_url)
-    height = quantity(rpc.request("eth_blockNumber", []), "the height")
-    lost = rpc.request("eth_getBlockByNumber", [hex(height), False])["hash"]
+    lost = rpc.eth.get_block("latest")
+    height = lost["number"]
     rpc.request("anvil_reorg", [int(depth), []])
-    stands = rpc.request("eth_getBlockByNumber", [hex(height), False])
-    _require(stands is None or stands["hash"] != lost, "the chain is as it was")
+    stands = get_block(rpc, height)
+    _require(stands is None or stands["hash"] != lost["hash"], "the chain is as it was")
     return f"the chain forgot its last {depth} blocks: block {height} is another one now"
 
 

@@ -16,13 +16,13 @@ from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import registry_of
 from assay.chain.contracts.view import ChainView
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.endpoints import Endpoints, http_endpoints
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.fees import FeePolicy
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
-from assay.chain.eth.rpc import quantity
 from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
@@ -65,7 +65,7 @@ class Connection:
 
     def ether(self, address: Address) -> int:
         """Ether of an account in wei."""
-        return quantity(self.rpc.request("eth_getBalance", [address, "latest"]), "a balance")
+        return self.rpc.eth.get_balance(checksummed(address), "latest")
 
     def total_supply(self) -> int:
         """The token's supply in smallest units."""

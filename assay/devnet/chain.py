@@ -21,7 +21,7 @@ from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import Sender
 from assay.devnet.folder import DAMAGED_STATE, DEPLOYER, PREVIOUS_STATE
 from assay.protocol.errors import Ask
@@ -79,7 +79,7 @@ def go_on_in_time(rpc_url: str) -> None:
     """Let a chain that was started from its state go on from the time of its last block, so that no deadline
     has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
     rpc = HttpRpc(rpc_url)
-    last = quantity(rpc.request("eth_getBlockByNumber", ["latest", False])["timestamp"], "a block's time")
+    last = rpc.eth.get_block("latest")["timestamp"]
     rpc.request("evm_setTime", [(last + 1) * 1000])
 
 

@@ -239,8 +239,8 @@ def _arguments(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
 
 
 def _code_hash(rpc: Rpc, address: str) -> str | None:
-    code = rpc.request("eth_getCode", [address, "latest"])
-    return None if code in ("0x", None) else "0x" + keccak(bytes.fromhex(code[2:])).hex()
+    code = rpc.eth.get_code(to_checksum_address(address), "latest")
+    return "0x" + keccak(code).hex() if code else None
 
 
 def parse(path: Path) -> Deployment:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.chain.eth.accounts import account_library
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.folders import CONTRACTS_DIR
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
 
@@ -135,7 +135,7 @@ class Anvil:
         """Whether the node answers with its own chain id."""
         rpc = HttpRpc(self.url, timeout_s=2.0)
         try:
-            return quantity(rpc.request("eth_chainId", []), "the chain id") == self.options.chain_id
+            return rpc.eth.chain_id == self.options.chain_id
         except RpcUnreachable:
             return False
 

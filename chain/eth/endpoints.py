@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
+from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, Rpc, RpcFailed
 from assay.chain.eth.seen import HEAD, Seen
 from assay.chain.eth.watched import Endpoint, Watched
 from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
@@ -88,7 +88,7 @@ class Patience:
     """An endpoint whose head stands still for so long, while another's moves, is left behind."""
 
 
-class Endpoints:
+class Endpoints(Rpc):
     """The endpoints, first to last in the operator's order. Safe to share between threads."""
 
     def __init__(
@@ -268,7 +268,7 @@ class Endpoints:
                 continue
             try:
                 limit_s = self._limit_s(0, endpoint, HEAD)
-                head = quantity(endpoint.ask(HEAD, [], limit_s), "the head")
+                head = int(endpoint.ask(HEAD, [], limit_s), 16)
             except (RpcFailed, RpcUnreachable):
                 self.counters["repeated"] += 1
                 continue
@@ -359,7 +359,7 @@ class Endpoints:
         """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be, or
         its head is there or beyond."""
         number = receipt["blockNumber"]
-        if other.head >= quantity(number, "a receipt's block"):
+        if other.head >= int(number, 16):
             return True
         return self._second("eth_getBlockByNumber", [number, False], other) is not None
 

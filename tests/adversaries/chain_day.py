@@ -21,7 +21,7 @@ from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.endpoints import Endpoints, Patience, http_endpoints
 from assay.chain.eth.journal import Journal
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.node.artifacts import publish_job
 from assay.node.service import Service
@@ -164,7 +164,7 @@ class ChainDay:
     # The chain
 
     def height(self) -> int:
-        return quantity(self.rpc.request("eth_blockNumber", []), "the height")
+        return self.rpc.eth.block_number
 
     def pass_time(self, blocks: int) -> None:
         """So many blocks, a second each."""

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import requests
+import httpx
 
 
 class RecordingGateway(ThreadingHTTPServer):
@@ -26,7 +26,7 @@ class RecordingGateway(ThreadingHTTPServer):
         self.methods: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         self.lock = threading.Lock()
-        self.sessions = threading.local()
+        self.http = httpx.Client(timeout=60)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -57,11 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.requests[self.client_address[0]] += 1
             for one in asked if isinstance(asked, list) else [asked]:
                 self.server.methods[str(one.get("method"))] += 1
-        sessions = self.server.sessions
-        if not hasattr(sessions, "one"):
-            sessions.one = requests.Session()
         headers = {"Content-Type": "application/json"}
-        answer = sessions.one.post(self.server.node_url, data=body, headers=headers, timeout=60)
+        answer = self.server.http.post(self.server.node_url, content=body, headers=headers)
         self.send_response(answer.status_code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer.content)))

@@ -28,7 +28,7 @@ from assay.chain.eth.contract import Contract, WrongAnswer
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.events import EventFollower, RolledBack
 from assay.chain.eth.journal import Call, Journal, WrongChain
-from assay.chain.eth.rpc import HttpRpc
+from assay.chain.eth.rpc import HttpRpc, Rpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
 from assay.protocol.types import ZERO_ADDRESS
@@ -122,7 +122,7 @@ class Killed(BaseException):
     """The process dies here."""
 
 
-class Dying:
+class Dying(Rpc):
     """A node at which the asker dies before, or after, its n-th request of a method."""
 
     def __init__(self, rpc: HttpRpc, method: str, place: int, after: bool) -> None:

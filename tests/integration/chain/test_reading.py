@@ -14,14 +14,14 @@ from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
-from assay.chain.eth.rpc import HttpRpc, RpcFailed, identity
+from assay.chain.eth.rpc import HttpRpc, Rpc, RpcFailed, identity
 from assay.protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote
 from tests.integration.chain.test_market_cycle import commit, markets_on, pass_time, posted
 
 ESCROW = 3
 
 
-class Gate:
+class Gate(Rpc):
     """A node's endpoint that counts requests and refuses calls with more data than `most_bytes`."""
 
     def __init__(self, rpc: HttpRpc, most_bytes: int) -> None:

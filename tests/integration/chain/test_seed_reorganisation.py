@@ -10,6 +10,7 @@ import pytest
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth import headers
+from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.rpc import HttpRpc
 from assay.node.service import LOST_RACES
 from assay.protocol import sampling, trees
@@ -121,12 +122,12 @@ def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     _, claim = awaiting_seed(markets)
     pass_time(rpc, 1, blocks=3)
 
-    def unreachable(rpc: HttpRpc, number: int) -> None:
+    def unreachable(asked: SeedHeaders, number: int) -> None:
         raise RpcUnreachable(f"no answer about block {number}")
 
     writes = [Write("seed", "record_seed", (claim,)), Write("settle", "settle", (claim,))]
     with monkeypatch.context() as patch:
-        patch.setattr(headers, "get_block", unreachable)
+        patch.setattr(SeedHeaders, "of", unreachable)
         waits, tried = verifier.send_all(writes)
     assert isinstance(waits, RpcUnreachable)
     assert isinstance(tried, Reverted) and tried.error == "WrongPhase"
@@ -140,7 +141,7 @@ def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
 ) -> None:
     _, _, verifier = markets
     claim_id, claim = awaiting_seed(markets)
-    known = {name: kind for name, kind in headers._FIELDS.items() if name != "requestsHash"}
+    known = tuple(name for name in headers._FIELDS if name != "requestsHash")
     monkeypatch.setattr(headers, "_FIELDS", known)  # as if Prague were a fork that this code knows nothing of
     seed_block = verifier.claim(claim_id).status.seed_block
     pass_time(rpc, 1, blocks=3)
