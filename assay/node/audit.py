@@ -239,11 +239,13 @@ def keyed_trace(
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
-    """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
+    """One run of a segment from a start that is pinned: what is wrong with it, or the keyed trace root of its
+    last step."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return _unreached(state_provider, view, start)
+    state_provider.pin(view, segment, start.state)
     steps = work.segment_steps(claim.kind, segment, claim.shard)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
@@ -261,7 +263,7 @@ def _together(
     key: bytes | None,
 ) -> Iterator[Finding | bytes]:
     """`_replayed` of each segment, in order, of which several are replayed at the same time; without a key no
-    trace is made."""
+    trace is made, and nothing is pinned."""
     claim, work = view.claim, state_provider.work
 
     def orders() -> Iterator[Order | Finding]:
@@ -270,6 +272,8 @@ def _together(
             if not isinstance(start, Known):
                 yield _unreached(state_provider, view, start)
             else:
+                if key is not None:
+                    state_provider.pin(view, segment, start.state)
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
                 yield order_of(replay, work.segment_steps(claim.kind, segment, claim.shard), key)
 
@@ -285,7 +289,8 @@ def _together(
 
 
 def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) -> Attestation:
-    """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
+    """Replay the verifier's sample of a seeded claim, each segment once. What a vote on it is defended from
+    stays on the disk. Raises SourceMissing, and NoRoom."""
     segments = tuple(sampled(state_provider, view, verifier))
     if finding := audit_input(state_provider, view):
         return Attestation(False, (), finding, segments)

@@ -16,6 +16,7 @@ from math import inf
 from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, left_out, tasks
 from assay.node.service import intent, turn
+from assay.protocol.errors import Unknown
 from assay.protocol.game_state import GameView, WaitingReward, moot, returns_bond
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
@@ -232,6 +233,18 @@ def locks(view: ClaimView, account: Address) -> bool:
     if view.status.phase in CHALLENGEABLE:
         behind.append(view.claim.claimant)
     return (view.status.phase in CHALLENGEABLE or view.fallen) and account in behind
+
+
+def over(market: MarketView, job_id: JobId, claim_id: ClaimId) -> bool:
+    """Whether neither a claim nor a vote on it can be disputed any more, and no game about them is open. One
+    that the chain has lost may come back."""
+    try:
+        view = market.claim(claim_id)
+    except Unknown:
+        return market.ended(job_id)
+    if view.status.phase in CHALLENGEABLE or view.fallen:
+        return False
+    return all(game.decided for game in market.games(job_id) if game.game.claim_id == claim_id)
 
 
 def watched(market: MarketView, liable: bool = False) -> list[JobView]:

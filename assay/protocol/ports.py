@@ -83,6 +83,15 @@ class Blocks(Protocol):
 
 
 @runtime_checkable
+class Holding(Protocol):
+    """Blocks that can tell what is held here, to the last block."""
+
+    def holds(self, cid: str) -> bool:
+        """Whether all blocks of a file are held here. Raises BadCid."""
+        ...
+
+
+@runtime_checkable
 class Hurried(Protocol):
     """Blocks whose fetches can be bounded all together."""
 

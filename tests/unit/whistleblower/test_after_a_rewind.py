@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from assay.node.kept_replays import KeptReplays
+from assay.program.state import state_root
 from assay.protocol import trees
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Wei
 from assay.solver.service import SolverService
+from assay.verifier.service import VerifierService
 from assay.whistleblower.policy import Limits, Mode
 from drills.solvers import FaultySolver, WeightPlan, WrongInputSolver, invent
 from drills.whistleblowers import JunkChallenger, VoteChallenger
+from tests.fakes.blocks import RAW, FakeBlocks
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import RESOURCE_LIMITS, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market import Played
 from tests.fakes.market_day import MarketDay, secret
 
@@ -133,6 +138,91 @@ def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: Mark
     assert not game.view.challenger_won and game.view.reason == "timeout"
     assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
     assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+SIZE = inner_program().state_bytes
+
+
+class ManifestsAlone(FakeBlocks):
+    """Serves the manifests of its claims, which name files that nobody is given."""
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        cid = super().put(data, codec)
+        if b"assay/checkpoint" in data:
+            self.network.withheld.discard(cid)
+        return cid
+
+
+class RingsDay(MarketDay):
+    """A market day on which whoever withholds its blocks serves its manifests all the same."""
+
+    def blocks(self, **options: Any) -> FakeBlocks:
+        return ManifestsAlone(self.network, **options) if options else super().blocks()
+
+
+def jack_accuses_the_vote(day: MarketDay) -> None:
+    parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
+    options = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    limits = Limits(Mode.PLAY, Wei(BOND))
+    day.services["jack"] = VoteChallenger(*parts, limits, RESOURCE_LIMITS, **options)
+
+
+def others_states(kept: KeptReplays, count: int) -> None:
+    """What is replayed of other jobs, after which nothing older is left within the room for states."""
+    for i in range(count):
+        state = [torch.full(spec.shape, 100.0 + i) for spec in inner_program().state]
+        kept.keep_state(state_root(state), state)
+
+
+def marks(day: MarketDay, name: str) -> list[str]:
+    return sorted(path.name for path in (day.folder / name / "replays" / "pinned").iterdir())
+
+
+@pytest.mark.parametrize("ring", ["no room", "room is taken", "named", "named, one state in memory"])
+def test_attack_T54_a_verifier_defends_its_vote_whatever_room_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: str
+) -> None:
+    if ring.startswith("no room") or ring == "room is taken":
+        room = {"no room": 1, "room is taken": 40 * SIZE}[ring]
+        monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", room)
+    if ring.endswith("in memory"):
+        monkeypatch.setattr(type(RESOURCE_LIMITS), "cache_bytes", property(lambda _: SIZE))
+    day = RingsDay(tmp_path) if ring.startswith("named") else MarketDay(tmp_path)
+    job_id = begun(day, verifier="vera", verifiers=1)
+    jack_accuses_the_vote(day)
+    game = accused(day, job_id)
+    assert day.named("fault-planted") and game.view.game.defender == account("vera")
+    vera = day.services["vera"]
+    assert isinstance(vera, VerifierService) and vera.kept_replays is not None
+    if ring == "room is taken":
+        others_states(vera.kept_replays, 40)
+    rewound(day, job_id)
+    if not ring.endswith("in memory"):
+        day.verifier("vera")  # what is in memory is gone
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
+    assert not game.view.challenger_won and game.view.reason == "timeout"
+    assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+@pytest.mark.parametrize("ring", ["no room", "room is taken", "named"])
+def test_attack_T54_a_false_claim_falls_in_an_open_game_whatever_room_its_challenger_had(
+    tmp_path: Path, ring: str
+) -> None:
+    room: dict[str, Any] = {"no room": {"kept_bytes": 1}, "room is taken": {"kept_bytes": 40 * SIZE}}
+    day = RingsDay(tmp_path) if ring.startswith("named") else MarketDay(tmp_path)
+    job_id = begun(day, partial(FaultySolver, plan=WeightPlan(1, 0, 0, 5)))
+    wendy = day.whistleblower("wendy", **room.get(ring, {}))
+    game = accused(day, job_id)
+    assert wendy.kept_replays is not None
+    if ring == "room is taken":
+        others_states(wendy.kept_replays, 40)
+    view = rewound(day, job_id)
+    day.whistleblower("wendy", **room.get(ring, {}))
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), [s.status for s in day.services.values()]
+    assert game.view.challenger_won and game.view.reason == "arithmetic"
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
+    assert day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED
 
 
 def test_who_asks_for_an_overtaken_input_has_its_bond_back(
