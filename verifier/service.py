@@ -2,10 +2,11 @@
 
 Contract: a vote is sent only after it was worked out by this process's replay and written to disk; what the
 disk has lost is replayed again. INVARIANT checked-here: before a valid one is sent, what it is defended from
-is pinned on the disk (`node.kept_replays`); where there is no room for that, the seat is given up. A vote of this account that is on the chain is left as it is, whoever sent
-it. A claim that its replay contradicts gets an invalid vote and a challenge, and what votes attested it are
-disputed once it has fallen; this service plays to the end, as it defends its own votes. Not guaranteed: that
-a sample finds every fault; see ``verifier.report``.
+is pinned on the disk (`node.kept_replays`); where there is no room for that, the seat is given up. A vote of
+this account that is on the chain is left as it is, whoever sent it. A claim that its replay contradicts gets
+an invalid vote and a challenge, and what votes attested it are disputed once it has fallen; this service
+plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; see
+``verifier.report``.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class VerifierService(Accuser):
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits, self._fees = limits, fees
         self._paid: Mapping[JobId, Wei] = {}
-        self.kept_replays = KeptReplays(folder / "replays", KEPT_BYTES, pinned_bytes=limits.pinned_bytes)
+        self._kept = KeptReplays(folder / "replays", KEPT_BYTES, pinned_bytes=limits.pinned_bytes)
+        self.kept_replays = self._kept
         self._no_room: dict[tuple[ClaimId, bytes], str] = {}
         self._pinned: set[ClaimId] = set()
         """Claims of which this process has looked whether our vote's states are on the disk."""
@@ -184,6 +186,7 @@ class VerifierService(Accuser):
             found = self.judge(view)
         except NoRoom as error:
             self._no_room[view.claim_id, view.status.seed] = error.message
+            self._kept.release(lambda _, claim_id: claim_id == view.claim_id)
             return
         claim = view.claim
         if found.finding is not None:

@@ -10,6 +10,7 @@ when its clock has run out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -24,6 +25,7 @@ from assay.node.audit import (
     WrongVote,
     wrong_input,
 )
+from assay.node.kept_replays import NoRoom
 from assay.node.service import intent
 from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
@@ -99,6 +101,8 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
         raise Retry(
             f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
         )
+    with suppress(NoRoom):  # it is played all the same
+        state_provider.pin(view, segment, start.state)
     return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
 
 
@@ -107,7 +111,7 @@ def _pin_nothing(view: ClaimView, segment: int) -> None:
 
 
 class Challenger:
-    """Turns one account's findings into games. `pin` has the state on disk that a claim's segment starts from,
+    """Turns one account's findings into games. `pin` has the state on the disk that a segment starts from,
     before anything is announced that is played from it."""
 
     def __init__(

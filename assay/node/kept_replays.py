@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from errno import EIO
 from hashlib import sha256
 from pathlib import Path
 
@@ -146,8 +147,8 @@ class KeptReplays:
             log.warning("a replayed state is not kept: %s", error)
 
     def _make_room(self, size: int) -> None:
-        """Delete the oldest states until so many more bytes are within the budget, and what a crash left; none
-        that is pinned."""
+        """Delete the oldest states until so many more bytes are within the budget, but none that is pinned;
+        and what a crash left."""
         kept, pinned = [], {root.hex() for root in self._pinned_roots()}
         for path in self._states.iterdir():
             if path.suffix == ".new":
@@ -174,7 +175,12 @@ class KeptReplays:
             why = "it does not have its root"
         except FileNotFoundError:
             return None
-        except (OSError, InvalidState) as error:
+        except OSError as error:
+            if error.errno != EIO:  # it may be right, and be had later
+                log.warning("%s cannot be read: %s", path, error)
+                return None
+            why = str(error)
+        except InvalidState as error:
             why = str(error)
         log.warning("%s is damaged (%s): its segment is replayed again", path, why)
         with suppress(OSError):

@@ -358,14 +358,15 @@ class StateProvider:
             self._kept.keep_state(view.roots[leaf], state)
 
     def pin(self, view: ClaimView, leaf: int, state: State) -> None:
-        """Have a claim's state at a leaf on the disk until the claim, its votes and its games are over, so that
-        it can be played from whatever a rewind undoes. Raises NoRoom."""
+        """Have a claim's state at a leaf on the disk until the claim, its votes and its games are over,
+        whatever a rewind undoes. Raises NoRoom."""
         if self._kept is not None:
             self._kept.pin(view, leaf, state)
 
     def pin_start(self, view: ClaimView, segment: int) -> None:
-        """`pin` where a segment starts. Raises NoRoom, and SourceMissing where it cannot be had."""
-        if self._kept is None or self._kept.pinned(view, segment):
+        """`pin` where a segment starts; what is pinned is read, and mended where it is damaged. Raises
+        NoRoom, and SourceMissing where it cannot be had."""
+        if self._kept is None:
             return
         start = self.leaf(view, segment)
         if not isinstance(start, Known):

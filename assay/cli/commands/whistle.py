@@ -45,7 +45,11 @@ def run(
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
     disk: Annotated[
-        str, typer.Option(help="Most for states of its own replays, so that a restart goes on where it was.")
+        str,
+        typer.Option(
+            help="Most for states of its own replays, so that a restart goes on where it was; those that its"
+            " games are played from come on top."
+        ),
     ] = "1GB",
 ) -> None:
     """Run a whistleblower until stopped."""
