@@ -17,7 +17,7 @@ import pytest
 
 from assay.dispute.replay import Replay
 from assay.node import replays as replaying
-from assay.node.audit import WrongSegment, attest, audit_claim
+from assay.node.audit import WrongSegment, attest, audit_claim, sampled
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.replays import LocalReplays, Order, Replayed, ReplayLost, Replays, order_of, replayed
 from assay.protocol.errors import Ask
@@ -161,6 +161,12 @@ def test_an_audit_elsewhere_finds_what_one_here_finds(tmp_path: Path, elsewhere:
     me = day.markets["here"].me
     assert attest(here, view, me) == attest(there, view, me)
     assert attest(there, view, me).traces
+    for verifier in verifiers:
+        assert verifier.kept_replays is not None
+        starts = sampled(here, view, me)
+        assert all(verifier.kept_replays.pinned(view, start) for start in starts)
+        others = set(range(len(view.roots))) - set(starts)
+        assert not any(verifier.kept_replays.pinned(view, leaf) for leaf in others)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
