@@ -1,27 +1,3 @@
-# make setup   install everything (.venv, contracts/node_modules); does nothing the second time
-# make demo    run a local market in which a solver lies about one bit, and watch it being caught
-# make demo-124m   the same with GPT-2 small, 124 million parameters: 24 GB of memory, by hand (docs/scale.md)
-# make test    all quick tests, Solidity and Python; with WHOLE=1, as in CI, those too that take seconds each
-# make lint    formatting, types, import rules, Solidity lints
-# make check   lint and test, as CI runs them
-# make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
-# make second-chain   a whole job and a dispute on Hardhat's node, which is not Anvil (300 MB of npm packages)
-# make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
-# make mutants   a fault planted at every place of the market's and the Court's contracts: a test fails for each (hours)
-# make site    the documentation as a site, in site/ (part of lint: a broken link fails)
-# make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
-# make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
-# make fuzz      coverage-guided fuzzing of every decoder (installs atheris when asked)
-# make bench-diloco   low-communication training beside data parallel, three seeds and the failures (hours of one core)
-# make bench-market   the 13M model through a devnet of processes and in one process: wall time, bits, idleness
-# make bench-rl   GRPO in process, a decoder of a million parameters on sums of two digits, twice
-# make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
-#                make faces: schemathesis on the HTTP faces
-# make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
-#                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
-# make arm     the C kernels' ARM forms against the definition, in an emulator (gcc-aarch64-linux-gnu, qemu-user)
-# make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
-
 PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -30,18 +6,17 @@ FORGE := cd contracts && bin/foundry forge
 PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
-BUILT_STAMP := contracts/out-assay/.built
+TRITON := .assay/tools/triton-3.9.0
 
-.PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic mutants slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
+	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
+	artifacts bytecode kills arm kernels second-chain lock torches wheel
 
-# pip and npm side by side: neither needs the other
-setup:
-	@$(MAKE) --no-print-directory -j2 $(BUILT_STAMP)
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
-	@echo "setup: compiling the contracts"
-	@$(PY) -c 'from assay.chain.contracts.compile import compile_contracts; compile_contracts()'
-	@touch $@
+setup: ## install everything (.venv, contracts/node_modules); nothing the second time
+	@$(MAKE) --no-print-directory -j2 $(PY_STAMP) $(NPM_STAMP) # pip and npm side by side: neither needs the other
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh python
@@ -49,17 +24,19 @@ $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 $(NPM_STAMP): contracts/package-lock.json contracts/package.json contracts/.npmrc scripts/setup.sh
 	@scripts/setup.sh contracts
 
-demo: setup
+$(HARDHAT_STAMP): tests/hardhat/package-lock.json
+	@scripts/setup.sh hardhat
+
+demo: setup ## a local market in which a solver lies about one bit and is caught
 	@$(PY) scripts/demo.py
 
-demo-124m: setup
-	@PYTHONPATH=. $(PY) scripts/demo_124m.py
+demo-124m: setup ## the same with GPT-2 small, 124 million parameters (24 GB of memory; docs/scale.md)
+	@PYTHONPATH=. $(PY) labs/demo_124m.py
 
-# solc takes minutes of one processor, and needs no Python: the contracts' tests begin beside everything else, and say
-# what they found when they end; pytest's summary comes last
+# The contracts' tests compile for minutes and need no Python, so they run beside pytest, whose summary comes last.
 FORGE_LOG := contracts/cache/test.log
 
-test: $(NPM_STAMP)
+test: $(NPM_STAMP) ## quick tests, Solidity and Python; WHOLE=1, as in CI: those marked long too
 	@mkdir -p $(dir $(FORGE_LOG)); \
 	( $(MAKE) --no-print-directory test-contracts > $(FORGE_LOG) 2>&1; status=$$?; cat $(FORGE_LOG); exit $$status ) & \
 	forge=$$!; status=0; \
@@ -67,88 +44,21 @@ test: $(NPM_STAMP)
 	wait $$forge || { echo "the contracts' tests failed: $(FORGE_LOG)"; status=1; }; \
 	exit $$status
 
-test-contracts: $(NPM_STAMP)
+test-contracts: $(NPM_STAMP) ## forge's tests (FOUNDRY_PROFILE=nightly: 10,000 fuzz runs)
 	$(FORGE) test
 
-# half of the tests wait for blocks: a worker more than there are processors; a file stays with one worker;
-# a worker that crashes ends the run (replaced, it leaves pytest-xdist waiting without end)
+# Half of the tests wait for blocks: one worker more than there are processors. A file stays with one worker, and a
+# worker that crashes ends the run (replaced, it leaves pytest-xdist waiting for ever).
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
-
-# WHOLE=1, as in CI: those too that take seconds each
 MARKED = not slow and not gpu$(if $(filter 1,$(WHOLE)),, and not long)
 
-# each worker and each node that a test starts imports the same modules: who comes later finds them compiled
-test-python: setup
+test-python: setup ## pytest (WORKERS=0: in one process; PYTEST_ARGS="tests/unit/node")
 	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "$(MARKED)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
-test-slow: setup
+test-slow: setup ## tests that take minutes
 	$(PY) -m pytest -m slow
 
-second-chain: setup $(HARDHAT_STAMP)
-	$(PY) -m pytest -m slow tests/hardhat
-
-$(HARDHAT_STAMP): tests/hardhat/package-lock.json
-	@scripts/setup.sh hardhat
-
-bench-diloco: setup
-	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --faults --plots docs/quality --record
-
-bench-market: setup
-	OMP_NUM_THREADS=1 $(PY) scripts/bench/market.py --record
-
-bench-rl: setup
-	OMP_NUM_THREADS=1 $(PY) scripts/bench/rl.py --twice
-
-vectors: setup
-	$(PY) scripts/prove/vectors.py
-
-games: setup
-	$(PY) scripts/prove/games.py --workers 2 --out .assay/games.jsonl
-
-symbolic: setup
-	scripts/prove/symbolic.sh
-
-kernels: setup
-	scripts/prove/kernels.sh
-
-arm: setup
-	PYTHONPATH=. $(PY) scripts/prove/arm.py
-
-browser: setup
-	tests/browser/run.sh
-
-attacks: setup
-	PYTHONPATH=. $(PY) scripts/prove/attacks.py
-
-fuzz: setup
-	$(PY) scripts/prove/fuzz.py
-
-faces: setup
-	$(PY) scripts/prove/http_faces.py
-
-supply: setup
-	PYTHONPATH=. $(PY) scripts/prove/supply.py --sbom .assay/sbom
-
-bytecode: setup
-	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
-
-kills: setup
-	PYTHONPATH=. $(PY) scripts/prove/kills.py
-
-undone: setup
-	PYTHONPATH=. $(PY) scripts/prove/reorganisations.py
-
-age: setup
-	PYTHONPATH=. $(PY) scripts/prove/age.py
-	PYTHONPATH=. $(PY) scripts/prove/junk_challenges.py
-
-mutants: setup
-	nice $(PY) scripts/prove/mutants.py
-
-slither: setup
-	$(PY) scripts/prove/slither.py
-
-lint: lint-python lint-contracts
+lint: lint-python lint-contracts ## formatting, types, import rules, generated documents, Solidity lints
 
 lint-python: setup
 	$(VENV)/bin/ruff check .
@@ -158,22 +68,82 @@ lint-python: setup
 	$(PY) scripts/generate/reference.py --check
 	@$(MAKE) --no-print-directory site
 
-site: setup
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
-
 lint-contracts: setup
 	$(FORGE) fmt --check
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
+	$(PY) scripts/generate/artifacts.py --check
 	$(PY) scripts/generate/contract_snapshots.py --check
 	$(PY) scripts/generate/structs.py --check
 
 check: WHOLE := 1
-check: lint test
+check: lint test ## lint and test, as CI runs them
 
-format: setup
+format: setup ## fix what ruff and forge fmt can fix
 	$(VENV)/bin/ruff check --fix .
 	$(FORGE) fmt
 
-clean:
-	rm -rf contracts/out contracts/out-assay contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+site: setup ## the documents as a site, in site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+browser: setup ## the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core
+	tests/browser/run.sh
+
+clean: ## remove build outputs and caches
+	rm -rf contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+bench-diloco: setup ## low-communication training beside data parallel, three seeds (hours of one core)
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --record
+
+bench-market: setup ## a 13M model through a devnet of processes and in one process: time, bits
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/market.py --record
+
+bench-rl: setup ## GRPO of a million parameters through a devnet: reward, bits
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/rl.py --record
+
+vectors: setup ## the arbiter against the integer model on a million vectors
+	$(PY) scripts/prove/vectors.py
+
+games: setup ## ten thousand random programs with a planted fault, on the court's twin
+	GAMES=10200 $(PY) -m pytest -q -m slow -n $(WORKERS) tests/adversaries/test_random_games.py
+
+symbolic: setup ## proofs about the contracts' money (installs halmos)
+	scripts/prove/symbolic.sh
+
+mutants: setup ## a fault planted at every place of the contracts: a test fails for each (hours)
+	nice $(PY) scripts/prove/mutants.py
+
+slither: setup ## static analysis of the contracts (installs slither)
+	$(PY) scripts/prove/slither.py
+
+fuzz: setup ## coverage-guided fuzzing of every decoder (installs atheris)
+	$(PY) scripts/prove/fuzz.py
+
+artifacts: setup ## contracts/artifacts, after a change of contracts/src
+	$(PY) scripts/generate/artifacts.py
+
+bytecode: setup ## what is deployed is what compiles
+	$(PY) scripts/generate/artifacts.py --check
+	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
+
+kills: setup ## a thousand processes of all roles killed at random (an hour)
+	PYTHONPATH=. $(PY) scripts/prove/kills.py
+
+arm: setup ## the C kernels' ARM forms in an emulator (gcc-aarch64-linux-gnu, qemu-user)
+	PYTHONPATH=. $(PY) scripts/prove/arm.py
+
+kernels: setup ## the GPU's kernels by Triton's interpreter (installs Triton, a gigabyte)
+	@[ -d $(TRITON)/triton ] || $(PY) -m pip install --quiet --no-deps --target $(TRITON) triton==3.9.0
+	PYTHONPATH=$(CURDIR):$(TRITON) $(PY) -m pytest -q -m "slow or not slow" tests/unit/numerics/test_product_triton.py
+
+second-chain: setup $(HARDHAT_STAMP) ## a job and a dispute on Hardhat's node (300 MB of npm packages)
+	$(PY) -m pytest -m slow tests/hardhat
+
+lock: setup ## the hashes of requirements.lock, after a version in it was changed (installs uv)
+	$(PY) scripts/generate/lock.py
+
+torches: setup ## numerics and compiled steps on the oldest and newest PyTorch admitted (gigabytes each)
+	scripts/prove/torches.sh
+
+wheel: ## the wheel in an environment of its own: a devnet, a job, a deployment, without Node.js
+	scripts/prove/wheel.sh

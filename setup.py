@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: a wheel takes the contracts along.
 
-``assay/contracts`` in a wheel holds the Solidity sources and what `make setup` has compiled of them, so that
-an installed `assay` deploys a market without a compiler. In a checkout the contracts stay where they are.
+``assay/contracts`` in a wheel holds the Solidity sources and the committed artifacts, so that an installed
+`assay` deploys a market without a compiler. In a checkout the contracts stay where they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 CONTRACTS = Path(__file__).resolve().parent / "contracts"
-TAKEN = ("foundry.toml", "package.json", "package-lock.json", "src/**/*.sol", "out-assay/*.json")
+TAKEN = ("src/**/*.sol", "artifacts/*.json")
 
 
 class BuildWithContracts(build_py):

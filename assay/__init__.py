@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from assay.training.datasets import LabelledLayout as LabelledLayout
     from assay.training.datasets import TextLayout as TextLayout
     from assay.training.losses import cross_entropy as cross_entropy
-    from assay.training.muon import Muon as Muon
     from assay.training.optimisers import AdamW as AdamW
     from assay.training.optimisers import Lion as Lion
+    from assay.training.optimisers import Muon as Muon
     from assay.training.optimisers import Sgd as Sgd
     from assay.training.schedules import Schedule as Schedule
 
@@ -51,8 +51,7 @@ _MODULES = {
     "assay.training.algorithms": ("Algorithm",),
     "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout"),
     "assay.training.losses": ("cross_entropy",),
-    "assay.training.muon": ("Muon",),
-    "assay.training.optimisers": ("AdamW", "Lion", "Sgd"),
+    "assay.training.optimisers": ("AdamW", "Lion", "Muon", "Sgd"),
     "assay.training.schedules": ("Schedule",),
 }
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}

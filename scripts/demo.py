@@ -2,8 +2,8 @@
 caught and slashed on chain, and the model is fetched and checked.
 
 Usage: demo.py [--json] [--quick] [--open] [--data PATH] [--home FOLDER]; the environment variables DATA and
-OPEN do as --data and --open. Exit status 0 only if all of it happened. It is ``assay devnet scenario run
-one-ulp`` in a folder of its own.
+OPEN do as --data and --open. Exit status 0 only if all of it happened. It is ``python -m drills run one-ulp``
+in a folder of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def main() -> None:
     parser.add_argument("--open", action="store_true", help="open the dashboard in a browser")
     parser.add_argument("--home", default=HOME, help="folder for the market; an earlier run is removed")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "assay", "--home", options.home]
+    command = [sys.executable, "-m", "drills", "--home", options.home]
     command += ["--json"] if options.json else []
-    command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--dashboard", "--data", options.data]
+    command += ["run", "one-ulp", "--fresh", "--dashboard", "--data", options.data]
     command += ["--quick"] if options.quick else []
     command += ["--open"] if options.open or os.environ.get("OPEN") else []
     os.execv(sys.executable, command)

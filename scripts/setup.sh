@@ -32,9 +32,9 @@ setup_python() {
   fi
   pip=(.venv/bin/python -m pip --disable-pip-version-check --quiet)
   echo "setup: installing Python packages (torch is the large one)"
-  # torch by itself first: its dependencies depend on the platform, and it must not be re-resolved by what follows.
-  "${pip[@]}" install "$(grep '^torch==' requirements.lock)"
-  "${pip[@]}" install -r requirements.lock
+  # torch by itself first: its build and its dependencies depend on the platform. All else is checked by hash.
+  "${pip[@]}" install "$(grep -o '^torch==[0-9.]*' requirements.lock)"
+  "${pip[@]}" install --require-hashes --no-deps -r requirements.lock
   "${pip[@]}" install --no-deps --no-build-isolation --editable .
   touch .venv/.assay-installed
 }

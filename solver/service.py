@@ -124,11 +124,11 @@ class SolverService(SeeingSolver):
         }
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        """The job made ready to compute (an adversary overrides this)."""
+        """The job made ready to compute (a subclass may override this)."""
         return Work(terms, files, engine=self._engine)
 
     def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
-        """Where the job's tasks are trained (an adversary overrides this)."""
+        """Where the job's tasks are trained (a subclass may override this)."""
         cache = self.resource_limits.cache_bytes
         return kind(
             self.market,
@@ -201,7 +201,9 @@ class SolverService(SeeingSolver):
         begun_s = time.monotonic()
         while not shop.over(GLANCE_S):
             looks = self._beside is not None and time.monotonic() > begun_s + MEANWHILE_S
-            if shop.has_stored() or not self.clock.wait(0.0) or (looks and self._is_due()):
+            stored = shop.newly_stored()
+            shop.heed(stored)
+            if stored or not self.clock.wait(0.0) or (looks and self._is_due()):
                 return False
         return True
 

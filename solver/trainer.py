@@ -77,7 +77,7 @@ class TaskTrainer:
 
     background_bytes = BACKGROUND_BYTES
     """States of at least this size are published while training goes on."""
-    states: type[StateProvider] = StateProvider  # says from which claims start; an adversary has another
+    states: type[StateProvider] = StateProvider  # says what claims start from
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class TaskTrainer:
         """Tasks that are trained, of late, by their places."""
         self._lent: dict[TaskKey, bytes] = {}
         """Roots of last states that are worked on ahead, before they are stored."""
-        self._told = set[TaskKey]()
-        """Those of them of which it was told that they are stored."""
+        self._heeded = set[TaskKey]()
+        """Those of them that are stored, and that was heeded."""
         self._storing = Storing(blocks, progress, job.job_id, self._spent)
         self._computing = Computing(self._spent, clock)
         self._diverged = False
@@ -174,7 +174,7 @@ class TaskTrainer:
         elif task is not None:
             self._take_in(task)
         self._over = {key: over for key, over in self._over.items() if abs(over.round - round_) <= 1}
-        self._told &= self._over.keys()
+        self._heeded &= self._over.keys()
         for key in self._lent.keys() - self._over.keys():
             self._take_back(key)
 
@@ -234,12 +234,14 @@ class TaskTrainer:
         storing = [task for task in there if self._is_over(task) and not task.is_stored]
         return {(task.round, task.shard) for task in storing if self.inputs.is_due(task.place)}
 
-    def has_stored(self) -> bool:
-        """Whether a task that was trained is stored, or could not be, since this was asked."""
+    def newly_stored(self) -> set[TaskKey]:
+        """Trained tasks that are stored, or could not be, and were not yet heeded."""
         over = [task for task in self._in_memory() if self._is_over(task) and task.publishing]
-        news = {task.place for task in over if task.is_stored} - self._told
-        self._told |= news
-        return bool(news)
+        return {task.place for task in over if task.is_stored} - self._heeded
+
+    def heed(self, stored: set[TaskKey]) -> None:
+        """Leave these out of `newly_stored` from now on."""
+        self._heeded |= stored
 
     def open_task(self, round_: int, shard: int, rewinds: int) -> None:
         """Make a task the open one. Raises SourceMissing, and what publishing the one before raised."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 from assay.protocol import sampling, trees
 from assay.protocol.demands import VoteProof
 from assay.protocol.encoding import words
-from assay.protocol.game import Verdict, input_game, play
 from assay.protocol.game_state import INPUT_SEGMENT, Accused, Found, Game, GamePhase
 from assay.protocol.loops import Byte, FromGenesis, Place, genesis_place, locate, source_of
 from assay.protocol.refusal import require
@@ -33,6 +32,7 @@ from spec.claim_state import Ballot, ClaimState
 from spec.convictions import convicted, convicted_ballot
 from spec.events import Open, OpenInput, OpenVote, Play, ProveBinding, ProveVote
 from spec.findings import kept, spend
+from spec.game import Verdict, input_game, play
 from spec.ledger import bond, free
 from spec.market_state import Challenge, MarketState, Moment
 from spec.settlement import lost_bond

@@ -175,7 +175,7 @@ def _check_outer(market: MarketState, job: Job, claim: Claim, by: Address, now: 
     require(market.closable(claim.job_id, now.time), "NotDue")
     ready = max(job.accepted_at, job.round_start)
     if accepted < terms.shards and not any(market.slices(claim.job_id, job.round)):
-        ready = max(ready, job.stragglers_end)
+        ready = job.waits_until
     in_turn = job.shards[(claim.round + claim.shard) % terms.shards].solver == by
     require(in_turn or now.time > ready + terms.outer_time, "OuterReserved")
 

@@ -87,8 +87,14 @@ class Job:
 
     @property
     def stragglers_end(self) -> Seconds:
-        """Until when the present round waits for all of its tasks (rule 4.3)."""
+        """When the stragglers' time of the present round is over (rule 4.3.1)."""
         return Seconds(self.round_start + self.terms.task_time + self.terms.straggler_time)
+
+    @property
+    def waits_until(self) -> Seconds:
+        """Until when the present round waits for all of its tasks, if it has enough of them (rule 4.3.1)."""
+        late = self.accepted_at > self.stragglers_end
+        return Seconds(self.accepted_at + self.terms.vote_time) if late else self.stragglers_end
 
     def is_stale(self, claim: Claim) -> bool:
         """Whether a rewind has overtaken the claim (rule 5.2)."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from assay.protocol import trees
 from assay.protocol.game_state import INPUT_SEGMENT, Found
 from assay.protocol.refusal import require
-from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Phase
+from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Kind, Phase
 from spec.events import Announce, PayUnsettled, Share, ShareAlike
 from spec.ledger import NOTHING, free
 from spec.market_state import MarketState, Moment, Place
@@ -73,12 +73,24 @@ def share(market: MarketState, event: Share, by: Address, now: Moment) -> Market
     require(same_place and truth is not None and truth.status.phase == Phase.SETTLED, "NoTruth")
     claim_id = market.claim_id(fallen)
     _require_all(market, claim_id, event.found)
-    # Of an input only where the claim fell for it: its source may have been another one by then.
+    # Of an input only where the claim fell for it, or its place is settled from the same claims.
     winner = market.claims[claim_id].winner if claim_id in market.claims else ZERO_ADDRESS
     by_input = any(each.segment == INPUT_SEGMENT and each.finder == winner for each in event.found)
-    counting = [each for each in event.found if by_input or each.segment != INPUT_SEGMENT]
+    inputs = by_input or _same_sources(market, fallen, settled)
+    counting = [each for each in event.found if inputs or each.segment != INPUT_SEGMENT]
     right = [each for each in counting if is_true(each, event.fallen_roots, event.settled_roots)]
     return _paid(market, claim_id, first(right))
+
+
+def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
+    """Whether both claims of a place start from the same claims: no rewind has gone to before the place, and
+    into an outer claim's round no task has come since that was missing, nor any other rewind."""
+    job = market.jobs[fallen.job_id]
+    if fallen.kind == Kind.TASK:
+        return not job.is_stale(fallen)
+    tasks = market.tasks(fallen.job_id, fallen.round)
+    added = any(task.claim.rewinds > fallen.rewinds for task in tasks)
+    return settled.rewinds == fallen.rewinds + 1 and not added
 
 
 def pay_unsettled(market: MarketState, event: PayUnsettled, by: Address, now: Moment) -> MarketState:

@@ -225,7 +225,7 @@ class MarketState:
         job, accepted = self.jobs[job_id], self.accepted(job_id)
         if any(self.slices(job_id, job.round)):
             return True
-        late = now > job.stragglers_end
+        late = now > job.waits_until
         return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
 
     def disputed(self, job_id: JobId) -> bool:

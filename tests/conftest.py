@@ -11,12 +11,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
@@ -37,22 +36,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # While tests are collected hundreds of modules are imported, and all that they make stays.
 gc.disable()
-
-
-LONG = Path(__file__).with_name("long.txt")
-"""Tests that take long, a line each: scripts/generate/long_tests.py writes it."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before any is left out by its mark
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark them. Raises UsageError for one that its file no longer has."""
-    found = {item.nodeid: item for item in items}
-    whole = {test.partition("::")[0] for test in found if not any("::" in given for given in config.args)}
-    for test in LONG.read_text().splitlines():
-        if test in found:
-            found[test].add_marker(pytest.mark.long)
-        elif test.partition("::")[0] in whole:
-            raise pytest.UsageError(f"{LONG.name} has {test}, which is no test; take its line out")
 
 
 def pytest_collection_finish() -> None:
@@ -86,4 +69,4 @@ def rpc(anvil: Anvil) -> HttpRpc:
 @pytest.fixture(scope="session")
 def artifacts() -> Artifacts:
     """The project's compiled contracts."""
-    return compile_contracts()
+    return load_artifacts()

@@ -266,7 +266,7 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
         ballot = job.ballots.get((view.claim_id, status.seed))
         if ballot is None and late:
             yield Abstain(*subject, "there is no replay of it so late in the time to vote")
-        elif ballot is None and _goes_on_soon(observation, job):
+        elif ballot is None and _goes_on_soon(job, view):
             yield Wait(job.view.job_id, "its round can soon be closed without the task; nothing is replayed")
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"
@@ -280,10 +280,10 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield SendVote(job.view.job_id, view.claim_id, status.seed, finding)
 
 
-def _goes_on_soon(observation: Observation, job: JobObservation) -> bool:
+def _goes_on_soon(job: JobObservation, view: ClaimView) -> bool:
     """Whether the round may go on without a task before a vote on it need be there."""
     end = closable_from(job.view, job.claims)
-    return end is not None and end < observation.now + job.view.terms.vote_time
+    return end is not None and end < view.status.since + job.view.terms.vote_time
 
 
 def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:

@@ -59,6 +59,7 @@ class VerifierService(Accuser):
         joins classes by itself."""
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits, self._fees = limits, fees
+        self._paid: Mapping[JobId, Wei] = {}
         self.kept_replays = KeptReplays(folder / "replays", KEPT_BYTES)
         self._stays = Stays(folder / "stays")
         self._ballots = Ballots(folder / "ballots")
@@ -79,14 +80,19 @@ class VerifierService(Accuser):
         return Observation(me, now, block, free, jobs, self.limits, own, classes, staked, past)
 
     def _past(self, own: bytes, now: Seconds) -> Past:
-        """What classes have paid so far; nothing where the operator chooses the class."""
+        """What classes have paid so far; nothing where the operator chooses the class. What cannot be read,
+        or is of no job, is no reason not to vote."""
         if self.limits.classes is None:
             return Past()
-        fees, by_class = self._fees(), dict[bytes, Wei]()
-        for job_id, fee in fees.items():
-            class_id = self.market.job(job_id).terms.class_id
-            by_class[class_id] = Wei(by_class.get(class_id, 0) + fee)
-        return Past(self._stays.look(own, now, by_class), fees, by_class)
+        self.attempt("what classes have paid", None, self._read_fees)
+        by_class = dict[bytes, Wei]()
+        for job in self.market.jobs():
+            if fee := self._paid.get(job.job_id):
+                by_class[job.terms.class_id] = Wei(by_class.get(job.terms.class_id, 0) + fee)
+        return Past(self._stays.look(own, now, by_class), self._paid, by_class)
+
+    def _read_fees(self) -> None:
+        self._paid = self._fees()
 
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
@@ -146,7 +152,7 @@ class VerifierService(Accuser):
             super().sent(action)
 
     def judge(self, view: ClaimView) -> Attestation:
-        """What this verifier thinks of a claim that it was drawn for (an adversary overrides this)."""
+        """What this verifier thinks of a claim that it was drawn for (a subclass may override this)."""
         return attest(self.state_provider(view.claim.job_id), view, self.market.me)
 
     def _replay(self, action: policy.Replay) -> None:

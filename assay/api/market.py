@@ -140,18 +140,13 @@ class Market:
         data: Dataset,
         plan: Plan | None = None,
     ) -> Wei:
-        """The most that a job can cost, in the token's smallest unit; sends nothing. Raises as `post`."""
-        from assay.client.posting import estimate
-        from assay.job.by_key import by_key
-        from assay.job.terms import conditions_of, terms_of
-        from assay.node.artifacts import publish_job
+        """The most that a job can cost, in the token's smallest unit; stores and sends nothing. Raises as
+        `post`."""
+        from assay.job.estimate import drafted
+        from assay.protocol.params import worst_case
 
         body, files = self._traced(model, loss, optimiser, data, plan)
-        market, conditions = self._connection.market, conditions_of(body)
-        published = publish_job(self._own_storage().blocks, files)
-        terms = terms_of(body, published, bytes(32), market.me, 0)
-        with by_key(body):
-            return estimate(terms, conditions, market.bounds())
+        return worst_case(drafted(body, files, self._connection.market.bounds()))
 
     def post(
         self,
@@ -166,25 +161,28 @@ class Market:
     ) -> Job:
         """Have `model` trained: trace its step, publish the files, post the job, serve its files, and audit.
 
-        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``
-        or ``assay.training.muon``; `budget` is such as "400tok" or an int in the smallest unit, and must
+        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``;
+        `budget` is such as "400tok" or an int in the smallest unit, and must
         cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
         together. `model` itself is not changed; `Job.fetch` gives a trained copy. `audit`: the share of the
         job's claims and votes, drawn in secret, that a thread replays until the market is closed; what is
-        false it disputes, while the account has a challenge bond free in the vault. With 0 a solver gains by
-        inventing about one task in a hundred.
+        false it disputes, for which a challenge bond is deposited beside the budget where the wallet has it.
+        With 0 a solver gains by inventing about one task in a hundred.
         Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
         BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
         """
         from assay.app.auditing import checked, shares_of
-        from assay.job.post import publish_and_post
+        from assay.job.estimate import drafted
+        from assay.job.post import agreed, publish_and_post
 
-        self._connection.require_account()
+        connection = self._connection
+        connection.require_account()
         share = checked(audit)
-        body, files = self._traced(model, loss, optimiser, data, plan)
         value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
+        body, files = self._traced(model, loss, optimiser, data, plan)
+        job = agreed(self._app, connection, body, files, drafted(body, files), value, audits=share > 0)
         self._serve()
-        job_id = publish_and_post(self._app, self._connection, self._own_storage(), body, files, value)
+        job_id = publish_and_post(connection, self._own_storage(), job)
         shares_of(self._app, self._account).say(job_id, share)
         self._audit()
         return self._job(job_id, copy.deepcopy(model))

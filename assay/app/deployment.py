@@ -18,7 +18,9 @@ from assay.chain.contracts.plan import Delays
 from assay.chain.contracts.profiles import PROFILES, Profile
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.fees import fees
-from assay.chain.eth.rpc import Rpc, RpcFailed, quantity
+from assay.chain.eth.journal import Call
+from assay.chain.eth.rpc import Rpc, RpcFailed
+from assay.chain.eth.transactions import transaction_of
 from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
 from assay.protocol.types import Seconds
 
@@ -115,9 +117,9 @@ def costs(sender: Sender, prepared: Prepared) -> Costs:
     """What is still to be paid. Raises RpcUnreachable, Ask (gas is too dear)."""
     gas = {}
     for name in prepared.missing:
-        request = {"from": sender.address, "data": "0x" + prepared.code[name].hex()}
+        create = transaction_of(sender.address, Call(None, prepared.code[name], name))
         try:
-            gas[name] = quantity(sender.rpc.request("eth_estimateGas", [request]), "the gas estimate")
+            gas[name] = sender.rpc.eth.estimate_gas(create, "latest")
         except RpcFailed as failure:
             raise Ask(
                 f"the node would not create {name}: {failure.text}; nothing was deployed",

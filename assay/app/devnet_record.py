@@ -32,6 +32,8 @@ class NodeRecord:
     url: str
     arguments: tuple[str, ...] = ()
     """Of its `run` command."""
+    package: str = "assay"
+    """The package whose command line that is."""
 
 
 @dataclass(frozen=True)

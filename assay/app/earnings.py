@@ -16,7 +16,7 @@ from assay.app.times import show_moment
 from assay.app.units import show_amount
 from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger
 from assay.chain.contracts.view import ChainView
-from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
 from assay.node.pending import Pending, pending
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId, Wei
@@ -104,7 +104,7 @@ def _time(rpc: Rpc, block: int) -> int | None:
         if not failure.lacks_block:
             raise
         found = None
-    return None if found is None else quantity(found["timestamp"], "a block's time")
+    return None if found is None else found["timestamp"]
 
 
 def _jobs(entries: list[Entry]) -> list[JobId]:

@@ -131,7 +131,7 @@ def _narrowed(game: Game, node: Node | None) -> str:
         return step
     if game.node_hash == ZERO_DIGEST:
         return f"{step}; {_part(game, 'operation')} in dispute, of its {game.program.nodes}"
-    kind = f" ({node.op.name.lower()} of shape {list(node.shape)})" if node is not None else ""
+    kind = f" ({node.op.word} of shape {list(node.shape)})" if node is not None else ""
     operation = f"{step}; there to operation {game.node}{kind}, whose inputs both accept"
     if game.phase in (GamePhase.REVEAL_LEAF, GamePhase.PROVE):
         start = game.index * LEAF_BYTES

@@ -1,7 +1,8 @@
 """What every command shares: settings, output, and the adapters behind the ports, made when first needed.
 
 Contract: nothing heavy is imported and no connection is opened before a command asks for it; every write is
-announced and, unless ``--yes``, confirmed first.
+announced and, unless ``--yes``, confirmed first. A dry run sends nothing and leaves every file as it was:
+what it keeps is in a folder that goes with it, and a transaction that comes to its sender is refused there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from assay.app.wiring import Connection, NodeStorage
     from assay.protocol.types import JobView
 
@@ -48,6 +51,8 @@ class App:
     dry_run: bool
     max_spend: str | None
     _open: list[Connection] = field(default_factory=list)
+    _scratch: TemporaryDirectory[str] | None = None
+    """In which a dry run keeps what it would keep in the home folder."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -63,7 +68,9 @@ class App:
         """Market for an account (the chosen one, or `account`), ready to write."""
         from assay.app.wiring import connect
 
-        connection = connect(self.settings, account or self.settings.account, max_spend=self.max_spend)
+        name = account or self.settings.account
+        home, sends = self.node_home(name), not self.dry_run
+        connection = connect(self.settings, name, home, max_spend=self.max_spend, sends=sends)
         self._open.append(connection)
         return connection
 
@@ -71,7 +78,7 @@ class App:
         """Market for reading only; no key is opened."""
         from assay.app.wiring import connect_readonly
 
-        connection = connect_readonly(self.settings)
+        connection = connect_readonly(self.settings, self._kept("view"))
         self._open.append(connection)
         return connection
 
@@ -87,11 +94,29 @@ class App:
         the operator's Kubo, where there is one."""
         from assay.app.wiring import open_storage
 
+        if self.dry_run:
+            return open_storage(self.node_home(name), below=self.settings.home / "nodes" / name / "store")
         return open_storage(self.node_home(name), self.settings.value("ipfs"))
 
     def node_home(self, name: str) -> Path:
-        """Folder of one account's blocks, journal and event cursor."""
-        return self.settings.home / "nodes" / name
+        """Folder of one account's blocks, journal and event cursor; in a dry run a copy without the blocks,
+        which ends with the command."""
+        return self._kept(f"nodes/{name}")
+
+    def _kept(self, below: str) -> Path:
+        """A folder of the home, or its copy for a dry run."""
+        real = self.settings.home / below
+        if not self.dry_run:
+            return real
+        from tempfile import TemporaryDirectory
+
+        from assay.disk.copying import copy_files
+
+        self._scratch = self._scratch or TemporaryDirectory(prefix="assay-dry-run-")
+        copy = Path(self._scratch.name) / below
+        if not copy.exists():
+            copy_files(real, copy, without=(EVENTS_FILE,))
+        return copy
 
     def command(self, words: str) -> str:
         """A command as it is to be typed here: with the options that this one was given."""
@@ -101,6 +126,12 @@ class App:
             if (value := getattr(self.flags, f.name))
         ]
         return " ".join(("assay", *given, words))
+
+    def end_dry_run(self, action: str) -> None:
+        """Of what is done here and sends nothing: say it and end, if this is a dry run."""
+        if self.dry_run:
+            self.output.result("dry-run", {"action": action, "amount": "0"}, f"would {action}")
+            raise typer.Exit(int(Exit.OK))
 
     def announce(self, action: str, amount: int = 0, worst_loss: int = 0) -> None:
         """Say what is about to be sent and ask. Raises Ask (exit 10) when nobody can answer; ends a dry
@@ -126,6 +157,8 @@ class App:
         """Close what was opened."""
         for connection in self._open:
             connection.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def app_of(context: typer.Context) -> App:

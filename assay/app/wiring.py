@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from assay.app.chain_settings import policy_of
 from assay.app.settings import Settings
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import registry_of
 from assay.chain.contracts.view import ChainView
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.endpoints import Endpoints, http_endpoints
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.fees import FeePolicy
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
-from assay.chain.eth.rpc import quantity
 from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
@@ -65,7 +65,7 @@ class Connection:
 
     def ether(self, address: Address) -> int:
         """Ether of an account in wei."""
-        return quantity(self.rpc.request("eth_getBalance", [address, "latest"]), "a balance")
+        return self.rpc.eth.get_balance(checksummed(address), "latest")
 
     def total_supply(self) -> int:
         """The token's supply in smallest units."""
@@ -101,14 +101,16 @@ class Connection:
             self.journal.close()
 
 
-def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
-    """Market of an account in the keystore. Raises what the keystore, the deployment file and the node
-    raise."""
+def connect(
+    settings: Settings, account: str, home: Path, *, max_spend: str | None = None, sends: bool = True
+) -> Connection:
+    """Market of an account in the keystore, whose journal is in `home`. Raises what the keystore, the
+    deployment file and the node raise."""
     policy = policy_of(settings, max_spend)
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
-    artifacts = compile_contracts()
-    home, sender = _sender(settings, account, rpc, registry_of(artifacts), policy)
+    artifacts = load_artifacts()
+    sender = _sender(settings, account, home, rpc, registry_of(artifacts), policy, sends)
     journal = sender.journal
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     events = home / "events.db"
@@ -117,32 +119,39 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
 
 
 def _sender(
-    settings: Settings, account: str, rpc: Endpoints, registry: Registry, policy: FeePolicy
-) -> tuple[Path, Sender]:
-    """The account's folder, and what sends for it."""
+    settings: Settings,
+    account: str,
+    home: Path,
+    rpc: Endpoints,
+    registry: Registry,
+    policy: FeePolicy,
+    sends: bool,
+) -> Sender:
+    """What sends for an account; its journal is in `home`."""
     key = Keystore(settings.keystore).load(account, settings.password_file)
-    home = settings.home / "nodes" / account
     home.mkdir(parents=True, exist_ok=True)
-    return home, Sender(rpc, key, Journal(home / "journal.db"), registry, policy)
+    return Sender(rpc, key, Journal(home / "journal.db"), registry, policy, sends=sends)
 
 
 @contextmanager
-def open_sender(settings: Settings, account: str, *, max_spend: str | None = None) -> Iterator[Sender]:
+def open_sender(
+    settings: Settings, account: str, home: Path, *, max_spend: str | None = None, sends: bool = True
+) -> Iterator[Sender]:
     """What sends for an account in the keystore, on a chain that has no market yet."""
     policy, rpc = policy_of(settings, max_spend), http_endpoints(settings.rpc_urls)
-    _, sender = _sender(settings, account, rpc, registry_of(compile_contracts()), policy)
+    sender = _sender(settings, account, home, rpc, registry_of(load_artifacts()), policy, sends)
     try:
         yield sender
     finally:
         sender.journal.close()
 
 
-def connect_readonly(settings: Settings) -> Connection:
-    """Market without an account."""
+def connect_readonly(settings: Settings, home: Path) -> Connection:
+    """Market without an account; what was read of it is in `home`."""
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
-    cursor, behind = settings.home / "view" / "events.db", policy_of(settings).confirmations
-    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor, confirmations=behind)
+    cursor, behind = home / "events.db", policy_of(settings).confirmations
+    market = ChainView(rpc, deployment, load_artifacts(), ZERO_ADDRESS, cursor, confirmations=behind)
     return Connection(rpc, market, ChainClock(rpc, CLOCK_AGE_S), None, _chain(deployment))
 
 
@@ -175,8 +184,9 @@ class NodeStorage:
         self.traffic.save()
 
 
-def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
-    """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there."""
+def open_storage(home: Path, ipfs_url: str = "", below: Path | None = None) -> NodeStorage:
+    """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there. `below`: a
+    store that is read and not written."""
     import httpx
 
     from assay.blocks import traffic
@@ -184,8 +194,9 @@ def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
     from assay.blocks.exchange import Exchange
     from assay.blocks.kubo import KuboClient, KuboNodeBlocks
     from assay.blocks.node import NodeBlocks
+    from assay.blocks.overlay import OverlayStore
 
-    store = BlockStore(home / "store")
+    store = BlockStore(home / "store") if below is None else OverlayStore(home / "store", below)
     counted = traffic.Traffic(home / traffic.FILE)
     transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
     exchange = Exchange(store, transport=transport)

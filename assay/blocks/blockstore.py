@@ -70,16 +70,20 @@ def check_size(data: bytes) -> None:
 
 
 class BlockStore:
-    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch."""
+    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch; `sweep`:
+    remove what a crash left."""
 
-    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, root: Path | str, *, clock: Callable[[], float] = time.time, sweep: bool = True
+    ) -> None:
         self.root, self._clock = Path(root), clock
         self._thread = threading.local()
         self._blocks, self._pins = self.root / "blocks", self.root / "pins"
         self._tmp, self._quarantine = self.root / "tmp", self.root / "quarantine"
         for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
             directory.mkdir(parents=True, exist_ok=True)
-        self.sweep_temporary()
+        if sweep:
+            self.sweep_temporary()
 
     def put(self, data: bytes, codec: int = RAW) -> str:
         """Store one block durably and return its CID. Raises `BlockTooLarge`."""
@@ -93,7 +97,7 @@ class BlockStore:
         durable = durable and not getattr(self._thread, "together", False)
         path = self._path(cid)
         with self._locked(fcntl.LOCK_SH):
-            stored = _read_if_exists(path)
+            stored = read_if_exists(path)
             if stored == data:
                 self._touch(path)
                 return
@@ -108,7 +112,7 @@ class BlockStore:
     def get_block(self, cid: Cid) -> bytes:
         """Like `get`, for a parsed CID."""
         path = self._path(cid)
-        data = _read_if_exists(path)
+        data = read_if_exists(path)
         if data is None and not os.path.lexists(path):
             raise self._absent(cid)
         if data is not None and len(data) <= MAX_BLOCK_BYTES and cid.matches(data):
@@ -362,7 +366,7 @@ class BlockStore:
             os.close(fd)
 
 
-def _read_if_exists(path: Path) -> bytes | None:
+def read_if_exists(path: Path) -> bytes | None:
     """At most one byte more than a block may have, so an oversized file is noticed without reading it all.
 
     None also where what is there is no file, such as a folder, or the disk does not give it back.

@@ -36,10 +36,9 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpcore
 import httpx
 
-from assay.blocks.arrival import READ_BYTES, Arrival
+from assay.blocks.arrival import Arrival
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar
 from assay.blocks.cid import Cid
@@ -66,8 +65,6 @@ _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
 
 _LOG = logging.getLogger(__name__)
-
-httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = READ_BYTES
 
 
 class _Ours(Exception):

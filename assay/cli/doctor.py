@@ -113,12 +113,12 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
 
 def _bytecode(app: App, connection: Connection) -> Iterator[Line]:
     """A deployment file names code; whether that is these sources' nobody but the chain can say."""
-    from assay.chain.contracts.compile import compile_contracts
+    from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.deploy import parse
     from assay.chain.contracts.deployed import differing
 
     addresses = parse(app.settings.deployment).addresses
-    other = set(differing(connection.rpc, addresses, compile_contracts()))
+    other = set(differing(connection.rpc, addresses, load_artifacts()))
     if own := sorted(other - {"Token"}):
         said = f"{', '.join(own)}: not what these sources compile to"
         fix = "use the version that the market was deployed from, or another market: its rules are not those"

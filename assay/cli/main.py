@@ -147,14 +147,14 @@ _BELOW_ZERO = re.compile(r"-[.\d]")
 """What looks like an option, such as the -5 of -5tok, and is a number."""
 
 
-def _misused(error: Exception, as_json: bool) -> NoReturn:
+def _misused(error: Exception, as_json: bool, program: str) -> NoReturn:
     """Report a command line that cannot be understood, and end with status 2."""
     message = error.format_message().strip()  # type: ignore[attr-defined]
     if message:  # without one, Typer has printed the help that was wanted
         context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
-        hint = f"`{context.command_path if context else 'assay'} --help` shows what it takes"
+        hint = f"`{context.command_path if context else program} --help` shows what it takes"
         if option in ROOT_OPTIONS:
-            hint = f"put it before the command's name: assay {option} ..."
+            hint = f"put it before the command's name: {program} {option} ..."
         if _BELOW_ZERO.match(option or ""):
             hint = f"what begins with a minus is an option: no amount or number here is below 0; {hint}"
         Output(as_json).report(Stop(message, hint=hint, code="usage"))
@@ -162,28 +162,28 @@ def _misused(error: Exception, as_json: bool) -> NoReturn:
 
 
 @cache
-def tree() -> Any:
-    """The click command that `root` describes. It is built once: that takes longer than most commands."""
-    return get_command(root)
+def tree(commands: typer.Typer = root) -> Any:
+    """The click command that `commands` describes. It is built once: that takes longer than most commands."""
+    return get_command(commands)
 
 
-def main() -> None:
-    """Entry point: every AssayError becomes a report and an exit status; whatever else gets here is a bug (1)
-    and becomes a report with a log file."""
+def main(commands: typer.Typer = root, program: str = "assay") -> None:
+    """Entry point of a program's commands: every AssayError becomes a report and an exit status; whatever
+    else gets here is a bug (1) and becomes a report with a log file."""
     as_json = "--json" in sys.argv
     try:
-        status = tree()(prog_name="assay", standalone_mode=False)
+        status = tree(commands)(prog_name=program, standalone_mode=False)
     except AssayError as error:
         Output(as_json).fail(error)
     except typer.Abort as aborted:
         raise SystemExit(int(Exit.CONFIRM)) from aborted
     except UsageProblem as error:
-        _misused(error, as_json)
+        _misused(error, as_json, program)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(int(Exit.OK)) from None
     except Exception as error:  # noqa: BLE001 - the top of every command: nobody is shown a bare traceback
-        Output(as_json).fail(file_trouble(error) or bug(error, sys.argv[1:]))
+        Output(as_json).fail(file_trouble(error) or bug(error, [program, *sys.argv[1:]]))
     # A command that ends by `typer.Exit` gives its status back here instead of raising it.
     raise SystemExit(status if isinstance(status, int) else int(Exit.OK))
 

@@ -59,11 +59,12 @@ def file_trouble(error: Exception) -> AssayError | None:
     )
 
 
-def bug(error: Exception, arguments: Sequence[str]) -> Bug:
-    """The report of a bug; its traceback is kept in a file. Never raises for want of a place to write."""
+def bug(error: Exception, words: Sequence[str]) -> Bug:
+    """The report of a bug that a command line has met; its traceback is kept in a file. Never raises for want
+    of a place to write."""
     text = "".join(
         (
-            f"assay {' '.join(arguments)}\n",
+            f"{' '.join(words)}\n",
             f"Python {platform.python_version()} on {platform.platform()}\n\n",
             *traceback.format_exception(error),
         )

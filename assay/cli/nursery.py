@@ -1,8 +1,9 @@
-"""The process behind ``devnet.nursery``: it loads what nodes need, and forks itself into any `assay` command.
+"""The process behind ``devnet.nursery``: it loads what nodes need, and forks itself into any command.
 
-Contract: for each line of JSON, [words, log], on standard input a fork that runs `assay` with these words;
-its process id on standard output. What a fork opens, locks and writes is its own, and nothing of it is left
-when it is killed. Nothing that is loaded here starts a thread or looks for a GPU, which no fork survives.
+Contract: for each line of JSON, [package, words, log], on standard input a fork that runs `python -m package`
+with these words; its process id on standard output. What a fork opens, locks and writes is its own, and
+nothing of it is left when it is killed. Nothing that is loaded here starts a thread or looks for a GPU, which
+no fork survives.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from assay.cli import cycles
-from assay.devnet.nursery import COMMAND
 from assay.protocol.bounded_json import loads
 
 LOADED = (
     *("torch", "uvicorn", "httpx", "assay.cli.main", "assay.cli.node.run", "assay.cli.commands.job"),
     *("assay.cli.commands.solver", "assay.cli.commands.verifier", "assay.cli.commands.whistle"),
     *("assay.cli.commands.job_post", "assay.job.build", "assay.job.post", "assay.blocks.node"),
-    *("assay.node.states", "assay.solver.adversary", "assay.verifier.adversary", "assay.app.wiring"),
-    *("assay.whistleblower.service", "assay.verifier.service", "assay.app.machine", "assay.app.web"),
+    *("assay.node.states", "assay.app.wiring", "assay.solver.service", "assay.verifier.service"),
+    *("assay.whistleblower.service", "assay.app.machine", "assay.app.web"),
 )
 
 
@@ -49,14 +49,14 @@ def main() -> None:
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
-        words, log = loads(line)
+        package, words, log = loads(line)
         pid = os.fork()
         if not pid:
-            _become(words, log)
+            _become(package, words, log)
         print(pid, flush=True)
 
 
-def _become(words: list[str], log: str) -> NoReturn:
+def _become(package: str, words: list[str], log: str) -> NoReturn:
     """The fork: the command, to its end, which is that of any process."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -66,9 +66,9 @@ def _become(words: list[str], log: str) -> NoReturn:
         os.dup2(target, number)
     os.close(out)
     os.close(nothing)
-    show([sys.executable, *COMMAND, *words])
-    sys.argv = ["assay", *words]
-    importlib.import_module("assay.cli.main").main()
+    show([sys.executable, "-m", package, *words])
+    sys.argv = [package, *words]
+    importlib.import_module(f"{package}.__main__").main()
     raise SystemExit(0)
 
 

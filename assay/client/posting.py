@@ -17,6 +17,7 @@ from assay.protocol.ports import Blocks, Market, MarketView
 from assay.protocol.types import Bounds, Conditions, JobId, Terms, Wei
 from assay.protocol.words import show_amount
 
+NOTHING = Wei(0)
 SEATS_ENOUGH = 32
 """Seats of a draw for which a class's stake should be enough."""
 
@@ -44,9 +45,10 @@ class Quote:
     wallet: Wei
     """Outside the vault, to be deposited for the budget."""
 
-    @property
-    def to_deposit(self) -> Wei:
-        return Wei(max(self.budget - self.free, 0))
+    def to_deposit(self, bond: Wei = NOTHING) -> Wei:
+        """What is missing in the vault for the budget, and for a bond where the account holds that too."""
+        wanted = self.budget + (bond if self.free + self.wallet >= self.budget + bond else 0)
+        return Wei(max(wanted - self.free, 0))
 
 
 def estimate(terms: Terms, conditions: Conditions, bounds: Bounds) -> Wei:
@@ -66,13 +68,18 @@ def quote(market: MarketView, terms: Terms, conditions: Conditions, budget: Wei)
             f" {show_amount(budget)}; nothing was posted",
             hint=f"raise the budget by {show_amount(worst - budget)}, or lower rounds, shards or prices",
         )
+    return require_funds(market, budget, worst)
+
+
+def require_funds(market: MarketView, budget: Wei, worst: Wei = NOTHING) -> Quote:
+    """What the account has for a budget. Raises Unfunded where that is less, in the vault and outside."""
     found = Quote(worst, budget, market.free(market.me), market.wallet(market.me))
     if found.free + found.wallet < budget:
         raise Unfunded(
             f"the account {market.me} is unfunded: the budget is {show_amount(budget)}, it holds "
             f"{show_amount(found.free)} in the vault and {show_amount(found.wallet)} outside;"
             " nothing was posted",
-            hint=f"send it {show_amount(budget - found.free - found.wallet)} more",
+            hint=f"send it {show_amount(budget - found.free - found.wallet)} more, or lower the budget",
         )
     return found
 
@@ -82,17 +89,17 @@ def publish(blocks: Blocks, files: JobFiles, terms_of: Callable[[Published], Ter
     return terms_of(publish_job(blocks, files))
 
 
-def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei) -> JobId:
-    """Register the class of conditions if nobody has, deposit what is missing, and post. Raises what `quote`
-    and the port raise."""
+def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei, bond: Wei = NOTHING) -> JobId:
+    """Register the class of conditions if nobody has, deposit what is missing, and post. `bond` is deposited
+    too where the account holds it. Raises what `quote` and the port raise."""
     for job in market.jobs():
         if job.terms == terms:
             return job.job_id
     key = intent("post", terms.manifest, terms.nonce)
     found = quote(market, terms, conditions, budget)
     open_class(market, conditions)
-    if found.to_deposit:
-        market.deposit(intent(key, "deposit"), found.to_deposit)
+    if missing := found.to_deposit(bond):
+        market.deposit(intent(key, "deposit"), missing)
     return market.post(key, terms, budget)
 
 

@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Send
 
 from assay.dashboard.feed import Feed, Topic, told
-from assay.protocol.errors import AssayError, Stop
+from assay.protocol.errors import AssayError, Stop, Unknown
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -74,7 +74,7 @@ def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: li
         try:
             return JSONResponse(replay(game_id))
         except AssayError as error:
-            return JSONResponse(told(error), status_code=404 if isinstance(error, Stop) else 503)
+            return JSONResponse(told(error), status_code=404 if isinstance(error, Stop | Unknown) else 503)
 
     @app.get("/api/{path:path}")
     async def once(path: str) -> Response:

@@ -19,7 +19,7 @@ from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import plain
 from assay.chain.contracts.ledger import Book, Ledger
-from assay.chain.eth.rpc import get_block, quantity
+from assay.chain.eth.rpc import get_block, hash_of
 from assay.client.following import Following, follow
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
@@ -87,16 +87,16 @@ class MarketSource:
         if head is None:
             raise Retry("the chain's last block is gone again", hint="this is tried again by itself")
 
-        def hash_of(number: int) -> str | None:
+        def hash_at(number: int) -> str | None:
             found = get_block(rpc, number)
-            return None if found is None else str(found["hash"])
+            return None if found is None else hash_of(found)
 
-        gone = self._heads.look(market.block, str(head["hash"]), hash_of)
+        gone = self._heads.look(market.block, hash_of(head), hash_at)
         if gone:
             self._reorganised, self._last_gone = self._reorganised + 1, gone
         return {
             "block": market.block,
-            "time": quantity(head["timestamp"], "a block's time"),
+            "time": head["timestamp"],
             "chain": self._connection.chain.chain_id,
             "reorganisations": self._reorganised,
             "blocksReplaced": self._last_gone,

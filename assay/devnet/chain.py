@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.deploy import Deployment, deploy, parse
 from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import market_plan, registry_of
@@ -21,7 +21,7 @@ from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import Sender
 from assay.devnet.folder import DAMAGED_STATE, DEPLOYER, PREVIOUS_STATE
 from assay.protocol.errors import Ask
@@ -79,7 +79,7 @@ def go_on_in_time(rpc_url: str) -> None:
     """Let a chain that was started from its state go on from the time of its last block, so that no deadline
     has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
     rpc = HttpRpc(rpc_url)
-    last = quantity(rpc.request("eth_getBlockByNumber", ["latest", False])["timestamp"], "a block's time")
+    last = rpc.eth.get_block("latest")["timestamp"]
     rpc.request("evm_setTime", [(last + 1) * 1000])
 
 
@@ -87,7 +87,7 @@ def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
     """Raises Ask where the devnet's contracts are not what these sources compile to: another version began
     it, and its nodes would be misunderstood."""
     addresses = parse(deployment).addresses
-    other = sorted(differing(HttpRpc(rpc_url), addresses, compile_contracts()))
+    other = sorted(differing(HttpRpc(rpc_url), addresses, load_artifacts()))
     if other:
         raise Ask(
             f"the devnet in {home} was begun by another version: {', '.join(other)} on its chain are not what"
@@ -106,7 +106,7 @@ def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
 
 def deploy_market(settings: Settings) -> Deployment:
     """Compile and deploy every contract, and write the deployment file."""
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
     deployment = deploy(
         sender,
@@ -124,7 +124,7 @@ def deploy_market(settings: Settings) -> Deployment:
 
 def fund(settings: Settings, address: Address, amount: Wei) -> None:
     """Give an account tokens, and ether for gas."""
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     rpc = HttpRpc(settings.rpc_url)
     deployment = Deployment.load(settings.deployment, rpc)
     registry = registry_of(artifacts)

@@ -30,7 +30,7 @@ from assay.app.devnet_record import (
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
 from assay.devnet.folder import begin_in
-from assay.devnet.nursery import COMMAND, Nursery, nursery_for
+from assay.devnet.nursery import Nursery, nursery_for
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
@@ -41,13 +41,14 @@ ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "wh
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node to start: extra arguments are those of its `run` command."""
+    """One node to start: extra arguments are those of its `run` command, in the command line of `package`."""
 
     name: str
     role: str
     tokens: Wei
     stake: Wei
     arguments: tuple[str, ...] = ()
+    package: str = "assay"
 
 
 def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[NodeSpec]:
@@ -113,7 +114,7 @@ def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
 def node_command(app: App, spec: NodeRecord) -> list[str]:
     """The command line of a node, but for where it is reached."""
     home = app.settings.home.resolve()
-    command = [sys.executable, *COMMAND, "--home", str(home), "--account", spec.name, "--yes"]
+    command = [sys.executable, "-m", spec.package, "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
     return [*command, ROLE_COMMAND[spec.role], "run", *spec.arguments]
@@ -124,7 +125,7 @@ def start_node(app: App, spec: NodeRecord, nursery: Nursery | None = None) -> in
     whatever the user's own node announces."""
     command = [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
     if nursery is not None:
-        return nursery.start(command[1 + len(COMMAND) :], log_of(app, spec.name))
+        return nursery.start(command[3:], log_of(app, spec.name), spec.package)
     return start_process(app, spec.name, command)
 
 
@@ -230,7 +231,7 @@ def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
     """The node with its tokens and its stake, not started yet."""
     fund_account(app, spec.name, spec.tokens)
     stake_for(app, spec, conditions)
-    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments)
+    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments, spec.package)
 
 
 def resume(app: App, stopped: Devnet) -> Devnet:

@@ -21,8 +21,6 @@ from types import TracebackType
 
 from assay.protocol.errors import Stop
 
-COMMAND = ("-m", "assay")
-"""After the interpreter: what a nursery's forks are, before the words that they are started with."""
 ROOM = 1 << 12
 """Bytes of a fork's command line at most."""
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
@@ -54,14 +52,15 @@ class Nursery:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.close()
 
-    def start(self, words: Sequence[str], log: Path) -> int:
-        """Run `assay` with these words; its process id. Raises Stop where the nursery has ended."""
+    def start(self, words: Sequence[str], log: Path, package: str = "assay") -> int:
+        """Run a package's command line with these words; its process id. Raises Stop where the nursery has
+        ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         log.parent.mkdir(parents=True, exist_ok=True)
         log.open("ab").close()  # what cannot be written is told here, and not by the fork
         said = ""
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps([list(words), str(log)]) + "\n")
+            self._process.stdin.write(json.dumps([package, list(words), str(log)]) + "\n")
             self._process.stdin.flush()
             said = self._process.stdout.readline()
         if not said.strip().isdigit():

@@ -17,6 +17,7 @@ from assay.numerics.encoding import to_bytes
 from assay.program.execute import Records
 from assay.program.isa import MalformedProgram, Node, Op, Program, decode_node
 from assay.program.rules import RuleBroken, check_node, check_shape
+from assay.program.spans import Read, clamped
 from assay.protocol import trees
 from assay.protocol.game import Arithmetic, IllegalMove, NodeFacts, is_canonical
 from assay.protocol.game_state import Game, Opening
@@ -47,12 +48,12 @@ def _record_of(node: Node, element: int) -> tuple[int, int]:
     return (node.attrs[1] if node.op is Op.DATA else 0) + row, node.attrs[0] + column
 
 
-def needs(node: Node, element: int, read: rules.Read) -> list[tuple[int, int, int]]:
+def needs(node: Node, element: int, read: Read) -> list[tuple[int, int, int]]:
     """(input ordinal, first element, count) of each run of input elements that `element` depends on.
 
     `read(input, element)` gives the value of an index that a take or pick goes by.
     """
-    return [(span.input, span.first, span.count) for span in rules.spans(node, element, read)]
+    return [(span.input, span.first, span.count) for span in node.op.row.spans(node, element, read)]
 
 
 def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tuple[Opening, ...]:
@@ -75,7 +76,7 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
 
     opened: list[Opening] = []
     before: int | None = None
-    for span in rules.spans(node, element, read):
+    for span in node.op.row.spans(node, element, read):
         if node.op is Op.STATE:
             slot = node.attrs[0]
             data, tree = to_bytes(trace.state[slot]), trace.slot_tree(slot)
@@ -104,7 +105,7 @@ def _reads_nothing(node: Node, element: int, records: Records | None) -> bool:
     return records is None or _record_of(node, element)[1] >= records.record_size
 
 
-def _open_record(trace: StepTrace, node: Node, element: int, read: rules.Read) -> Opening:
+def _open_record(trace: StepTrace, node: Node, element: int, read: Read) -> Opening:
     """The record that a data or record node reads for `element`, as an input after those that it has."""
     context = trace.context
     assert context.dataset is not None  # `openings` has looked
@@ -112,7 +113,7 @@ def _open_record(trace: StepTrace, node: Node, element: int, read: rules.Read) -
     if node.op is Op.DATA:
         index = context.dataset.index(context.seed, context.shard, context.step, row)
     else:
-        index = rules.clamped(read(0, row), len(context.dataset))
+        index = clamped(read(0, row), len(context.dataset))
     proof = tuple(context.dataset.tree.proof(index))
     return Opening(len(node.inputs), index, bytes(context.dataset.record(index)), proof, ())
 
@@ -159,14 +160,14 @@ def _only(opened: Sequence[Opening]) -> Opening:
     return opened[0]
 
 
-def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening], read: rules.Read) -> int:
+def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening], read: Read) -> int:
     row, column = _record_of(node, element)
     if node.op is Op.DATA:
         record = _only(opened)
         index = record_index(game.seed, game.shard, game.step, row, game.records)
     else:
         record = opened[-1]
-        index = rules.clamped(read(0, row), game.records)
+        index = clamped(read(0, row), game.records)
     _require(record.first_leaf == index, "MissingInput", f"record {index}")
     sound = len(record.data) == game.record_size and not record.path
     digest = trees.leaf(record.data)

@@ -22,11 +22,11 @@ from assay.dispute import element
 from assay.fitness.digests import Say, Stored, digest, results
 from assay.fitness.exercise import CONTEXT, Exercise, all_exercises
 from assay.fitness.samples import BRIEF_STEPS, Sample
-from assay.numerics import FAST, REFERENCE
 from assay.numerics.bits import Difference, differences, patterns
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
-from assay.program.isa import Node, Op, Program
+from assay.program.isa import Node, Program
+from assay.program.kernels import FAST, REFERENCE
 from assay.program.state import state_root
 
 SHOWN = 4
@@ -173,7 +173,7 @@ def model_differences(
     """
     inputs = [_model_values(outputs[ref.ref]) for ref in node.inputs]
     fan_in = max((ref.shape[-1] if ref.shape else 1 for ref in node.inputs), default=1)
-    elements = max(16, reads // (1 if node.op.elementwise or node.op >= Op.STRIDED else fan_in))
+    elements = max(16, reads // (1 if node.op.elementwise or node.op.moves else fan_in))
     got = patterns(outputs[index])
     wrong = []
     for place in np.unique(np.linspace(0, len(got) - 1, elements).astype(np.int64)).tolist():
@@ -242,7 +242,7 @@ def _first_fault(
     def compare(index: int, x: Tensor) -> None:
         count, first = (0, []) if found else differences(x.cpu(), right[index], SHOWN)
         if count:
-            op = sample.program.nodes[index].op.name.lower()
+            op = sample.program.nodes[index].op.word
             what = f"run {sample.name}, step {step}, node {index} ({op})"
             found.append(Finding(form.name, what, count, tuple(first)))
 

@@ -17,15 +17,14 @@ from torch import Tensor
 
 from assay.numerics import patterns
 from assay.program.build import ProgramBuilder
-from assay.program.execute import TORCH_DTYPES, StepContext
-from assay.program.isa import DType, Input, Op, Program
+from assay.program.execute import StepContext
+from assay.program.isa import DType, Family, Input, Op, Program
+from assay.program.kernels import TORCH_DTYPES
 
 CONTEXT = StepContext(None, bytes(32), 0, 3)
 """What an exercise's step reads besides its operands."""
 CONSTANTS = (0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 7.0, 1e-39, 1e30, float("inf"), float("nan"))
 """Second operands that a compiler knows, and may wish to treat by other rules than numbers it does not."""
-UNARY = tuple(op for op in Op if Op.NEG <= op <= Op.FLOOR)
-BINARY = tuple(op for op in Op if Op.ADD <= op <= Op.POW)
 BROADCAST_ROWS = 256
 RESULTS = 1 << 17
 
@@ -83,10 +82,10 @@ def elementwise(size: int = 1 << 16, chunks: int = 17) -> Exercise:
     x, y = (b.state(DType.F32, (size,)) for _ in range(2))
     i, j = (b.state(DType.I32, (size,)) for _ in range(2))
     u, p = b.state(DType.U8, (size,)), b.state(DType.BOOL, (size,))
-    for op in UNARY:
-        a.add(op.name.lower(), b.emit(op, DType.F32, x.shape, (x,)))
-    for op in BINARY:
-        a.add(op.name.lower(), b.emit(op, DType.F32, x.shape, (x, y)))
+    for op in Op.of(Family.UNARY):
+        a.add(op.word, b.apply(op, x))
+    for op in Op.of(Family.BINARY):
+        a.add(op.word, b.apply(op, x, y))
     for compare, left, right in ((op, *pair) for op in (b.eq, b.lt, b.le) for pair in ((x, y), (i, j))):
         a.add(f"{compare.__name__} {left.dtype.name.lower()}", compare(left, right))
     more, less = b.le(y, x), b.lt(i, j)
@@ -122,8 +121,8 @@ def _with_constants(a: _Author, x: Input) -> None:
     for value in CONSTANTS:
         number = b.const(value, DType.F32)
         for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN):
-            a.add(f"{op.name.lower()} x {value}", b.emit(op, DType.F32, x.shape, (x, number)))
-            a.add(f"{op.name.lower()} {value} x", b.emit(op, DType.F32, x.shape, (number, x)))
+            a.add(f"{op.word} x {value}", b.emit(op, DType.F32, x.shape, (x, number)))
+            a.add(f"{op.word} {value} x", b.emit(op, DType.F32, x.shape, (number, x)))
 
 
 def _chains(a: _Author, x: Input, y: Input) -> None:

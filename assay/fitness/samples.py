@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from assay.numerics import patterns
-from assay.program.execute import TORCH_DTYPES, Records, StepContext
+from assay.program.execute import Records, StepContext
 from assay.program.isa import Program, decode, encode
+from assay.program.kernels import TORCH_DTYPES
 from assay.training import datasets, job, models
 from assay.training.datasets import Dataset, Layout
 from assay.training.optimisers import AdamW, Optimiser, Sgd

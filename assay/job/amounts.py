@@ -11,12 +11,12 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from assay.job.outer import NUMBERS, RANKS
+from assay.job.outer import numbers_in
 from assay.job.read import JobFile
-from assay.job.uses import OWN
 from assay.protocol.types import Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import USUAL, unpaid_outer
+from assay.training.catalogue import CATALOGUE, GRPO, NUMBERS, OWN, RANKS
 
 _TOK = 10**18
 _SHOWN = _TOK // 100
@@ -25,34 +25,22 @@ PRICE = 20
 """Tokens, of which the amounts below are."""
 COST_SHARE = Fraction(8, 10)
 """What an honest task costs, of its price."""
-_CODES_8, _CODES_4, _CODES_2 = (3.11, 54, 385), (3.23, 56, 390), (3.13, 54, 386)
-_STREAMED = (3.47, 61, 400)
 LEAST: dict[str, tuple[float, float, float]] = {
-    "diloco-u8": _CODES_8,
-    "diloco-4bit": _CODES_4,
-    "diloco-int4": (2.56, 43, 363),
-    "diloco-late": _CODES_4,
-    "diloco-2bit": _CODES_2,
-    "muloco": _CODES_2,
-    "streaming": _STREAMED,
-    "eager": (3.41, 60, 397),
-    "sparseloco": (9.86, 189, 655),
-    "powersgd": (4.77, 87, 452),
-    "grpo": (25.7, 450, 1200),
+    **{name: entry.fees for name, entry in CATALOGUE.items() if entry.fees is not None},
+    GRPO: (25.7, 450, 1200),
 }
-"""verifier_fee, verifier_stake and solver_stake, the worst of three templates; of `grpo` its own, of which a
-vote replays the whole task."""
+"""verifier_fee, verifier_stake and solver_stake; a vote of `grpo` replays the whole task."""
 PLAIN = (2.23, 36.0, 350.0)
 """Those of the algorithms that are not named above, where they are asked for."""
 HELD_OUT = 0.8
 """A vote's steps for the loss on a batch of held-out records, its trace with it, the worst of three
 templates; stakes are asked for ten times what a vote is dearer, or for two votes, and are halved."""
-LEARNERS = {"grpo": Fraction(28, 100)}
+LEARNERS = {GRPO: Fraction(28, 100)}
 """What an operation of an outer claim costs, in those of a task, where that is not the same: many rows at
 once are cheaper than position by position."""
 OUTER_GAS = Fraction(12, 100)
 """Tokens, to commit and settle an outer claim."""
-DEAR = frozenset({"demo", "data-parallel"})
+DEAR = frozenset(name for name, entry in CATALOGUE.items() if entry.unpaid)
 """Whose votes cost several times what their task does: a round of one step."""
 UNMEASURED = frozenset({OWN})
 """Of which it is not known: the client's code says what a vote replays, and no two clients' are the same."""
@@ -81,7 +69,7 @@ def short_amounts(file: JobFile) -> list[str]:
         return [
             "what a vote costs by an algorithm of your own is not known: it replays what your coding does,"
             " and nobody has measured that; the fee has to pay for it. Of a price of 20 tok a plain change"
-            f" takes {PLAIN[0]}, four bits {_CODES_4[0]} and the largest of chunks"
+            f" takes {PLAIN[0]}, four bits {LEAST['diloco-4bit'][0]} and the largest of chunks"
             f" {LEAST['sparseloco'][0]} (docs/economics.md, jobs of several loops)"
         ]
     amounts = least_amounts(file)
@@ -100,14 +88,14 @@ def short_amounts(file: JobFile) -> list[str]:
     why = "every vote replays what its shards compress, and who votes without that gains (docs/economics.md)"
     if file.held_out is not None:
         why = "every vote replays the held-out loss, and who votes without that gains (docs/economics.md)"
-    if name == "grpo":
+    if name == GRPO:
         why = "every vote replays a whole task, and who votes without that gains (docs/economics.md)"
     return [f"by {name}, {', '.join(low)}: {why}", *said]
 
 
 def _of_rank(file: JobFile) -> list[str]:
     """A line where more columns are sent than those whose votes were measured."""
-    rank, usual = file.outer.rank, NUMBERS["rank"].usual.get(file.outer.algorithm)
+    rank, usual = numbers_in(file.outer).get("rank"), NUMBERS["rank"].usual.get(file.outer.algorithm)
     if rank is None or usual is None or rank <= usual:
         return []
     known = ", ".join(f"{count:,} at {columns}" for columns, count in RANKS.items())

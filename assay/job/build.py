@@ -16,32 +16,30 @@ from torch import Tensor
 
 from assay.job.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of, task_of
 from assay.job.read import BadJobFile, JobFile, OwnModel
-from assay.job.slices import check_outer
-from assay.job.uses import EVALUATE, GRPO, INFER, DecoderModel
+from assay.job.uses import DecoderModel
 from assay.job.weights import Files, weights_of
+from assay.program.validate import measure
 from assay.protocol.errors import Stop
 from assay.training import models
 from assay.training.actors import Play, check_play, grpo_job
+from assay.training.catalogue import CATALOGUE, EVALUATE, GRPO, INFER, outer_of, unsliced_because
+from assay.training.checks import (
+    check_algorithm,
+    check_optimiser,
+    check_rounds,
+    check_slices,
+    check_speeds,
+)
 from assay.training.evaluate import with_parameters
 from assay.training.evaluation import check_passes, evaluation_job
 from assay.training.grpo import Shape
 from assay.training.inference import Asked, check_turns, inference_job
 from assay.training.job import JobArtifacts, build_job
-from assay.training.micro import MicroSteps
-from assay.training.optimisers import AdamW
+from assay.training.optimisers import AdamW, MicroSteps
 from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import (
-    ONE_STEP,
-    check_optimiser,
-    check_rounds,
-    check_slices,
-    check_speeds,
-    outer_of,
-)
-from assay.training.sound import check_algorithm
 
 Say = Callable[[str], None]
 _LINES_NAMED = 8
@@ -59,10 +57,11 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
 def _check_rounds(file: JobFile) -> None:
     t, name = file.training, file.outer.algorithm
     check_rounds(name, t.rounds, t.steps_per_round, t.segment_steps)
-    if name in ONE_STEP and t.micro_steps > 1:
+    why = CATALOGUE[name].one_step if name in CATALOGUE else ""
+    if why and t.micro_steps > 1:
         raise BadJobFile(
-            f"a round of {name} is one step, {ONE_STEP[name]}; of {t.micro_steps} micro-steps most rounds"
-            " would change nothing",
+            f"a round of {name} is one step, {why}; of {t.micro_steps} micro-steps most rounds would change"
+            " nothing",
             hint="write micro_steps = 1; accumulate makes one step of several passes",
         )
 
@@ -168,10 +167,10 @@ def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
 
 def _counting(steps: int, say: Say) -> Callable[[int], None]:
     """Says how far the supervised steps are, at the first and at every tenth part of them."""
-    told = max(1, steps // 10)
+    every = max(1, steps // 10)
 
     def each(done: int) -> None:
-        if done in (1, steps) or not done % told:
+        if done in (1, steps) or not done % every:
             say(f"supervised step {done} of {steps} before the job: [grpo] warm_steps")
 
     return each
@@ -216,6 +215,24 @@ def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
         return found
 
     return among
+
+
+def check_outer(file: JobFile, files: JobArtifacts) -> None:
+    """Raises Stop where an outer claim takes more memory than the class admits and slices would mend it, with
+    how many are needed; this number is not guaranteed to be the least to the unit."""
+    if unsliced_because(file.outer.algorithm):
+        return
+    most, needed = file.conditions, files.slices
+    for program in files.outers:
+        sizes = (program.state_bytes, most.state_bytes), (measure(program).peak_bytes, most.step_bytes)
+        needed = max(needed, *(-(-files.slices * taken // limit) for taken, limit in sizes))
+    if needed > files.slices:
+        slices = f"{files.slices} slices" if files.slices > 1 else "one piece"
+        raise Stop(
+            f"the outer step in {slices} takes more memory than the job's class allows, with"
+            f" {file.training.shards} shards: {needed} slices are needed",
+            hint=f"write slices = {needed} or more in [outer]",
+        )
 
 
 def build(

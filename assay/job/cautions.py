@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from assay.job.amounts import short_amounts, short_outer_fee
 from assay.job.estimate import counted
-from assay.job.overshoot import overshooting, stepless, unsent
+from assay.job.parts import rule_of
 from assay.job.read import JobFile, Training
 from assay.job.wire import Wire, nothing_saved
 from assay.node.work import outer_share
 from assay.protocol.types import Terms
+from assay.training.catalogue import round_of
 from assay.training.job import JobArtifacts
+from assay.training.stability import covers_at_most, steady_rate
+from assay.training.streaming import fragments_of
 
 OFTEN = 500
 """Times that a job of many epochs sees each record."""
@@ -28,6 +31,55 @@ def seen_too_often(training: Training, records: int) -> list[str]:
     return [
         f"the job draws {drawn:,} examples of {records:,} records, each {drawn // records:,} times: a model"
         " may come to know them by heart; give more data or train for fewer steps"
+    ]
+
+
+def overshooting(file: JobFile) -> list[str]:
+    """A line where outer steps can overshoot further with every round; none otherwise."""
+    outer, shards = file.outer, file.training.shards
+    rule = rule_of(file)
+    covered = covers_at_most(outer.algorithm, rule, shards)
+    if covered >= 1:
+        return []
+    rate = steady_rate(outer.algorithm, rule, shards)
+    return [
+        f"[outer] learning_rate {outer.learning_rate} and momentum {outer.momentum}: where a round of"
+        f" {outer.algorithm} covers more than {covered:.0%} of the way to an optimum, outer steps overshoot"
+        f" further every time; learning_rate = {rate:.2f} never does (docs/concepts.md)"
+    ]
+
+
+def unsent(file: JobFile, parameters: int) -> list[str]:
+    """A line where a job by streaming has fewer rounds than fragments, or one by delayed Nesterov fewer than
+    its momentum waits for; `parameters`: the model's tensors."""
+    every, rounds = file.outer.momentum_every or 1, file.training.rounds
+    if every > rounds:
+        return [
+            f"the momentum of {file.outer.algorithm} moves after momentum_every = {every} rounds, each of"
+            f" which takes 1/{every} of learning_rate, and with rounds = {rounds} it never does: write"
+            f" momentum_every = 1, or rounds = {every} or more"
+        ]
+    if round_of(file.outer.algorithm) != "streaming":
+        return []
+    fragments = fragments_of(rule_of(file).overlap, parameters)
+    if rounds >= fragments:
+        return []
+    return [
+        f"a round of streaming sends one of {fragments} fragments, and with rounds = {rounds}"
+        f" {fragments - rounds} of them stay as they began: write rounds = {fragments} or more, or fewer"
+        " fragments"
+    ]
+
+
+def stepless(file: JobFile) -> list[str]:
+    """A line where a round is no whole step of the optimiser."""
+    training = file.training
+    if training.micro_steps <= training.steps_per_round:
+        return []
+    return [
+        f"of {training.micro_steps} micro-steps, which are one step of the optimiser, a round has"
+        f" {training.steps_per_round}, so most rounds change nothing: write steps_per_round ="
+        f" {training.micro_steps} or more, or fewer micro_steps"
     ]
 
 

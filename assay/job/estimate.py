@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from assay.blocks.unstored import UnstoredBlocks
 from assay.client.posting import estimate
 from assay.job.by_key import by_key
 from assay.job.read import JobFile
 from assay.job.terms import conditions_of, terms_of
-from assay.node.artifacts import Published
-from assay.node.job_programs import check_model, check_shapes, program_ref, sizes_of
+from assay.node.artifacts import publish_job
+from assay.node.job_programs import check_model, check_shapes
 from assay.program.execute import Records
 from assay.program.validate import measure
 from assay.protocol.params import admitting, worst_case
-from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
+from assay.protocol.types import Bounds, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts
 
 
@@ -26,27 +27,14 @@ def counted(records: Records | None) -> tuple[int, int]:
     return (0, 0) if records is None else (len(records), records.record_size)
 
 
-def drafted(body: JobFile, files: JobArtifacts) -> Terms:
-    """The terms of a job that was traced and not published. Raises BadManifest, BadJobFile where a key is at
-    fault, and BadTerms where what the program is makes them such."""
-    published = Published(
-        b"\1" * 32,
-        tuple(program_ref(program) for program in files.tasks),
-        tuple(program_ref(program) for program in files.outers),
-        files.main,
-        files.links,
-        files.outer_links,
-        bytes(32) if files.records is None else files.records.tree.root,
-        bytes(32),
-        bytes(32),
-        *counted(files.records),
-        sizes_of(*files.tasks, *files.outers),
-        files.slices,
-    )
+def drafted(body: JobFile, files: JobArtifacts, bounds: Bounds | None = None) -> Terms:
+    """The terms of a job that was traced and not published, but for its client, nonce and id of its class.
+    `bounds`: the market's; without them those that admit its class. Raises BadManifest, BadJobFile where a
+    key is at fault, and BadTerms where what the program is makes them such."""
     conditions = conditions_of(body)
+    terms = terms_of(body, publish_job(UnstoredBlocks(), files))
     with by_key(body):
-        terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
-        estimate(terms, conditions, admitting(conditions))
+        estimate(terms, conditions, bounds or admitting(conditions))
     check_shapes({Kind.TASK: files.tasks, Kind.OUTER: files.outers}, terms)
     check_model(files.slot_names, terms)
     return terms

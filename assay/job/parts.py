@@ -10,16 +10,16 @@ from pathlib import Path
 
 from torch import nn
 
-from assay.job import read as jobfile
+from assay.job.optimisers import chosen
 from assay.job.outer import numbers_in
 from assay.job.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
-from assay.job.uses import EVALUATE, OWN, AdditionSection, GrpoSection, SortingSection
+from assay.job.uses import AdditionSection, GrpoSection, SortingSection
 from assay.protocol.errors import Stop
 from assay.training import datasets, models, recipe
+from assay.training.catalogue import EVALUATE, OWN
 from assay.training.datasets import Dataset
 from assay.training.losses import cross_entropy
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.optimisers import Optimiser
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
@@ -38,32 +38,10 @@ def schedule_of(file: JobFile) -> Schedule:
     return Schedule(warmup, section.decay, total, section.floor)
 
 
-def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:
-    return AdamW(
-        section.learning_rate,
-        section.beta1,
-        section.beta2,
-        section.epsilon,
-        section.weight_decay,
-        no_decay=section.no_decay,
-    )
-
-
 def optimiser_of(file: JobFile) -> Optimiser:
     """The optimiser that the file names."""
-    section, schedule = file.optimiser, schedule_of(file)
-    assert section is not None, "the job file was validated"
-    rate, clip = section.learning_rate, section.clip_norm or None
-    if isinstance(section, jobfile.AdamW):
-        return replace(_adamw(section), schedule=schedule, clip_norm=clip)
-    if isinstance(section, jobfile.Sgd):
-        momentum, nesterov, decay = section.momentum, section.nesterov, section.weight_decay
-        return Sgd(rate, momentum, nesterov, decay, schedule, clip, section.no_decay)
-    if isinstance(section, jobfile.Lion):
-        betas, decay = (section.beta1, section.beta2), section.weight_decay
-        return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
-    others = _adamw(section.others)
-    return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
+    assert file.optimiser is not None, "the job file was validated"
+    return chosen(file.optimiser, schedule_of(file))
 
 
 def rule_of(file: JobFile) -> DiLoCo:

@@ -1,54 +1,86 @@
-"""From a parsed job file to a job on the market: store its files, state its terms, ask, post."""
+"""From a traced job to a job on the market: price it, ask, store its files, post it.
+
+Contract: `agreed` writes nothing and sends nothing; whoever answers no leaves no trace.
+"""
 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from assay.app.invocation import App
 from assay.app.units import show_amount
 from assay.job.read import JobFile
-from assay.protocol.types import JobId, Wei
+from assay.protocol.types import JobId, Terms, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
     from assay.training.job import JobArtifacts
 
 
-def publish_and_post(
-    app: App, connection: Connection, storage: NodeStorage, body: JobFile, files: JobArtifacts, budget: Wei
-) -> JobId:
-    """Store the job's files, check that it can be paid for, ask, and post it."""
+@dataclass(frozen=True)
+class Agreed:
+    """A job that may be posted: its terms, but for the nonce, and what is paid into the vault for it."""
+
+    body: JobFile
+    files: JobArtifacts
+    terms: Terms
+    budget: Wei
+    bond: Wei
+    """For a dispute of the client's own audit; deposited where the account holds it."""
+
+
+def agreed(
+    app: App,
+    connection: Connection,
+    body: JobFile,
+    files: JobArtifacts,
+    terms: Terms,
+    budget: Wei,
+    *,
+    audits: bool = False,
+) -> Agreed:
+    """Check that a job with these terms (`estimate.drafted`) can be paid for, say what it costs, and ask.
+    `audits`: whether the client will dispute. Raises what `posting.quote` raises, and Ask."""
     from assay.client import posting
     from assay.job.by_key import by_key
-    from assay.job.terms import conditions_of, terms_of
+    from assay.job.terms import conditions_of
 
-    market = connection.writer
-    conditions = conditions_of(body)
-    class_id = market.class_id(conditions)
-    terms = posting.publish(
-        storage.blocks,
-        files,
-        lambda published: terms_of(
-            body, published, class_id, market.me, _nonce(connection, published.manifest, body, budget)
-        ),
-    )
+    market, conditions = connection.writer, conditions_of(body)
+    terms = replace(terms, client=market.me, class_id=market.class_id(conditions))
+    bond = terms.challenge_bond if audits else posting.NOTHING
     with by_key(body):
         found = posting.quote(market, terms, conditions, budget)
-    agreed = market.class_weight(class_id)
-    app.output.say(f"verifiers with {show_amount(agreed)} of stake have agreed to its class {class_id.hex()}")
-    if thin := posting.thin_class(agreed, conditions):
+    stake, whose = market.class_weight(terms.class_id), f"its class {terms.class_id.hex()}"
+    app.output.say(f"verifiers with {show_amount(stake)} of stake have agreed to {whose}")
+    if thin := posting.thin_class(stake, conditions):
         app.output.say(f"WARNING: {thin}")
-    worst = found.worst_case
-    app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
-    return posting.post(market, terms, conditions, budget)
+    action = f"post a job: worst case {show_amount(found.worst_case)}"
+    more = Wei(found.to_deposit(bond) - found.to_deposit())
+    if more:
+        action += f"; deposit {show_amount(more)} more, for the bond of a dispute: it stays yours"
+    app.announce(action, budget, worst_loss=found.worst_case)
+    return Agreed(body, files, terms, budget, bond)
 
 
-def _nonce(connection: Connection, manifest: bytes, body: JobFile, budget: Wei) -> int:
+def publish_and_post(connection: Connection, storage: NodeStorage, job: Agreed) -> JobId:
+    """Store the job's files and post it. Raises what the port raises."""
+    from assay.client import posting
+    from assay.job.terms import conditions_of
+    from assay.node.artifacts import publish_job
+
+    published = publish_job(storage.blocks, job.files)
+    assert published.manifest == job.terms.manifest, "the same files have the same names"
+    terms = replace(job.terms, nonce=_nonce(connection, job))
+    return posting.post(connection.writer, terms, conditions_of(job.body), job.budget, job.bond)
+
+
+def _nonce(connection: Connection, job: Agreed) -> int:
     """A fresh nonce; that of the same job and budget where its posting was cut off under way."""
-    tag = int.from_bytes(sha256(f"{body!r} {budget}".encode()).digest()[:5], "big")
-    prefix = f"post/{manifest.hex()}/"
+    tag = int.from_bytes(sha256(f"{job.body!r} {job.budget}".encode()).digest()[:5], "big")
+    prefix = f"post/{job.terms.manifest.hex()}/"
     for key in connection.unfinished(prefix):
         nonce = int(key.removeprefix(prefix).split("/")[0])
         if nonce >> 23 == tag:

@@ -15,7 +15,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from assay.blocks.cid import Cid
 from assay.job.faults import fault
-from assay.job.groups import PathsSection, SpeedsSection
+from assay.job.optimisers import OptimiserSection
 from assay.job.outer import Outer, unsuitable
 from assay.job.uses import (
     DecoderModel,
@@ -29,17 +29,14 @@ from assay.job.uses import (
 from assay.job.values import (
     Amount,
     Count,
-    Decay,
     Duration,
-    Positive,
-    Rate,
     Section,
     Share,
     Size,
     Whole,
-    Yes,
 )
 from assay.protocol.errors import BadCid, Stop
+from assay.protocol.params import MAX_SHARDS
 
 
 class BadJobFile(Stop):
@@ -82,69 +79,6 @@ class Data(Section):
 
     source: str
     max_bytes: Count
-
-
-class AdamW(Section):
-    """`clip_norm` 0 means no clipping; `no_decay` holds patterns of names, such as "*.bias"."""
-
-    name: Literal["adamw"]
-    learning_rate: Rate
-    beta1: Decay
-    beta2: Decay
-    epsilon: Positive
-    weight_decay: Rate
-    no_decay: tuple[str, ...]
-    clip_norm: Rate
-
-
-class Sgd(Section):
-    """`clip_norm` and `no_decay` as in `AdamW`."""
-
-    name: Literal["sgd"]
-    learning_rate: Rate
-    momentum: Decay
-    nesterov: Yes
-    weight_decay: Rate
-    no_decay: tuple[str, ...]
-    clip_norm: Rate
-
-
-class Lion(Section):
-    """`clip_norm` and `no_decay` as in `AdamW`."""
-
-    name: Literal["lion"]
-    learning_rate: Rate
-    beta1: Decay
-    beta2: Decay
-    weight_decay: Rate
-    no_decay: tuple[str, ...]
-    clip_norm: Rate
-
-
-class MuonOthers(Section):
-    """AdamW for what is no matrix, or matches `others_of`."""
-
-    learning_rate: Rate
-    beta1: Decay
-    beta2: Decay
-    epsilon: Positive
-    weight_decay: Rate
-    no_decay: tuple[str, ...]
-
-
-class Muon(Section):
-    """`clip_norm` as in `AdamW`; [optimiser.others] for the tensors that Muon does not suit."""
-
-    name: Literal["muon"]
-    learning_rate: Rate
-    momentum: Decay
-    weight_decay: Rate
-    clip_norm: Rate
-    others_of: tuple[str, ...]
-    others: MuonOthers
-
-
-OptimiserSection = AdamW | Sgd | Lion | Muon
 
 
 class ScheduleSection(Section):
@@ -204,6 +138,25 @@ class Money(Section):
     verifier_stake: Amount
     challenge_bond: Amount
     miss_penalty: Amount
+
+
+class SpeedsSection(Section):
+    """The last `slow_shards` of the shards, which slower machines take: `slow_by` times fewer steps a round,
+    and in each of their segments."""
+
+    slow_shards: Count
+    slow_by: Count
+
+
+class PathsSection(Section):
+    """DiPaCo's modules: of each level `modules` of the same shapes. A level is patterns of parameters' names,
+    such as "blocks.0.*"; what no level names all paths share. Each shard trains one path, on its own equal
+    part of the records."""
+
+    modules: Annotated[int, Field(ge=2, le=MAX_SHARDS)]
+    levels: Annotated[
+        tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=5)
+    ]
 
 
 class ClassSection(Section):

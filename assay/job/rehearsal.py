@@ -18,9 +18,9 @@ from torch import Tensor
 
 from assay.node.divergence import not_finite
 from assay.node.work import put_together
-from assay.numerics import FAST
 from assay.program.accuracy import Meter
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.protocol.loops import Place, Stands
 from assay.protocol.types import Kind, Loop, Terms
 from assay.training.job import JobArtifacts

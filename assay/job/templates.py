@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
 from assay.app.units import parse_duration
-from assay.job.amounts import LEAST
-from assay.job.outer import PAPERS, TRAINED, more_keys
-from assay.job.read import BadJobFile
-from assay.job.uses import OWN
-from assay.protocol.params import MAX_CALLS
-from assay.protocol.words import meant
+from assay.job.amounts import PRICE, least_amounts
+from assay.job.optimisers import optimiser_text
+from assay.job.outer import more_keys
+from assay.job.read import BadJobFile, JobFile, parse_job_file
+from assay.protocol.params import MAX_CALLS, least_stake, wasted_at_most
+from assay.protocol.words import meant, show_amount
+from assay.training.catalogue import CATALOGUE, OWN
+from assay.training.optimisers import OPTIMISERS
 
 _COMMON = """
 [training]
@@ -118,58 +121,6 @@ _OWN = """# A model of your own: {function} returns an assay.training.recipe.Rec
 from = "{source}"
 """
 
-_ADAMW = """
-[optimiser]                 # or "sgd", "lion", "muon": `assay job init --optimiser` writes their keys
-name = "adamw"
-learning_rate = {rate}
-beta1 = 0.9
-beta2 = 0.95
-epsilon = 1e-8
-weight_decay = 0.1          # of tensors with two dimensions or more
-no_decay = []               # nor of these, such as ["*embedding*"]
-clip_norm = 0.0             # 0: no clipping
-"""
-
-_SGD = """
-[optimiser]                 # or "adamw", "lion", "muon": `assay job init --optimiser` writes their keys
-name = "sgd"
-learning_rate = {rate}
-momentum = 0.9
-nesterov = true
-weight_decay = 0.0
-no_decay = []
-clip_norm = 0.0             # 0: no clipping
-"""
-
-_LION = """
-[optimiser]                 # or "adamw", "sgd", "muon": `assay job init --optimiser` writes their keys
-name = "lion"
-learning_rate = {rate}
-beta1 = 0.9
-beta2 = 0.99
-weight_decay = 0.1          # of tensors with two dimensions or more
-no_decay = []               # nor of these, such as ["*embedding*"]
-clip_norm = 0.0             # 0: no clipping
-"""
-
-_MUON = """
-[optimiser]                 # or "adamw", "sgd", "lion": `assay job init --optimiser` writes their keys
-name = "muon"
-learning_rate = {rate}
-momentum = 0.95
-weight_decay = 0.0
-clip_norm = 0.0             # 0: no clipping
-others_of = ["*embed*", "*position*", "*head*"]
-
-[optimiser.others]          # AdamW for these, and for all that are no matrices
-learning_rate = 0.001
-beta1 = 0.9
-beta2 = 0.95
-epsilon = 1e-8
-weight_decay = 0.1
-no_decay = []
-"""
-
 _SCHEDULE = """
 [schedule]                  # of the learning rate, in steps of one shard counted over all rounds
 warmup_steps = 0            # rising from nothing
@@ -187,9 +138,6 @@ products = "{precision}"           # "single"; "split": operands in two parts; "
 
 _HEADS = {"gpt": (_GPT, 4, "adamw"), "mlp": (_MLP, 32, "sgd"), "cnn": (_CNN, 32, "sgd")}
 """By template: its sections, rows a pass, and its usual optimiser."""
-OPTIMISERS = {"adamw": (_ADAMW, 0.002), "sgd": (_SGD, 0.1), "lion": (_LION, 0.0003), "muon": (_MUON, 0.02)}
-"""By name: the section, and a learning rate to begin with."""
-
 LOCAL = {
     "seed_delay": "2",
     "task": "120s",
@@ -235,8 +183,7 @@ def optimiser_section(name: str) -> str:
         raise BadJobFile(
             f"there is no optimiser {name!r}{near}", hint=f"choose one of {', '.join(OPTIMISERS)}"
         )
-    text, rate = OPTIMISERS[name]
-    return text.format(rate=rate) + _SCHEDULE
+    return optimiser_text(name) + _SCHEDULE
 
 
 @dataclass(frozen=True)
@@ -301,19 +248,25 @@ def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str]
     """A template's job file by another outer algorithm: numbers to begin with, as far as the file has their
     sections, and amounts that pay for its votes where any can. `rounds` 0: the algorithm's own; `levels`: of
     paths, of a model that is no template's. Raises BadJobFile for an unknown name."""
-    if name not in TRAINED:
+    if name not in CATALOGUE:
         if name == OWN:
             raise BadJobFile(
                 "an outer algorithm of your own comes with a model of your own",
                 hint="--from FILE.py:FUNCTION, whose Recipe(outer=...) has it, and no --algorithm",
             )
-        unknown = f"there is no outer algorithm {name!r}{meant(name, TRAINED)}"
-        raise BadJobFile(unknown, hint=f"choose one of {', '.join(TRAINED)}")
-    keys = {"outer.algorithm": f'"{name}"', **PAPERS.get(name, {})}
+        unknown = f"there is no outer algorithm {name!r}{meant(name, CATALOGUE)}"
+        raise BadJobFile(unknown, hint=f"choose one of {', '.join(CATALOGUE)}")
+    entry = CATALOGUE[name]
+    keys = {
+        "outer.algorithm": f'"{name}"',
+        "outer.learning_rate": str(entry.learning_rate),
+        "outer.momentum": str(entry.momentum),
+        **entry.keys,
+    }
     if rounds:
         keys["training.rounds"] = str(rounds)
-    if name in LEAST:
-        fee, stake, solver = LEAST[name]
+    if entry.fees is not None:
+        fee, stake, solver = entry.fees
         keys["money.verifier_fee"] = f'"{max(3, fee)}tok"'
         keys["money.verifier_stake"] = f'"{stake:.0f}tok"'
         keys["money.miss_penalty"] = f'"{stake / 2:.1f}tok"'
@@ -396,3 +349,45 @@ def own_template(
     chosen = optimiser_section(optimiser) if optimiser else ""
     chosen += precision_section(precision) if precision else ""
     return head + chosen + common(batch, rounds, times)
+
+
+_TOK = 10**18
+_SHOWN = _TOK // 100
+"""To which amounts are rounded up."""
+_SECTION = """
+[held_out]                  # the loss on these of the parameters with which each round begins
+records = {records}
+"""
+
+
+def with_held_out(text: str, records: int, origin: str) -> str:
+    """The job file `text` with the loss on so many held-out records, every round; raises what
+    `jobfile.amounts` finds too low, and the solver's stake to what a job may waste (rule 3.1). `origin`: what
+    it is called where it is at fault. Raises BadJobFile for an algorithm that computes none."""
+    head, mark, rest = text.partition("\n[training]")
+    text = head + _SECTION.format(records=records) + mark + rest
+    body = parse_job_file(text, origin)
+    amounts = least_amounts(body)
+    assert amounts is not None, "held-out records have a price"
+    money, cap = body.money, Fraction(body.money.price_cap, PRICE * _TOK)
+    fee, stake, solver = (ceil(Fraction(amount) * _TOK * cap / _SHOWN) * _SHOWN for amount in amounts)
+    fee, stake = max(fee, money.verifier_fee), max(stake, money.verifier_stake)
+    solver = max(solver, money.solver_stake, _least_solver_stake(body, fee))
+    miss = stake // 2 if stake > money.verifier_stake else money.miss_penalty
+    for key, amount, was in (
+        ("verifier_fee", fee, money.verifier_fee),
+        ("verifier_stake", stake, money.verifier_stake),
+        ("solver_stake", solver, money.solver_stake),
+        ("miss_penalty", miss, money.miss_penalty),
+    ):
+        if amount != was:
+            text = stated(text, f"money.{key}", f'"{show_amount(amount).replace(" ", "")}"')
+    return text
+
+
+def _least_solver_stake(body: JobFile, fee: int) -> int:
+    """What rule 3.1 asks for with this fee, rounded up."""
+    checks, money = body.verification, body.money
+    task, outer = money.price_cap + checks.verifiers * fee, (body.outer.slices or 1) * money.outer_fee
+    wasted = wasted_at_most(task, outer, body.training.shards, checks.max_unsettled_rounds)
+    return ceil(Fraction(least_stake(wasted), _SHOWN)) * _SHOWN

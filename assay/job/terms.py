@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from assay.job.read import JobFile
 from assay.node.artifacts import Published
-from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
-from assay.training.round_names import loops_of
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Conditions, Seconds, Terms, Wei
+from assay.training.catalogue import loops_of
 
 
 def conditions_of(file: JobFile) -> Conditions:
@@ -43,8 +43,15 @@ def _slow(file: JobFile) -> tuple[int, int]:
     return (0, 1) if speeds is None else (file.training.shards - speeds.slow_shards, speeds.slow_by)
 
 
-def terms_of(file: JobFile, published: Published, class_id: bytes, client: Address, nonce: int) -> Terms:
-    """The job's terms, which its id is the hash of. `class_id`: of the file's conditions."""
+def terms_of(
+    file: JobFile,
+    published: Published,
+    class_id: bytes = ZERO_DIGEST,
+    client: Address = ZERO_ADDRESS,
+    nonce: int = 0,
+) -> Terms:
+    """The job's terms, which its id is the hash of once they have a client, a nonce and the id of the file's
+    conditions."""
     training, verification, times, money = file.training, file.verification, file.times, file.money
     return Terms(
         client=client,

@@ -1,7 +1,7 @@
 """Sections of job files that train by no outer algorithm: an evaluation, batch inference, GRPO.
 
 Contract: `misplaced` says which section is missing or has no place in a file, by its algorithm and its model;
-what the values of a section have to do with those of another is for ``jobfile.build`` to refuse.
+what the values of a section have to do with those of another is for ``job.build`` to refuse.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from assay.job.values import Count, Number, Rate, Section, Whole
-
-EVALUATE, INFER, GRPO, PATHS, OWN = "evaluate", "infer", "grpo", "dipaco", "own"
-"""Their names in [outer]."""
+from assay.training.catalogue import CATALOGUE, EVALUATE, GRPO, INFER, OWN
 
 
 class WeightsSection(Section):
@@ -130,10 +128,10 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
     allowed += () if algorithm in _NEEDED else (*_GROUPS, "held_out")
-    if algorithm == PATHS:
-        if "paths" not in given:
-            return f"[paths] is missing: {PATHS} needs it"
-        allowed += ("paths",)
+    for name in CATALOGUE[algorithm].sections if algorithm in CATALOGUE else ():
+        if name not in given:
+            return f"[{name}] is missing: {algorithm} needs it"
+        allowed += (name,)
     for name in given:
         if name not in allowed:
             return f"[{name}] has no place with algorithm = {algorithm!r}"

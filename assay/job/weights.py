@@ -1,12 +1,13 @@
-"""Weights that a job file names: those of a fetched job, of a file, or of a block.
+"""Weights that a job file names (of a fetched job, a file, or a block), and which data they were trained on.
 
 Contract: a fetched job's folder is checked against its receipt before anything of it is used, a block against
 its CID. Not guaranteed: that the chain knows the receipt's job (`assay job verify --rpc`), or that a file is
-what somebody says it is.
+what somebody says it is; the last held-out record, where two limits give the same records to train on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -14,10 +15,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from assay.client.receipt import MODEL
+from assay.client.receipt import MODEL, read_receipt
 from assay.client.verifying import verify
 from assay.job.read import is_cid
+from assay.job.templates import PRESETS
+from assay.program.execute import Records
 from assay.protocol.errors import Stop
+from assay.protocol.types import Terms
+from assay.training.datasets import TEXT_HELD_OUT, Dataset, records_kept
 
 MAX_BYTES = 8 << 30
 """Of a file of weights that is read by its CID."""
@@ -54,3 +59,36 @@ def _loaded(data: bytes, source: str) -> dict[str, Tensor]:
     except (SafetensorError, ValueError) as error:
         raise Stop(f"{source} holds no safetensors: {error}", hint=HINT) from error
     return found
+
+
+_PRESET_LIMITS = tuple(int(chosen.keys["data.max_bytes"]) for chosen in PRESETS.values())
+
+
+def terms_in(folder: Path) -> Terms | None:
+    """Terms of the job that was fetched into a folder; None where it holds no receipt that can be read."""
+    try:
+        return read_receipt(folder).terms
+    except Stop:
+        return None
+
+
+def is_of(dataset: Dataset, terms: Terms) -> bool:
+    """Whether a dataset's training records are those of the job with these terms."""
+    records = Records(dataset.records, dataset.layout.record_size)
+    shape = len(records), records.record_size
+    return shape == (terms.records, terms.record_size) and records.tree.root == terms.dataset_root
+
+
+def limit_of(terms: Terms, usual: int, dataset_of: Callable[[int], Dataset]) -> int | None:
+    """`max_bytes` with which `dataset_of` gives the job's training records; None where none does. `usual` is
+    tried first. Raises what `dataset_of` raises."""
+    limits = dict.fromkeys((usual, *_PRESET_LIMITS, *_limits(terms)))
+    return next((limit for limit in limits if is_of(dataset_of(limit), terms)), None)
+
+
+def _limits(terms: Terms) -> Iterator[int]:
+    """Each number of bytes of text that leaves the job's number of records to train on."""
+    about = round(terms.records / (1 - TEXT_HELD_OUT))
+    for count in range(max(about - 2, 2), about + 3):
+        if count - records_kept(count, TEXT_HELD_OUT) == terms.records:
+            yield count * terms.record_size

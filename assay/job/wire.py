@@ -18,16 +18,14 @@ import torch
 from torch import Tensor
 
 from assay.app.units import show_bytes
-from assay.job.outer import NUMBERS
 from assay.job.read import JobFile
-from assay.job.uses import EVALUATE, GRPO, INFER
-from assay.numerics import FAST
 from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.protocol.loops import wire
 from assay.protocol.types import Terms
+from assay.training.catalogue import NUMBERS, OTHER_USES, round_of
 from assay.training.job import JobArtifacts
-from assay.training.round_names import STREAMING
 from assay.training.slicing import PARAMETERS
 
 CHANGE = 1e-3
@@ -72,12 +70,13 @@ def file_bytes(tensor: Tensor) -> int:
 
 def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -> Wire | None:
     """Of a job that trains by an outer step; None of any other. `parameters`: numbers in the model."""
-    if body.outer.algorithm in (EVALUATE, INFER, GRPO):
+    name = body.outer.algorithm
+    if name in OTHER_USES:
         return None
     training, before = body.training, files.genesis
     after = _sent(files, training.seed)
     sent = wire(terms)
-    if body.outer.algorithm == STREAMING:
+    if round_of(name) == "streaming":
         sent = frozenset(slot for slot in sent if not torch.equal(before[slot], after[slot]))
     task = sum(file_bytes(after[slot]) for slot in sent)
     gradients = 4 * parameters * training.steps_per_round // training.micro_steps

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from assay.node.upkeep import voted
+from assay.protocol.errors import Unknown
 from assay.protocol.ports import MarketView
-from assay.protocol.types import Address, ClaimView, JobView, Kind, Phase
+from assay.protocol.types import Address, ClaimId, ClaimView, JobView, Kind, Phase
 
 HALF, LATE = 0.5, 0.9
 """Shares of a clock at which somebody is told."""
@@ -61,10 +62,18 @@ def clocks(market: MarketView, me: Address) -> list[Clock]:
                 what, ends = f"a move in game {view.game_id}", int(view.game.deadline)
                 found.append(Clock(what, "the game is lost", ends - int(view.game.move_time), ends))
         for demand in market.demands():
-            if not demand.outcome and market.claim(demand.claim_id).claim.claimant == me:
+            if not demand.outcome and _claimant(market, demand.claim_id) == me:
                 ends = int(demand.deadline)
                 found.append(Clock(f"an answer to demand {demand.demand_id}", "the claim falls", ends, ends))
     return found
+
+
+def _claimant(market: MarketView, claim_id: ClaimId) -> Address | None:
+    """None of a claim that is not there: it hides no other clock."""
+    try:
+        return market.claim(claim_id).claim.claimant
+    except Unknown:
+        return None
 
 
 def _of_shards(market: MarketView, job: JobView, me: Address) -> Iterator[Clock]:

@@ -3,31 +3,24 @@
 Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
 parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
-With `ranks` several processes compute each step of an inner program, eagerly; one of which they would save
-little is computed by this process alone, and the log says so. With `apart` large steps are computed by a
-process of their own, with nothing to wait for but memory and a processor. Outer programs run eagerly: they
-are one step a round. Not guaranteed: speed before a form is ready.
+With `apart` large steps are computed by a process of their own, with nothing to wait for but memory and a
+processor. Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is
+ready.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from assay.node.replays import Replays
-from assay.numerics import FAST, REFERENCE
 from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
 from assay.program.isa import Program
-from assay.program.ranks.executor import RankExecutor
-from assay.program.ranks.launch import Ranks
-from assay.program.ranks.split import CannotSplit
-
-log = logging.getLogger(__name__)
+from assay.program.kernels import FAST, REFERENCE
 
 
 class ExecutorKind(StrEnum):
@@ -48,7 +41,6 @@ class Engine:
     way: ExecutorKind = ExecutorKind.REFERENCE
     forms: Path | None = None
     brief: bool = False
-    ranks: Ranks | None = None
     replays: Replays | None = None
     """Where segments of claims are replayed, several at the same time; None: here, one after another."""
     apart: Apart | None = None
@@ -57,11 +49,6 @@ class Engine:
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
         device is not there."""
-        if self.ranks is not None:
-            try:
-                return RankExecutor(program, self.ranks.size, self.ranks.join)
-            except CannotSplit as error:
-                log.warning("program %s: %s; %s", program.root.hex(), error.message, error.hint)
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
             return self.eager(program, waits=True)
         make = partial(

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from assay.node.work import Work
-from assay.numerics import FAST
 from assay.program.accuracy import Error, Meter
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 
 ADMITTED = 1.0
 """Of the whole product; 1 is bfloat16's own."""

@@ -1,4 +1,4 @@
-"""Replaying segments on a Ray cluster (``pip install assay[ray]``).
+"""Replaying segments on a Ray cluster (``pip install assay-market[ray]``).
 
 Contract: as ``node.replays``; Ray sends a segment to another worker where one has died, up to `TRIES` times.
 Every machine of the cluster needs this program in the same version, and one processor a replay. Not
@@ -23,7 +23,7 @@ class RayReplays(Replays):
         if importlib.util.find_spec("ray") is None:
             raise Ask(
                 "Ray is not installed, so nothing was started",
-                hint="pip install 'assay[ray]', or give --replays N for processes of this machine",
+                hint="pip install 'assay-market[ray]', or give --replays N for processes of this machine",
                 code="no-ray",
             )
         import ray

@@ -24,10 +24,10 @@ from typing import TypeVar
 import torch
 
 from assay.dispute.replay import Replay
-from assay.numerics import FAST
 from assay.program.excerpt import Steps, steps_of
 from assay.program.execute import Executor
 from assay.program.isa import decode, encode
+from assay.program.kernels import FAST
 from assay.program.state import load_state, state_bytes
 from assay.protocol.errors import Retry
 

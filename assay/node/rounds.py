@@ -80,8 +80,21 @@ def slices(job: JobView, claims: Sequence[ClaimView]) -> list[ClaimView]:
 
 
 def stragglers_end(job: JobView) -> Seconds:
-    """Until when the present round waits for all of its tasks."""
+    """When the stragglers' time of the present round is over."""
     return Seconds(job.progress.round_start + job.terms.task_time + job.terms.straggler_time)
+
+
+def last_acceptance(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
+    """When the present round's last task was accepted; when it began, if none was since then."""
+    passed = (task.status.since for task in accepted(job, claims) if task.status.phase == Phase.ACCEPTED)
+    return max(job.progress.round_start, max(passed, default=Seconds(0)))
+
+
+def waits_until(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
+    """Until when the present round waits for all of its tasks, if it has enough of them: to the end of the
+    stragglers' time, or for voteTime after the last task that was accepted later."""
+    end, last = stragglers_end(job), last_acceptance(job, claims)
+    return Seconds(last + job.terms.vote_time) if last > end else end
 
 
 def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
@@ -89,14 +102,14 @@ def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
     if job.terms.slices > 1 and slices(job, claims):
         return True
     count = len(accepted(job, claims))
-    return count == job.terms.shards or (count >= job.terms.min_shards and now > stragglers_end(job))
+    return count == job.terms.shards or (count >= job.terms.min_shards and now > waits_until(job, claims))
 
 
 def closable_from(job: JobView, claims: Sequence[ClaimView]) -> Seconds | None:
     """From when on the clock alone makes the present round closable; None while too few of its tasks are
     accepted for that."""
     count = len(accepted(job, claims))
-    return stragglers_end(job) if job.terms.min_shards <= count < job.terms.shards else None
+    return waits_until(job, claims) if job.terms.min_shards <= count < job.terms.shards else None
 
 
 def left_out(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
@@ -117,7 +130,5 @@ def closable_since(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
     outerTime from then."""
     if there := slices(job, claims):
         return Seconds(max(job.progress.round_start, min(view.claim.committed_at for view in there)))
-    found = accepted(job, claims)
-    since = max((task.status.since for task in found if task.status.phase == Phase.ACCEPTED), default=0)
-    since = max(since, job.progress.round_start)
-    return Seconds(since if len(found) == job.terms.shards else max(since, stragglers_end(job)))
+    whole = len(accepted(job, claims)) == job.terms.shards
+    return last_acceptance(job, claims) if whole else waits_until(job, claims)

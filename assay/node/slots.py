@@ -25,8 +25,8 @@ from torch import Tensor
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes, unpacked, width
 from assay.program import hashing_threads
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import MAX_SLOTS, DType, Node
+from assay.program.kernels import TORCH_DTYPES
 from assay.program.state import begin_roots
 from assay.protocol import trees
 from assay.protocol.errors import (

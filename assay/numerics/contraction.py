@@ -148,17 +148,11 @@ def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> T
     shift = sum_shift(x.shape[-1])
     e = field_exponent(x.abs().amax(-1))
     poisoned = (e == c.EXPONENT_POISONED).unsqueeze(-1)
-    sums = scattered(x, idx, power_of_two(shift - e), V, add)
-    total = positive_zero(sums) * power_of_two(e - shift).unsqueeze(-1)
-    return torch.where(poisoned, _NAN, total.to(torch.float32))
-
-
-def scattered(x: Tensor, idx: Tensor, scale: Tensor, V: int, add: AddedAt = added_at) -> Tensor:
-    """The f64 integers [D, V] that `scatter_sum` scales back, of x[D, N] times `scale` [D], rounded."""
-    scaled = (x * scale.unsqueeze(-1)).round_()
+    scaled = (x * power_of_two(shift - e).unsqueeze(-1)).round_()
     inside = (idx >= 0) & (idx < V)
     slot = torch.where(inside, idx, V).to(torch.int64)
-    return add(slot, scaled, V + 1)[:, :V]
+    total = positive_zero(add(slot, scaled, V + 1)[:, :V]) * power_of_two(e - shift).unsqueeze(-1)
+    return torch.where(poisoned, _NAN, total.to(torch.float32))
 
 
 def amax(x: Tensor) -> Tensor:

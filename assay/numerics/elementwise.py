@@ -1,5 +1,4 @@
-"""Exact element-wise operations (docs/arithmetic.md, A10-A19): one correctly rounded IEEE-754 or integer
-operation each.
+"""Exact element-wise operations of which PyTorch has none like them (docs/arithmetic.md, A11-A19, A29).
 
 Contract: inputs broadcast like numpy; dtypes are f32, i32, u8 and bool as A10-A19 list them; total on
 every bit pattern. Not guaranteed: the sign and payload of a NaN (A3), and subnormals where the caller's
@@ -17,44 +16,9 @@ I32_MIN = -(2**31)
 I32_MAX = 2**31 - 1
 
 
-def neg(x: Tensor) -> Tensor:
-    """Sign bit inverted (A10)."""
-    return -x
-
-
-def absolute(x: Tensor) -> Tensor:
-    """Sign bit cleared (A10)."""
-    return x.abs()
-
-
 def sqrt(x: Tensor) -> Tensor:
     """Correctly rounded square root (A11), through binary64: eager f32 torch.sqrt is not."""
     return by_element(lambda part: part.to(torch.float64).sqrt_().to(torch.float32), x)
-
-
-def floor(x: Tensor) -> Tensor:
-    """Largest integer not above x (A12)."""
-    return torch.floor(x)
-
-
-def add(a: Tensor, b: Tensor) -> Tensor:
-    """a + b rounded once (A13)."""
-    return a + b
-
-
-def sub(a: Tensor, b: Tensor) -> Tensor:
-    """a - b rounded once (A13)."""
-    return a - b
-
-
-def mul(a: Tensor, b: Tensor) -> Tensor:
-    """a * b rounded once (A13)."""
-    return a * b
-
-
-def div(a: Tensor, b: Tensor) -> Tensor:
-    """a / b rounded once (A13)."""
-    return a / b
 
 
 def maximum(a: Tensor, b: Tensor) -> Tensor:
@@ -65,41 +29,6 @@ def maximum(a: Tensor, b: Tensor) -> Tensor:
 def minimum(a: Tensor, b: Tensor) -> Tensor:
     """a where a < b or a is NaN, else b (A14): the second operand of equal zeros."""
     return torch.where((a < b) | (a != a), a, b)
-
-
-def eq(a: Tensor, b: Tensor) -> Tensor:
-    """a = b as bool (A15)."""
-    return a == b
-
-
-def lt(a: Tensor, b: Tensor) -> Tensor:
-    """a < b as bool (A15)."""
-    return a < b
-
-
-def le(a: Tensor, b: Tensor) -> Tensor:
-    """a <= b as bool (A15)."""
-    return a <= b
-
-
-def logical_and(a: Tensor, b: Tensor) -> Tensor:
-    """Conjunction of bools (A16)."""
-    return a & b
-
-
-def logical_or(a: Tensor, b: Tensor) -> Tensor:
-    """Disjunction of bools (A16)."""
-    return a | b
-
-
-def logical_not(a: Tensor) -> Tensor:
-    """Negation of a bool (A16)."""
-    return ~a
-
-
-def select(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """a where the bool condition holds, else b; a and b of one dtype (A17)."""
-    return torch.where(condition, a, b)
 
 
 def iadd(a: Tensor, b: Tensor) -> Tensor:

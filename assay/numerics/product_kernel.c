@@ -240,11 +240,9 @@ static int64_t cut(const packed *x, const packed *y, int64_t *cuts, int64_t *sum
     return count;
 }
 
-/* One panel of x by one of y; what several cuts sum to is kept in `total`. Written are the sums themselves where there
- * is `exact`, else the products in `out`. */
+/* out = one panel of x by one of y; what several cuts sum to is kept in `total`. */
 static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, int64_t j, int64_t y_rows,
-                 const int64_t *cuts, int64_t cut_count, const double *x_factors, const double *y_factors, float *out,
-                 double *exact) {
+                 const int64_t *cuts, int64_t cut_count, const double *x_factors, const double *y_factors, float *out) {
     int64_t row = i * HIGH, column = j * WIDE, rows = x_rows - row, columns = y_rows - column;
     const int32_t *a = x->pairs + i * x->grains * WORDS * HIGH, *b = y->pairs + j * y->grains * WORDS * WIDE;
     int32_t sums[HIGH][WIDE];
@@ -252,13 +250,10 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
     rows = rows < HIGH ? rows : HIGH;
     columns = columns < WIDE ? columns : WIDE;
     memcpy(by, y_factors + column, columns * sizeof *by);
-    for (int64_t r = 0; r < rows && !exact; r++) /* what is written in the end, by then in the first cache */
+    for (int64_t r = 0; r < rows; r++) /* what is written in the end, by then in the first cache */
         for (int64_t l = 0; l < columns; l += 16) __builtin_prefetch(out + (row + r) * y_rows + column + l, 1);
     int wide = cell_sums(a, b, rows, cuts, cut_count, sums, total);
-    for (int64_t r = 0; r < rows && exact; r++)
-        for (int64_t l = 0; l < columns; l++)
-            exact[(row + r) * y_rows + column + l] = wide ? total[r][l] : sums[r][l];
-    for (int64_t r = 0; r < rows && !exact; r++) {
+    for (int64_t r = 0; r < rows; r++) {
         float made[WIDE];
         double factor = x_factors[row + r];
         if (wide)
@@ -287,7 +282,7 @@ static packed room(const matrix *m, int64_t width) {
 
 /* out[x row][y row] of one x and one y, packed into a and b; `cuts` and `sums` are scratch. */
 static void multiply(const matrix *x, const packed *a, const double *x_factors, const matrix *y, const packed *b,
-                     const double *y_factors, int64_t *cuts, int64_t *sums, float *out, double *exact, int threads) {
+                     const double *y_factors, int64_t *cuts, int64_t *sums, float *out, int threads) {
     int64_t most = BLOCK_BYTES / (a->grains * WORDS * HIGH * sizeof *a->pairs), cut_count = 0;
     int64_t blocks = most > 1 ? (a->panels + most - 1) / most : a->panels;
     int64_t block = (a->panels + blocks - 1) / blocks; /* alike, so that threads have as much to do */
@@ -304,20 +299,19 @@ static void multiply(const matrix *x, const packed *a, const double *x_factors, 
         for (int64_t task = 0; task < blocks * b->panels; task++) {
             int64_t start = task / b->panels * block, stop = start + block < a->panels ? start + block : a->panels;
             for (int64_t i = start; i < stop; i++)
-                cell(a, i, x->rows, b, task % b->panels, y->rows, cuts, cut_count, x_factors, y_factors, out,
-                     exact);
+                cell(a, i, x->rows, b, task % b->panels, y->rows, cuts, cut_count, x_factors, y_factors, out);
         }
     }
 }
 
 /* The product of one x and one y; 0 where there is no memory. */
 static int solve(const matrix *x, const matrix *y, const double *x_factors, const double *y_factors, float *out,
-                 double *exact, int threads) {
+                 int threads) {
     packed a = room(x, HIGH), b = room(y, WIDE);
     int64_t *cuts = malloc((a.grains + 1) * sizeof *cuts);
     int64_t *sums = calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums);
     int fits = a.pairs && b.pairs && cuts && sums;
-    if (fits) multiply(x, &a, x_factors, y, &b, y_factors, cuts, sums, out, exact, threads);
+    if (fits) multiply(x, &a, x_factors, y, &b, y_factors, cuts, sums, out, threads);
     free(a.pairs), free(b.pairs), free(cuts), free(sums);
     return fits;
 }
@@ -338,7 +332,6 @@ typedef struct {
     const int32_t *ex, *ey;
     const double *x_factors, *y_factors;
     float *out;
-    double *exact;
 } batch;
 
 static int solve_entry(const batch *all, int64_t b, int threads) {
@@ -348,19 +341,17 @@ static int solve_entry(const batch *all, int64_t b, int threads) {
     const char *y_at = all->y + size * place(b, dims, all->sizes, y_strides);
     matrix x = {x_at, all->integers, m, k, x_strides[dims], x_strides[dims + 1], all->ex + b * m};
     matrix y = {y_at, all->integers, n, k, y_strides[dims], y_strides[dims + 1], all->ey + b * n};
-    double *exact = all->exact ? all->exact + b * m * n : NULL;
-    return solve(&x, &y, all->x_factors + b * m, all->y_factors + b * n, all->out + b * m * n, exact, threads);
+    return solve(&x, &y, all->x_factors + b * m, all->y_factors + b * n, all->out + b * m * n, threads);
 }
 
 /* f32[b.., M, N] from [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
- * `integers` says what both hold, and `sizes` are those of b.., M, N, K. With `exact`, f64 of the same shape, it gets
- * the sums before they are scaled and rounded, and `out` nothing. Returns 0 where there is no memory, and `out`
+ * `integers` says what both hold, and `sizes` are those of b.., M, N, K. Returns 0 where there is no memory, and `out`
  * is then unfinished.
  *
  * Batches are dealt out to threads; a single one is shared, outside of any parallel region: within one, even of one
  * thread, the runtime makes new threads for each product instead of waking those that it has. */
 int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex, const char *y,
-                      const int64_t *y_strides, const int32_t *ey, int integers, float *out, double *exact,
+                      const int64_t *y_strides, const int32_t *ey, int integers, float *out,
                       const int64_t *sizes, int64_t dims, int threads) {
     int64_t count = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
     for (int64_t i = 0; i < dims; i++) count *= sizes[i];
@@ -368,7 +359,7 @@ int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex
     if (!factors) return 0;
     for (int64_t i = 0; i < count * m; i++) x_factors[i] = factor(ex[i]);
     for (int64_t i = 0; i < count * n; i++) y_factors[i] = factor(ey[i]);
-    batch all = {x, y, x_strides, y_strides, sizes, dims, m, n, k, integers, ex, ey, x_factors, y_factors, out, exact};
+    batch all = {x, y, x_strides, y_strides, sizes, dims, m, n, k, integers, ex, ey, x_factors, y_factors, out};
     int fits = 1;
     if (count == 1) {
         fits = solve_entry(&all, 0, threads);

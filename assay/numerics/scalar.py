@@ -2,8 +2,10 @@
 the tests.
 
 Contract: written from docs/arithmetic.md alone and without any float, so that agreement with the tensor
-code is evidence. f32 operands and results are 32-bit patterns (NaN results are 0x7fc00000), integers and
-bools are Python ints with their value, rows are sequences. Not guaranteed: speed.
+code is evidence. Operands are those of the tensor operation, each reduced to what one output element depends
+on: an element or a row. f32 operands and results are 32-bit patterns (NaN results are 0x7fc00000), integers
+and bools are Python ints with their value, rows are sequences. Comparisons take type="f32" (default) or
+"i32"; convert and bits source=, target=; scatter_sum v=, V=. Not guaranteed: speed.
 """
 
 from __future__ import annotations
@@ -11,31 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assay.numerics import constants as c
 from assay.numerics import softfloat as sf
-from assay.numerics.scalar_contraction import (
-    amax,
-    argmax,
-    exponent,
-    pick,
-    product,
-    quantise,
-    row_sum,
-    scatter_sum,
-)
-from assay.numerics.scalar_transcendental import cos, erf, exp, log, pow_, sin, tanh
 
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
-
-
-def evaluate(op: str, *operands: Any, **attributes: Any) -> Any:
-    """The result of instruction `op` for one output element.
-
-    Operands are those of the tensor operation, each reduced to what one output element depends on: an element
-    or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row, v=,
-    V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert and bits
-    source=, target=. Raises KeyError for an unknown instruction.
-    """
-    return OPERATIONS[op](*operands, **attributes)
 
 
 def _exact(bits: int) -> sf.Dyadic:
@@ -146,8 +127,43 @@ def _comparison(holds: Callable[[int, int], bool]) -> Callable[..., int]:
     return compare
 
 
+eq = _comparison(lambda a, b: a == b)
+lt = _comparison(lambda a, b: a < b)
+le = _comparison(lambda a, b: a <= b)
+
+
+def logical_and(a: int, b: int) -> int:
+    """A16."""
+    return a & b
+
+
+def logical_or(a: int, b: int) -> int:
+    """A16."""
+    return a | b
+
+
+def logical_not(a: int) -> int:
+    """A16."""
+    return 1 - a
+
+
 def _wrap_i32(n: int) -> int:
     return (n + 2**31) % 2**32 - 2**31
+
+
+def iadd(a: int, b: int) -> int:
+    """A18."""
+    return _wrap_i32(a + b)
+
+
+def isub(a: int, b: int) -> int:
+    """A18."""
+    return _wrap_i32(a - b)
+
+
+def imul(a: int, b: int) -> int:
+    """A18."""
+    return _wrap_i32(a * b)
 
 
 def select(condition: int, a: int, b: int) -> int:
@@ -197,48 +213,88 @@ def bits(x: int, *, source: str, target: str) -> int:
     raise KeyError((source, target))
 
 
+def exponent(row: Sequence[int]) -> int:
+    """A30."""
+    field = max(x & 0x7FFFFFFF for x in row) >> 23
+    return c.EXPONENT_POISONED if field == 255 else max(field, 1) - 126
+
+
+def _clamped_exponent(e: int) -> int:
+    return max(c.EXPONENT_MIN, min(e, c.EXPONENT_POISONED))
+
+
+def quantise(x: int, e: int) -> int:
+    """A31 for one element."""
+    e = _clamped_exponent(e)
+    if e == c.EXPONENT_POISONED or sf.is_nan(x):
+        return 0
+    if sf.is_inf(x):
+        return -c.QUANTISED_MAX if x & sf.F32_SIGN else c.QUANTISED_MAX
+    q = sf.rne(sf.scale(sf.from_f32_bits(x), c.QUANTISED_BITS - e))
+    return max(-c.QUANTISED_MAX, min(q, c.QUANTISED_MAX))
+
+
+def product(qa: Sequence[int], ea: int, qb: Sequence[int], eb: int) -> int:
+    """A32 for one row of each operand."""
+    ea, eb = _clamped_exponent(ea), _clamped_exponent(eb)
+    if c.EXPONENT_POISONED in (ea, eb):
+        return sf.F32_NAN
+    total = sum(a * b for a, b in zip(qa, qb, strict=True))
+    return sf.round_f32(sf.scale(sf.integer(total), ea + eb - 2 * c.QUANTISED_BITS))
+
+
+def _exact_row_sum(row: Sequence[int], e: int, length: int) -> int:
+    shift = c.SUM_BITS - (length - 1).bit_length()
+    total = sum(sf.rne(sf.scale(sf.from_f32_bits(x), shift - e)) for x in row)
+    return sf.round_f32(sf.scale(sf.integer(total), e - shift))
+
+
+def row_sum(row: Sequence[int]) -> int:
+    """A33."""
+    if any(sf.is_nan(x) for x in row):
+        return sf.F32_NAN
+    infinities = {x for x in row if sf.is_inf(x)}
+    if infinities:
+        return infinities.pop() if len(infinities) == 1 else sf.F32_NAN
+    return _exact_row_sum(row, exponent(row), len(row))
+
+
+def scatter_sum(row: Sequence[int], idx: Sequence[int], *, v: int, V: int) -> int:
+    """A34 for output column v of V."""
+    if not 0 <= v < V:
+        raise ValueError(f"column {v} is outside 0..{V - 1}; no output element exists there")
+    e = exponent(row)
+    if e == c.EXPONENT_POISONED:
+        return sf.F32_NAN
+    return _exact_row_sum([x for x, i in zip(row, idx, strict=True) if i == v], e, len(row))
+
+
+def _rank(x: int) -> int:
+    """Order of f32 patterns with NaN above all and both zeros equal."""
+    if sf.is_nan(x):
+        return 1 << 32
+    return -(x & 0x7FFFFFFF) if x & sf.F32_SIGN else x
+
+
+def amax(row: Sequence[int]) -> int:
+    """A35."""
+    best = max(row, key=_rank)
+    if sf.is_nan(best):
+        return sf.F32_NAN
+    return 0 if sf.is_zero(best) else best
+
+
+def argmax(row: Sequence[int]) -> int:
+    """A36."""
+    ranks = [_rank(x) for x in row]
+    return ranks.index(max(ranks))
+
+
+def pick(row: Sequence[int], index: int) -> int:
+    """A41."""
+    return row[max(0, min(index, len(row) - 1))]
+
+
 def take(rows: Sequence[Any], index: int) -> Any:
     """A40: the row (or element) of a table at the clamped index."""
     return rows[max(0, min(index, len(rows) - 1))]
-
-
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "neg": neg,
-    "abs": absolute,
-    "sqrt": sqrt,
-    "exp": exp,
-    "log": log,
-    "tanh": tanh,
-    "erf": erf,
-    "sin": sin,
-    "cos": cos,
-    "floor": floor,
-    "add": add,
-    "sub": sub,
-    "mul": mul,
-    "div": div,
-    "max": maximum,
-    "min": minimum,
-    "pow": pow_,
-    "eq": _comparison(lambda a, b: a == b),
-    "lt": _comparison(lambda a, b: a < b),
-    "le": _comparison(lambda a, b: a <= b),
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "not": lambda a: 1 - a,
-    "select": select,
-    "iadd": lambda a, b: _wrap_i32(a + b),
-    "isub": lambda a, b: _wrap_i32(a - b),
-    "imul": lambda a, b: _wrap_i32(a * b),
-    "convert": convert,
-    "bits": bits,
-    "sum": row_sum,
-    "amax": amax,
-    "exponent": exponent,
-    "quantise": quantise,
-    "product": product,
-    "scatter_sum": scatter_sum,
-    "argmax": argmax,
-    "take": take,
-    "pick": pick,
-}

@@ -9,7 +9,7 @@ after its last reader. Not guaranteed: canonical NaN bits inside tensors (``nume
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,23 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.numerics import REFERENCE
-from assay.program.isa import DType, Node, Op, Program
+from assay.program.isa import Node, Op, Program
+from assay.program.kernels import REFERENCE, TORCH_DTYPES, Kernels, on_inputs
 from assay.program.rules import broadcast
 from assay.program.validate import last_uses, measure
 from assay.protocol import trees
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.sampling import record_index
 
-TORCH_DTYPES: dict[DType, torch.dtype] = {
-    DType.F32: torch.float32,
-    DType.I32: torch.int32,
-    DType.I16: torch.int16,
-    DType.U8: torch.uint8,
-    DType.BOOL: torch.bool,
-}
-
-Kernels = Mapping[str, Callable[..., Tensor]]
 Observe = Callable[[int, Tensor], None]
 Patch = Callable[[int, Tensor], Tensor]
 Compute = Callable[["StepContext", list[Tensor]], Tensor]
@@ -142,11 +133,7 @@ def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
         return lambda x: x.reshape(node.shape)
     if node.op is Op.CONCAT:
         return lambda *parts: torch.cat(parts, node.attrs[0])
-    kernel = kernels[node.op.name.lower()]
-    if node.op in (Op.CONVERT, Op.BITS):
-        kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
-    if node.op is Op.SCATTER_SUM:
-        return partial(kernel, V=node.shape[-1])
+    kernel = on_inputs(node, kernels[node.op.word])
     if node.op.elementwise and broadcast([ref.shape for ref in node.inputs]) != node.shape:
         return lambda *xs: kernel(*xs).expand(node.shape)
     return kernel

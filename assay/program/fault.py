@@ -1,4 +1,4 @@
-"""A planted fault: an adversary for devnets, drills and tests. Honest services never construct one.
+"""A planted fault, for drills and tests. Honest services never construct one.
 
 Contract: at one step counter, one element changes by its lowest bit (one ulp for a finite f32; a NaN becomes
 0); all else follows honestly. `NodeFault` changes a node's output, and everything downstream is computed from

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 
 from assay.program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
-from assay.program.rules import QUANTISED_MOVERS, RuleBroken, TooLarge, broadcast, check_node, contiguous
+from assay.program.rules import RuleBroken, TooLarge, broadcast, check_node, contiguous
 
 F32_NAN = 0x7FC00000
 _FREE = (Op.STATE, Op.DATA, Op.CONST, Op.IOTA, Op.STEP, Op.SHARD)
@@ -76,12 +76,12 @@ class Instructions:
             return self._handle(known)
         for ref in inputs:
             if ref.ref >= len(self._nodes) or self._handle(ref.ref) != ref:
-                raise RuleBroken(f"{op.name.lower()} reads {ref}, which this builder did not make")
+                raise RuleBroken(f"{op.word} reads {ref}, which this builder did not make")
         check_node(node, self._record_size)
         if op is Op.PRODUCT and not {inputs[0].ref, inputs[2].ref} <= self._quantised:
             raise RuleBroken("product operands are outputs of quantise, moved at most by index operations")
         index = len(self._nodes)
-        moved = op in QUANTISED_MOVERS and all(r.ref in self._quantised for r in inputs if r.dtype is dtype)
+        moved = op.moves and all(r.ref in self._quantised for r in inputs if r.dtype is dtype)
         if op is Op.QUANTISE or (dtype is DType.I16 and moved):
             self._quantised.add(index)
         self._nodes.append(node)
@@ -133,98 +133,101 @@ class Instructions:
 
     # Element by element
 
-    def _same(self, op: Op, dtype: DType, *inputs: Input) -> Input:
+    def apply(self, op: Op, *inputs: Input) -> Input:
+        """An element-wise instruction whose inputs' dtypes decide its output's: all but convert."""
+        dtypes = tuple(x.dtype for x in inputs)
+        dtype = next((output for given, output in op.row.types if given == dtypes), DType.F32)
         return self.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
 
     def neg(self, x: Input) -> Input:
-        return self._same(Op.NEG, DType.F32, x)
+        return self.apply(Op.NEG, x)
 
     def abs(self, x: Input) -> Input:
-        return self._same(Op.ABS, DType.F32, x)
+        return self.apply(Op.ABS, x)
 
     def sqrt(self, x: Input) -> Input:
-        return self._same(Op.SQRT, DType.F32, x)
+        return self.apply(Op.SQRT, x)
 
     def exp(self, x: Input) -> Input:
-        return self._same(Op.EXP, DType.F32, x)
+        return self.apply(Op.EXP, x)
 
     def log(self, x: Input) -> Input:
-        return self._same(Op.LOG, DType.F32, x)
+        return self.apply(Op.LOG, x)
 
     def tanh(self, x: Input) -> Input:
-        return self._same(Op.TANH, DType.F32, x)
+        return self.apply(Op.TANH, x)
 
     def erf(self, x: Input) -> Input:
-        return self._same(Op.ERF, DType.F32, x)
+        return self.apply(Op.ERF, x)
 
     def sin(self, x: Input) -> Input:
-        return self._same(Op.SIN, DType.F32, x)
+        return self.apply(Op.SIN, x)
 
     def cos(self, x: Input) -> Input:
-        return self._same(Op.COS, DType.F32, x)
+        return self.apply(Op.COS, x)
 
     def floor(self, x: Input) -> Input:
-        return self._same(Op.FLOOR, DType.F32, x)
+        return self.apply(Op.FLOOR, x)
 
     def add(self, x: Input, y: Input) -> Input:
-        return self._same(Op.ADD, DType.F32, x, y)
+        return self.apply(Op.ADD, x, y)
 
     def sub(self, x: Input, y: Input) -> Input:
-        return self._same(Op.SUB, DType.F32, x, y)
+        return self.apply(Op.SUB, x, y)
 
     def mul(self, x: Input, y: Input) -> Input:
-        return self._same(Op.MUL, DType.F32, x, y)
+        return self.apply(Op.MUL, x, y)
 
     def div(self, x: Input, y: Input) -> Input:
-        return self._same(Op.DIV, DType.F32, x, y)
+        return self.apply(Op.DIV, x, y)
 
     def max(self, x: Input, y: Input) -> Input:
-        return self._same(Op.MAX, DType.F32, x, y)
+        return self.apply(Op.MAX, x, y)
 
     def min(self, x: Input, y: Input) -> Input:
-        return self._same(Op.MIN, DType.F32, x, y)
+        return self.apply(Op.MIN, x, y)
 
     def pow(self, x: Input, y: Input) -> Input:
-        return self._same(Op.POW, DType.F32, x, y)
+        return self.apply(Op.POW, x, y)
 
     def eq(self, x: Input, y: Input) -> Input:
-        return self._same(Op.EQ, DType.BOOL, x, y)
+        return self.apply(Op.EQ, x, y)
 
     def lt(self, x: Input, y: Input) -> Input:
-        return self._same(Op.LT, DType.BOOL, x, y)
+        return self.apply(Op.LT, x, y)
 
     def le(self, x: Input, y: Input) -> Input:
-        return self._same(Op.LE, DType.BOOL, x, y)
+        return self.apply(Op.LE, x, y)
 
     def and_(self, x: Input, y: Input) -> Input:
-        return self._same(Op.AND, DType.BOOL, x, y)
+        return self.apply(Op.AND, x, y)
 
     def or_(self, x: Input, y: Input) -> Input:
-        return self._same(Op.OR, DType.BOOL, x, y)
+        return self.apply(Op.OR, x, y)
 
     def not_(self, x: Input) -> Input:
-        return self._same(Op.NOT, DType.BOOL, x)
+        return self.apply(Op.NOT, x)
 
     def select(self, condition: Input, x: Input, y: Input) -> Input:
         """x where condition, else y."""
-        return self._same(Op.SELECT, x.dtype, condition, x, y)
+        return self.apply(Op.SELECT, condition, x, y)
 
     def iadd(self, x: Input, y: Input) -> Input:
-        return self._same(Op.IADD, DType.I32, x, y)
+        return self.apply(Op.IADD, x, y)
 
     def isub(self, x: Input, y: Input) -> Input:
-        return self._same(Op.ISUB, DType.I32, x, y)
+        return self.apply(Op.ISUB, x, y)
 
     def imul(self, x: Input, y: Input) -> Input:
-        return self._same(Op.IMUL, DType.I32, x, y)
+        return self.apply(Op.IMUL, x, y)
 
     def convert(self, x: Input, dtype: DType) -> Input:
         """x in another dtype (the pairs of A19); x itself when it has that dtype."""
-        return x if x.dtype is dtype else self._same(Op.CONVERT, dtype, x)
+        return x if x.dtype is dtype else self.emit(Op.CONVERT, dtype, x.shape, (x,))
 
     def bits(self, x: Input) -> Input:
         """f32 -> the i32 with the same bits (every NaN 0x7fc00000), i32 -> the f32 with them."""
-        return self._same(Op.BITS, DType.I32 if x.dtype is DType.F32 else DType.F32, x)
+        return self.apply(Op.BITS, x)
 
     # Contractions along the last dimension
 

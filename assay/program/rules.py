@@ -10,55 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from assay.program.isa import MAX_NODE_BYTES, DType, Node, Op, Shape
+from assay.program.isa import MAX_NODE_BYTES, DType, Family, Node, Op, Shape
 
 MAX_DIMS = 8
 MAX_ELEMENTS = 1 << 28
 MAX_FAN_IN = 4_096
-MAX_CONCAT = 16
-QUANTISED_MOVERS = frozenset({Op.STRIDED, Op.RESHAPE, Op.CONCAT, Op.TAKE, Op.PICK})
-"""Index operations that keep |q| <= 8192, so that a product may read them (arithmetic.md, A32)."""
-
-_F, _I, _H, _U, _B = DType.F32, DType.I32, DType.I16, DType.U8, DType.BOOL
-Overload = tuple[tuple[DType, ...], DType]
-
-CONVERSIONS: frozenset[tuple[DType, DType]] = frozenset(
-    {(_F, _I), (_I, _F), (_U, _I), (_U, _F), (_B, _I), (_B, _F), (_I, _U), (_I, _B), (_F, _B)}
-)
-
-
-def _overloads() -> dict[Op, frozenset[Overload]]:
-    table: dict[Op, set[Overload]] = {op: {((), d) for d in DType} for op in (Op.STATE, Op.CONST)}
-    table |= {Op.DATA: {((), _U)}, Op.IOTA: {((), _I)}, Op.STEP: {((), _I)}}
-    table |= {Op.SHARD: {((), _I)}, Op.RECORD: {((_I,), _U)}}
-    table |= {op: {((_F,), _F)} for op in Op if Op.NEG <= op <= Op.FLOOR}
-    table |= {op: {((_F, _F), _F)} for op in Op if Op.ADD <= op <= Op.POW}
-    table |= {op: {((_F, _F), _B), ((_I, _I), _B)} for op in (Op.EQ, Op.LT, Op.LE)}
-    table |= {Op.AND: {((_B, _B), _B)}, Op.OR: {((_B, _B), _B)}, Op.NOT: {((_B,), _B)}}
-    table |= {Op.SELECT: {((_B, d, d), d) for d in DType}}
-    table |= {op: {((_I, _I), _I)} for op in (Op.IADD, Op.ISUB, Op.IMUL)}
-    table |= {Op.CONVERT: {((a,), b) for a, b in CONVERSIONS}, Op.BITS: {((_F,), _I), ((_I,), _F)}}
-    table |= {
-        Op.SUM: {((_F,), _F)},
-        Op.AMAX: {((_F,), _F)},
-        Op.EXPONENT: {((_F,), _H)},
-        Op.ARGMAX: {((_F,), _I)},
-    }
-    table |= {
-        Op.QUANTISE: {((_F, _H), _H)},
-        Op.PRODUCT: {((_H, _H, _H, _H), _F)},
-        Op.SCATTER_SUM: {((_F, _I), _F)},
-    }
-    table |= {op: {((d,), d) for d in DType} for op in (Op.STRIDED, Op.RESHAPE)}
-    table |= {op: {((d, _I), d) for d in DType} for op in (Op.TAKE, Op.PICK)}
-    table |= {Op.CONCAT: {((d,) * n, d) for d in DType for n in range(1, MAX_CONCAT + 1)}}
-    return {op: frozenset(overloads) for op, overloads in table.items()}
-
-
-OVERLOADS = _overloads()
-"""Allowed (input dtypes, output dtype) of each operation."""
-
-_ATTRS = {Op.STATE: 1, Op.DATA: 2, Op.RECORD: 1, Op.CONST: 1, Op.IOTA: 1, Op.CONCAT: 1}
 
 
 class RuleBroken(ValueError):
@@ -109,13 +65,11 @@ def check_node(node: Node, record_size: int) -> None:
         check_shape(ref.shape)
     dtypes = tuple(ref.dtype for ref in node.inputs)
     _require(
-        (dtypes, node.dtype) in OVERLOADS[node.op],
-        f"{node.op.name.lower()} is not defined for {[d.name for d in dtypes]} -> {node.dtype.name}",
+        (dtypes, node.dtype) in node.op.row.types,
+        f"{node.op.word} is not defined for {[d.name for d in dtypes]} -> {node.dtype.name}",
     )
-    attrs = 1 + len(node.shape) if node.op is Op.STRIDED else _ATTRS.get(node.op, 0)
-    _require(
-        len(node.attrs) == attrs, f"{node.op.name.lower()} has {attrs} attributes, not {len(node.attrs)}"
-    )
+    attrs = node.op.row.attributes + (len(node.shape) if node.op is Op.STRIDED else 0)
+    _require(len(node.attrs) == attrs, f"{node.op.word} has {attrs} attributes, not {len(node.attrs)}")
     _require(all(-(1 << 63) <= a < 1 << 63 for a in node.attrs), "attributes are 64-bit integers")
     size = 5 + 4 * len(node.shape) + sum(6 + 4 * len(r.shape) for r in node.inputs) + 8 * len(node.attrs)
     _require(size <= MAX_NODE_BYTES, f"a node's encoding has at most {MAX_NODE_BYTES} bytes, not {size}")
@@ -141,7 +95,7 @@ def _state(node: Node) -> None:
 
 def _data(node: Node, record_size: int) -> None:
     offset = node.attrs[0]
-    name = node.op.name.lower()
+    name = node.op.word
     _require(len(node.shape) == 2, f"{name} is [rows, bytes], not {node.shape}")
     _require(
         offset >= 0 and offset + node.shape[1] <= record_size,
@@ -168,7 +122,7 @@ def _iota(node: Node) -> None:
 
 
 def _counter(node: Node) -> None:
-    _require(node.shape == (), f"{node.op.name.lower()} is a scalar")
+    _require(node.shape == (), f"{node.op.word} is a scalar")
 
 
 def _reduction(node: Node) -> None:
@@ -247,10 +201,7 @@ _CHECKS = {
     Op.IOTA: _iota,
     Op.STEP: _counter,
     Op.SHARD: _counter,
-    Op.SUM: _reduction,
-    Op.AMAX: _reduction,
-    Op.EXPONENT: _reduction,
-    Op.ARGMAX: _reduction,
+    **dict.fromkeys(Op.of(Family.REDUCTION), _reduction),
     Op.QUANTISE: _quantise,
     Op.PRODUCT: _product,
     Op.SCATTER_SUM: _scatter_sum,

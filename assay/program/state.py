@@ -12,8 +12,8 @@ from torch import Tensor
 
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from assay.program import hashing_threads
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
+from assay.program.kernels import TORCH_DTYPES
 from assay.protocol import trees
 from assay.protocol.errors import Stop
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from assay.program.isa import MAX_NODES, MAX_SLOTS, Node, Op, Program
-from assay.program.rules import QUANTISED_MOVERS, RuleBroken, check_node
+from assay.program.rules import RuleBroken, check_node
 from assay.protocol.errors import Stop
 
 SCRATCH_BYTES = 8
@@ -53,7 +53,7 @@ def validate(program: Program, record_size: int, *, max_bytes: int, max_operatio
             check_node(node, program.record_size)
             _check_place(program, index, node, quantised)
         except RuleBroken as error:
-            raise _invalid(f"node {index} ({node.op.name.lower()})", str(error)) from error
+            raise _invalid(f"node {index} ({node.op.word})", str(error)) from error
     _check_outputs(program)
     cost = measure(program)
     if cost.peak_bytes > max_bytes:
@@ -95,9 +95,8 @@ def _check_place(program: Program, index: int, node: Node, quantised: set[int]) 
             raise RuleBroken(f"it takes node {ref.ref} for {ref.dtype.name} {ref.shape}, which that is not")
     if node.op is Op.PRODUCT and not {node.inputs[0].ref, node.inputs[2].ref} <= quantised:
         raise RuleBroken("product operands are outputs of quantise, moved at most by index operations")
-    moves = node.op in QUANTISED_MOVERS
     if node.op is Op.QUANTISE or (
-        moves and all(r.ref in quantised for r in node.inputs if r.dtype is node.dtype)
+        node.op.moves and all(r.ref in quantised for r in node.inputs if r.dtype is node.dtype)
     ):
         quantised.add(index)
 

@@ -39,6 +39,12 @@ class Ask(AssayError):
     code = "ask"
 
 
+class Unknown(Retry):
+    """The market has no such job, claim or game: not yet, or not any more since a reorganisation."""
+
+    code = "not-found"
+
+
 class BlockNotFound(Retry):
     """No reachable store has the block."""
 

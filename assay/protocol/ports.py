@@ -46,7 +46,7 @@ class Blocks(Protocol):
     """Content-addressed blocks."""
 
     def put(self, data: bytes, codec: int = RAW) -> str:
-        """Store one block; its CID."""
+        """Store one block; its CID. Raises BlockTooLarge."""
         ...
 
     def get(self, cid: str) -> bytes:
@@ -54,7 +54,7 @@ class Blocks(Protocol):
         ...
 
     def has(self, cid: str) -> bool:
-        """Whether the block is held here."""
+        """Whether the block is held here. Raises BadCid."""
         ...
 
     def add_file(self, data: bytes | BinaryIO) -> str:
@@ -66,7 +66,8 @@ class Blocks(Protocol):
         ...
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """A whole file, verified. Raises BlockTooLarge beyond max_bytes, and what `get` raises."""
+        """A whole file, verified. Raises BlockTooLarge beyond max_bytes, BadFile for what is none, and what
+        `get` raises."""
         ...
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
@@ -77,7 +78,7 @@ class Blocks(Protocol):
         ...
 
     def pin(self, cid: str) -> None:
-        """Keep this DAG from garbage collection."""
+        """Keep this DAG, all of it, from garbage collection. Raises what `get` raises."""
         ...
 
 
@@ -122,7 +123,12 @@ class Write:
 
 class MarketView(Protocol):
     """Everything that can be read from the contracts and their events; one consistent snapshot at the latest
-    block seen."""
+    block seen.
+
+    Lists of an unknown job are empty. An unknown job, claim or game raises `Unknown`, a Retry: a node asks by
+    ids that it has read, so the chain lost it in a reorganisation and may have it again. An endpoint that is
+    behind is told apart (docs/decisions/0070).
+    """
 
     @property
     def me(self) -> Address: ...
@@ -137,16 +143,19 @@ class MarketView(Protocol):
         ...
 
     def job(self, job_id: JobId) -> JobView:
-        """Raises Stop when there is no such job."""
+        """Raises Unknown when there is no such job."""
         ...
 
-    def holder(self, job_id: JobId, shard: int) -> Holder: ...
+    def holder(self, job_id: JobId, shard: int) -> Holder:
+        """Who holds a shard; the zero address where nobody does, or there is no such job."""
+        ...
+
     def holds_shard(self, job_id: JobId) -> bool:
         """Whether this account holds a shard of the job, by the market's events."""
         ...
 
     def price(self, job_id: JobId, shard: int) -> Wei:
-        """Price at which an open shard can be taken now."""
+        """Price at which an open shard can be taken now. Raises Reverted when there is no such job."""
         ...
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
@@ -158,7 +167,10 @@ class MarketView(Protocol):
         locks a stake."""
         ...
 
-    def claim(self, claim_id: ClaimId) -> ClaimView: ...
+    def claim(self, claim_id: ClaimId) -> ClaimView:
+        """Raises Unknown when there is no such claim."""
+        ...
+
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
         """The standing claim of a place (None: not committed, convicted, or overtaken by a rewind)."""
         ...
@@ -167,7 +179,10 @@ class MarketView(Protocol):
         """Games, oldest first."""
         ...
 
-    def game(self, game_id: int) -> GameView: ...
+    def game(self, game_id: int) -> GameView:
+        """Raises Unknown when there is no such game."""
+        ...
+
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         """Demands to show pieces of a state, oldest first."""
         ...
@@ -215,7 +230,7 @@ class MarketView(Protocol):
 
 
 class Market(MarketView, Protocol):
-    """Reads and writes."""
+    """Reads and writes. A write that the contracts refuse raises `Reverted` with their error's name."""
 
     def send_all(self, writes: Sequence[Write]) -> Sequence[TxResult | AssayError]:
         """What became of each write: sent in one transaction where that succeeds, else one by one, so that

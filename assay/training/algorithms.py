@@ -1,30 +1,29 @@
 """Algorithms of low communication as recipes: what a shard sends, and how all that was sent becomes θ.
 
 Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
-outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; `programs` makes the
-programs of both, which differ from one machine to another in no bit. A shard that is absent has no part in
-any sum, whatever its wire holds. Residuals are zeros at the start, and so is what our own rules keep. Their
-place in a market's round: ``training.rounds``. Not guaranteed: that an algorithm suits a model.
+outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; ``training.rounds`` makes
+the programs of both, which differ from one machine to another in no bit. A shard that is absent has no part
+in any sum, whatever its wire holds. Residuals are zeros at the start, and so is what our own rules keep. Not
+guaranteed: that an algorithm suits a model.
 
-Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
-lo-fi, Wortsman 2022; DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025;
-PowerSGD, Vogels 2019; centred clipping, Karimireddy 2021; trimmed mean, Yin 2018; delayed Nesterov, Liu 2024.
+Signs: Δ = θ − θ_k, and θ goes against it. The algorithms by name, with their papers: ``training.catalogue``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-import torch
-from torch import Tensor
+from assay.protocol.errors import Stop
+from assay.training.bounds import decay, positive, require, whole
+from assay.training.codings import Coding, Whole
+from assay.training.lazy_torch import torch
 
-from assay.program.isa import Program
-from assay.program.lowering.recordless import lowered
-from assay.training.codings import E3M0, Bins, Coding, Integers, Largest, LowRank, Whole
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Tensors = Sequence[Tensor]
+Tensors: TypeAlias = "Sequence[Tensor]"
 
 
 class Rule(Protocol):
@@ -60,6 +59,14 @@ class OuterSgd(FromZeros):
     lr: float = 1.0
     slots: int = 0
 
+    linear: ClassVar[bool] = True
+    """Whether a step is a linear map, so that ``training.stability`` can say how far a round may come."""
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 0, "OuterSgd.slots", self.slots, "0, as its steps return")
+        positive("OuterSgd.lr", self.lr)
+
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
         return theta - delta * self.lr, []
 
@@ -71,6 +78,14 @@ class Nesterov(FromZeros):
     lr: float = 0.7
     momentum: float = 0.9
     slots: int = 1
+
+    linear: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 1, "Nesterov.slots", self.slots, "1, as its steps return")
+        positive("Nesterov.lr", self.lr)
+        decay("Nesterov.momentum", self.momentum)
 
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
         moment = state[0] * self.momentum + delta
@@ -86,6 +101,13 @@ class DelayedNesterov:
     momentum: float = 0.9
     every: int = 4
     slots: int = 3
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 3, "DelayedNesterov.slots", self.slots, "3, as its steps return")
+        positive("DelayedNesterov.lr", self.lr)
+        decay("DelayedNesterov.momentum", self.momentum)
+        whole("DelayedNesterov.every", self.every, 1, (1 << 31) - 1)
 
     def start(self, theta: Tensor) -> list[Tensor]:
         """m, B, and the number of rounds so far."""
@@ -112,6 +134,14 @@ class OuterAdam(FromZeros):
     eps: float = 0.1
     slots: int = 2
 
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 2, "OuterAdam.slots", self.slots, "2, as its steps return")
+        positive("OuterAdam.lr", self.lr)
+        decay("OuterAdam.beta1", self.beta1)
+        decay("OuterAdam.beta2", self.beta2)
+        positive("OuterAdam.eps", self.eps)
+
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
         mean = state[0] * self.beta1 + delta * (1 - self.beta1)
         square = state[1] * self.beta2 + (delta * delta) * (1 - self.beta2)
@@ -124,6 +154,11 @@ class Sign(FromZeros):
 
     lr: float = 1e-3
     slots: int = 0
+
+    def check(self) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        require(self.slots == 0, "Sign.slots", self.slots, "0, as its steps return")
+        positive("Sign.lr", self.lr)
 
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
         return theta - torch.sign(delta) * self.lr, []
@@ -181,6 +216,17 @@ def clipped(delta: Tensor, size: Tensor, bound: Tensor) -> Tensor:
 class MedianNorm:
     """Every change clipped to the (lower) median norm of those present, then `Average`."""
 
+    mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
+    """Why a part of a parameter has no mean by itself."""
+
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        if shards < 2:
+            raise Stop(
+                "changes are clipped to the median of their norms, and one shard's change is its own median",
+                hint="ask for 2 shards or more, or take an algorithm with a plain mean",
+            )
+
     def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         sizes = norms(deltas, present)
         bound = median(sizes, present)
@@ -193,6 +239,17 @@ class Trimmed:
 
     cut: int = 1
 
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        whole("Trimmed.cut", self.cut, 0)
+        if min_shards <= 2 * self.cut:
+            raise Stop(
+                f"a trimmed mean leaves out the {self.cut} least and the {self.cut} greatest of every number,"
+                f" so that of {min_shards} shards nothing is left, and nothing is learnt",
+                hint=f"ask for min_shards of at least {2 * self.cut + 1}, or leave out fewer: trim in"
+                " [outer], or Trimmed(cut)",
+            )
+
     def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         held = [torch.where(h, d, torch.inf) for d, h in zip(deltas, present, strict=True)]
         ordered = torch.stack(held, -1).sort(-1)[0]
@@ -200,6 +257,10 @@ class Trimmed:
         count = torch.stack(list(present)).float().sum()
         kept = (rank >= self.cut) & (rank < count - self.cut)
         return torch.where(kept, ordered, 0.0).sum(-1) / (count - 2 * self.cut).clamp(min=1.0)
+
+
+CENTRED_SHARDS = 3
+"""The fewest among which one that lies is outvoted."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +271,19 @@ class CentredClip:
 
     radius: float = 1.0
     steps: int = 3
+
+    mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
+
+    def check(self, shards: int, min_shards: int) -> None:
+        """Raises Stop where θ cannot be trained by these numbers."""
+        positive("CentredClip.radius", self.radius)
+        whole("CentredClip.steps", self.steps, 1)
+        if min_shards < CENTRED_SHARDS:
+            raise Stop(
+                "centred clipping is a mean that a few liars cannot move far, and a round may close with"
+                f" {min_shards} of the shards, of which one that lies is not outvoted",
+                hint=f"ask for min_shards of at least {CENTRED_SHARDS}, or take diloco",
+            )
 
     def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         centre = torch.zeros_like(deltas[0])
@@ -257,106 +331,3 @@ class Algorithm:
         """The mean change of a parameter of this shape, of the wires of those present."""
         deltas = [self.coding.decode(wire, shape) for wire in wires]
         return self.mean(deltas, present, [self.coding.sent(wire, shape) for wire in wires])
-
-
-RECIPES: dict[str, Algorithm] = {
-    "fedavg": Algorithm(OuterSgd()),
-    "fedopt": Algorithm(OuterAdam()),
-    "lofi": Algorithm(OuterSgd()),
-    "data-parallel": Algorithm(OuterSgd()),
-    "diloco": Algorithm(Nesterov()),
-    "diloco-u8": Algorithm(Nesterov(), Bins(8), feedback=1.0),
-    "diloco-4bit": Algorithm(Nesterov(), E3M0(), feedback=1.0),
-    "diloco-int4": Algorithm(Nesterov(), Integers(4), feedback=1.0),
-    "diloco-2bit": Algorithm(Nesterov(), Bins(2, 64), feedback=1.0),
-    "muloco": Algorithm(Nesterov(0.7, 0.6), Bins(2, 64), feedback=1.0),
-    "demo": Algorithm(Sign(1e-3), Largest(32, 64), feedback=0.999, gain=1e-3),
-    "sparseloco": Algorithm(
-        OuterSgd(), Largest(64, 64, cosine=False, values=Bins(2)), feedback=0.95, mean=MedianNorm()
-    ),
-    "powersgd": Algorithm(Nesterov(), LowRank(4), feedback=1.0),
-    "diloco-late": Algorithm(Nesterov(0.7, 0.0), E3M0(), feedback=1.0, late=1),
-    "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
-    "diloco-median": Algorithm(Nesterov(), mean=MedianNorm()),
-    "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
-    "delayed-nesterov": Algorithm(DelayedNesterov()),
-}
-"""By name, with the numbers of the papers above, as far as those have one; late changes without momentum
-(decision 0061). Where they have none or another case: the rate and ε of FedOpt are tuned for every task in
-Reddi 2021, and 0.1 for both is where to begin. Liu 2024 takes Δ/N for changes that come singly, each of one
-worker, so that N of them move θ as far as one round of DiLoCo does; a round's change here is the mean of all
-shards, and N rounds move it as far as one would. Of MuLoCo's residual all is kept (β = 1), as by the codings
-beside it: which β belongs to two bits is not known here. PowerSGD's rank is a parameter of Vogels 2019.
-The median norm is SparseLoCo's, here before DiLoCo's mean.
-
-MuLoCo's shards train with ``training.muon``, the others with AdamW; one of DeMo's rounds is one step, whose
-change is the gradient. lo-fi is FedAvg whose one round is all of it, data parallel FedAvg whose round is one
-step of SGD: the mean of steps that are linear in the gradient is the step of the mean gradient."""
-
-
-@dataclass(frozen=True)
-class Programs:
-    """The programs of an algorithm for parameters of given shapes."""
-
-    compress: Program
-    """[base (P), θ_k (P), residuals (P or 0), wires] → the same with residuals and wires renewed."""
-    outer: Program
-    """[θ (P), state, wires of shard 0, 1, ..., present (K)] → θ and state renewed."""
-    wires: tuple[tuple[Tensor, ...], ...]
-    """An empty wire of each parameter: its tensors' shapes and dtypes."""
-
-
-def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
-    """The first so many, the next so many, and so on."""
-    made, at = [], 0
-    for size in sizes:
-        made.append(list(tensors[at : at + size]))
-        at += size
-    return made
-
-
-def programs(
-    algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int, part: int | None = None
-) -> Programs:
-    """Trace both; the outer step of the first `part` parameters, by default of all. Raises
-    UnsupportedOperation where a rule of one's own uses what does not lower."""
-    zeros = [torch.zeros(shape) for shape in shapes]
-    wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
-    count, widths = len(shapes), [len(wire) for wire in wires]
-    some = count if part is None else part
-    sent_widths = widths[:some]
-    fed = algorithm.feedback is not None
-
-    def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-        base, theta, residuals, *_ = split(state, [count, count, count if fed else 0, sum(widths)])
-        made = [
-            algorithm.compress(b, p, e)
-            for b, p, e in zip(base, theta, residuals if fed else [None] * count, strict=True)
-        ]
-        after = [e for _, e in made if e is not None]
-        return [*base, *theta, *after, *(t for wire, _ in made for t in wire)]
-
-    def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-        slots = algorithm.rule.slots
-        theta, held, *sent, present = split(
-            state, [some, slots * some, *([sum(sent_widths)] * shards), shards]
-        )
-        after, kept = [], []
-        own = split(held, [slots] * some)
-        each = [split(wire, sent_widths) for wire in sent]
-        for i in range(some):
-            new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
-            after.append(new)
-            kept += left
-        return [*after, *kept, *(t for wire in sent for t in wire), *present]
-
-    flat = [t for wire in wires for t in wire]
-    inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
-    there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
-    own = [*zeros[:some], *(x for z in zeros[:some] for x in algorithm.rule.start(z))]
-    beyond = [*own, *([t for wire in wires[:some] for t in wire] * shards), *there]
-    return Programs(
-        lowered(compress, inner, count),
-        lowered(outer, beyond, some),
-        wires,
-    )

@@ -16,13 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from assay.program.rules import MAX_FAN_IN
+from assay.protocol.errors import Stop
+from assay.training.bounds import whole
+from assay.training.lazy_torch import torch
 
-Wire = tuple[Tensor, ...]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Wire: TypeAlias = "tuple[Tensor, ...]"
 
 
 class Coding(Protocol):
@@ -66,7 +70,7 @@ def blocks(x: Tensor, size: int) -> Tensor:
     """[blocks, size]: x flat, filled up with zeros."""
     flat = x.reshape(-1)
     missing = -flat.shape[0] % size
-    return (functional.pad(flat, [0, missing]) if missing else flat).reshape(-1, size)
+    return (torch.nn.functional.pad(flat, [0, missing]) if missing else flat).reshape(-1, size)
 
 
 def unblocked(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -79,6 +83,10 @@ class E3M0:
     """4 bits: a sign and an exponent, s·2⁰ … s·2⁻⁶ and zero, s the largest magnitude of a block."""
 
     block: int = 64
+
+    def check(self) -> None:
+        """Raises Stop where no change can be sent by these numbers."""
+        whole("E3M0.block", self.block, 1, MAX_FAN_IN)
 
     def encode(self, x: Tensor) -> Wire:
         rows = blocks(x, min(self.block, x.numel()))
@@ -111,6 +119,11 @@ class Integers:
     width: int = 4
     block: int = 64
 
+    def check(self) -> None:
+        """Raises Stop where no change can be sent by these numbers."""
+        whole("Integers.width", self.width, 2, 16)
+        whole("Integers.block", self.block, 1, MAX_FAN_IN)
+
     @property
     def most(self) -> int:
         """The largest code."""
@@ -140,6 +153,11 @@ class Bins:
 
     width: int = 8
     block: int = 4096
+
+    def check(self) -> None:
+        """Raises Stop where no change can be sent by these numbers."""
+        whole("Bins.width", self.width, 1, 8)
+        whole("Bins.block", self.block, 1, MAX_FAN_IN)
 
     def encode(self, x: Tensor) -> Wire:
         count = 1 << self.width
@@ -180,6 +198,22 @@ class Largest:
     side: int = 64
     cosine: bool = True
     values: Whole | Bins = Whole()
+
+    mixes: ClassVar[str] = "its wire is the largest numbers of chunks of a whole parameter"
+    """Why a part of a parameter cannot be sent by itself."""
+
+    def check(self) -> None:
+        """Raises Stop where no change can be sent by these numbers."""
+        whole("Largest.k", self.k, 1)
+        whole("Largest.side", self.side, 1, MAX_FAN_IN)
+        if self.k > self.side**2:
+            raise Stop(
+                f"the {self.k} largest of every chunk would be sent, and a chunk of {self.side} ×"
+                f" {self.side} has {self.side**2} numbers",
+                hint="write a smaller top_k or a larger chunk_side in [outer], or another Largest(k, side)",
+            )
+        if type(self.values) is Bins:
+            self.values.check()
 
     def chunk(self, shape: Sequence[int]) -> int:
         """Elements of a chunk of a tensor of this shape."""
@@ -241,6 +275,13 @@ class LowRank:
 
     rank: int = 4
     turns: int = 2
+
+    mixes: ClassVar[str] = "its wire is of whole matrices"
+
+    def check(self) -> None:
+        """Raises Stop where no change can be sent by these numbers."""
+        whole("LowRank.rank", self.rank, 1)
+        whole("LowRank.turns", self.turns, 1)
 
     def parts(self, shape: Sequence[int]) -> tuple[int, int, int] | None:
         """Rows, columns and rank of what is sent of x of this shape; None: x itself."""

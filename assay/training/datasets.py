@@ -144,7 +144,8 @@ def digits(*, held_out: float = 0.2) -> Dataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise Stop("the digits dataset comes with scikit-learn", hint="pip install scikit-learn") from error
+        hint = "pip install scikit-learn, or 'assay-market[digits]'"
+        raise Stop("the digits dataset comes with scikit-learn", hint=hint) from error
     bunch = load_digits()
     pixels = torch.from_numpy(bunch.data).to(torch.uint8)
     labels = torch.from_numpy(bunch.target).to(torch.uint8)

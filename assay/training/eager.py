@@ -25,9 +25,9 @@ from assay.program.lowering.recordless import lowered
 from assay.program.placed import layout, placed
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, split
+from assay.training.algorithms import Algorithm
 from assay.training.overlap import Eager
-from assay.training.rounds import Round, empty
+from assay.training.rounds import Round, empty, split
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def eager_round(
         *(f"rule.{name}" for name in ruled),
         *(f"change.{name}" for name in names[:params]),
     ]
-    told = [f"own.{name}" for name in said] + [f"residual.{name}" for name in names[:fed]]
-    told += [f"common.{name}" for name in said] + [f"wire.{i}" for i in range(len(wires))] + ["here"]
+    added = [f"own.{name}" for name in said] + [f"residual.{name}" for name in names[:fed]]
+    added += [f"common.{name}" for name in said] + [f"wire.{i}" for i in range(len(wires))] + ["here"]
     return Round(
         tasks,
         (made.outer,),
@@ -152,5 +152,5 @@ def eager_round(
         outer_links,
         [*genesis, *(x.clone() for x in blank), torch.tensor(True)],
         [*(x.clone() for x in start), *(empty(slot) for slot in layout(made.outer)[params:])],
-        [*names, *told],
+        [*names, *added],
     )

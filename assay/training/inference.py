@@ -10,6 +10,7 @@ and the job's seed: everybody computes the same ones. Not guaranteed: that what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,8 @@ from assay.program.lowering.tracing import trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.decoding import drawn, empty_cache, next_logits
 from assay.training.job import JobArtifacts
-from assay.training.models import Gpt
+from assay.training.models import Block, Gpt
 from assay.training.ordered import Computed, ordered, own_counter
 from assay.training.precision import Precisions, chosen
 from assay.training.results import NOTHING
@@ -37,6 +37,48 @@ from assay.training.rounds import Round
 
 ROUND, TOKENS, POSITION = "inference.round", "inference.rows", "inference.position"
 LENGTH_BYTES = 2
+
+
+def empty_cache(net: Gpt, batch: int, length: int) -> list[Tensor]:
+    """f32 [batch, heads, length, width/heads]: keys and values of every block."""
+    heads = net.config.n_head
+    shape = (batch, heads, length, net.config.d_model // heads)
+    return [torch.zeros(shape) for _ in range(2 * net.config.n_layer)]
+
+
+def next_logits(net: Gpt, tokens: Tensor, at: Tensor, cache: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """f32 [B, 256] logits after i64 [B] tokens at position `at` (f32 scalar), and the cache with them: those
+    that `Gpt` gives of the whole row, within the arithmetic's precision. A cache may hold anything behind."""
+    place = torch.arange(cache[0].shape[2]).float()
+    here = (place == at).unsqueeze(1)
+    x = (net.embedding(tokens) + net.position(at.long().reshape(1))).unsqueeze(1)
+    kept: list[Tensor] = []
+    for number, block in enumerate(net.blocks):
+        assert isinstance(block, Block)
+        attention = block.attention
+        batch, heads, width = x.shape[0], attention.heads, x.shape[2]
+        parts = attention.qkv(block.norm_1(x)).view(batch, 1, 3, heads, width // heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        keys = torch.where(here, key, cache[2 * number])
+        values = torch.where(here, value, cache[2 * number + 1])
+        kept += [keys, values]
+        scores = (query / math.sqrt(width // heads)) @ keys.transpose(-2, -1)
+        scores = torch.where(place <= at, scores, -torch.inf)
+        mixed = torch.softmax(scores, -1) @ values
+        x = x + attention.out(mixed.transpose(1, 2).reshape(batch, 1, width))
+        x = x + block.down(block.activation(block.up(block.norm_2(x))))
+    x = net.norm(x)[:, 0]
+    logits = torch.nn.functional.linear(x, net.embedding.weight) if net.head is None else net.head(x)
+    return logits, kept
+
+
+def drawn(logits: Tensor, temperature: float) -> Tensor:
+    """[B] indices of the greatest of f32 [B, V]; with a temperature above 0 drawn from the softmax of
+    logits/temperature, by Gumbel's trick and the program's random numbers."""
+    if temperature > 0:
+        noise = -torch.log(-torch.log(torch.rand(logits.shape).clamp(min=1e-7)))
+        logits = logits / temperature + noise
+    return logits.argmax(-1)
 
 
 @dataclass(frozen=True)

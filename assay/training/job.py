@@ -22,25 +22,31 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from assay.program.execute import Records
+from assay.program.isa import MAX_SLOTS, Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
 from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
+from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
 from assay.training.algorithms import Algorithm
+from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
+from assay.training.checks import check_slices
 from assay.training.datasets import Dataset, Layout
+from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
-from assay.training.paths import Paths, own_part, rows_read
+from assay.training.own_outer import wrapped
+from assay.training.paths import Paths, own_part, paths_round, rows_read
 from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
-from assay.training.round_names import WHOLE, check_slices, made_round
-from assay.training.rounds import Round
-from assay.training.slicing import PARAMETERS, Blocks, blocks_of
+from assay.training.rounds import Round, coded_round, diloco_round
+from assay.training.slicing import PARAMETERS, Blocks, blocks_of, least_slices
+from assay.training.streaming import streaming_of, streaming_round
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,53 @@ def genesis_of(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
     return {**start, **rest}
 
 
+def made_round(
+    name: str,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    paths: Paths | None = None,
+    slices: int = 1,
+    own: Algorithm | None = None,
+) -> Round:
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
+    `slices`: into how many equal runs of slots the parameters are cut; `own`: the algorithm that `OWN` names.
+    Raises Stop."""
+    if slices > 1:
+        check_slices(name)
+    kind = "coded" if own is not None else "paths" if paths is not None else entry_of(name).round
+    shapes = [node.shape for node in train.state[: train.params]]
+    try:
+        if (least := (1 + shards) * train.params // slices) > MAX_SLOTS:  # before all of it is traced in vain
+            raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        if kind == "whole":
+            return diloco_round(train, genesis, names, shards, rule, slices)
+        algorithm = outer_of(name, rule, own)
+        assert algorithm is not None, "a job that trains has one"
+        if paths is not None:
+            return paths_round(algorithm, paths, train, genesis, names)
+        if kind == "streaming":
+            streaming = streaming_of(shapes, algorithm, rule.overlap)
+            return streaming_round(streaming, train, genesis, names, shards)
+        if kind == "eager":
+            return eager_round(algorithm, train, genesis, names, shards)
+        coded = algorithm if own is None else wrapped(own)
+        return coded_round(coded, train, genesis, names, shards, slices)
+    except TooLarge as error:
+        tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
+        way_out = "take fewer shards or a model with fewer and larger tensors (docs/scale.md)"
+        if slices > 1:
+            way_out = "write fewer slices in [outer]"
+        elif not unsliced_because(name):
+            needed = least_slices(shapes, shards)
+            way_out = f"write slices = {needed} or more in [outer], or take fewer shards (docs/scale.md)"
+        raise Stop(
+            f"{tensors} of {shards} shards are too many for one outer step by {name}: {error}", hint=way_out
+        ) from error
+
+
 def build_job(
     model: nn.Module,
     loss_fn: LossFunction,
@@ -191,7 +244,7 @@ def build_job(
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
-    `algorithm`: of the outer step, by its name in ``training.round_names``; `slices`: into how many equal
+    `algorithm`: of the outer step, by its name in ``training.catalogue``; `slices`: into how many equal
     blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
     `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
     entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the

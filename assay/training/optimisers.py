@@ -4,24 +4,41 @@ Contract: everything that changes from step to step is a tensor of the state, so
 from its input state alone: also the powers of the betas and the step counter, as f32 scalars. Constants are
 rounded to f32 once. Weight decay is left out for names that match a pattern of `no_decay` (as in a shell).
 
+An optimiser that job files can name is a dataclass of `option` fields and a row of `OPTIMISERS`: its section
+of the job file, that section's template and the help of `assay job init` are made of them. Importing this
+module does not import PyTorch.
+
 Sources: AdamW, Loshchilov and Hutter 2019 (decoupled weight decay); SGD as in torch.optim.SGD without
-dampening; Lion, Chen and others 2023. Muon is in ``training.muon``.
+dampening; Lion, Chen and others 2023; Muon, Jordan and others 2024, with its five steps and coefficients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import torch
-from torch import Tensor
-
+from assay.protocol.errors import Stop
+from assay.training.lazy_torch import torch
 from assay.training.schedules import Schedule
 
-Named = Mapping[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Named: TypeAlias = "Mapping[str, Tensor]"
 STEP = "step"
+COUNTER = "micro_step"
+SUM = "grad_sum."
+Bounds = Literal["rate", "decay", "positive"]
+"""Of an option that is a real number: at least 0; at least 0 and below 1; above 0."""
+
+
+def option(default: Any, bounds: Bounds = "rate", *, start: Any = None, comment: str = "") -> Any:
+    """A field that is a key of the job file's [optimiser]. `start`: what `assay job init` writes, where it is
+    not the default; `comment`: beside it in the file."""
+    written = default if start is None else start
+    return field(default=default, metadata={"bounds": bounds, "start": written, "comment": comment})
 
 
 class Optimiser(Protocol):
@@ -73,14 +90,14 @@ class AdamW:
     state.
     """
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    weight_decay: float = 0.1
+    lr: float = option(1e-3, start=2e-3)
+    beta1: float = option(0.9, "decay")
+    beta2: float = option(0.95, "decay")
+    eps: float = option(1e-8, "positive")
+    weight_decay: float = option(0.1, comment="of tensors with two dimensions or more")
+    no_decay: tuple[str, ...] = option((), comment='nor of these, such as ["*embedding*"]')
+    clip_norm: float | None = option(None, comment="0: no clipping")
     schedule: Schedule = field(default_factory=Schedule)
-    clip_norm: float | None = None
-    no_decay: tuple[str, ...] = ()
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
         """Two moments for each parameter, two powers, and the counter of a schedule."""
@@ -123,13 +140,13 @@ class AdamW:
 class Sgd:
     """Momentum buffer b = momentum·b + g (first b = g); the step is b, or g + momentum·b with Nesterov."""
 
-    lr: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = 0.0
+    lr: float = option(0.1)
+    momentum: float = option(0.9, "decay")
+    nesterov: bool = option(False, start=True)
+    weight_decay: float = option(0.0)
+    no_decay: tuple[str, ...] = option(())
+    clip_norm: float | None = option(None, comment="0: no clipping")
     schedule: Schedule = field(default_factory=Schedule)
-    clip_norm: float | None = None
-    no_decay: tuple[str, ...] = ()
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
         """A buffer for each parameter if there is momentum, and the counter of a schedule."""
@@ -161,13 +178,13 @@ class Sgd:
 class Lion:
     """The sign of an interpolated momentum; decoupled weight decay as in `AdamW`."""
 
-    lr: float = 1e-4
-    beta1: float = 0.9
-    beta2: float = 0.99
-    weight_decay: float = 0.1
+    lr: float = option(1e-4, start=3e-4)
+    beta1: float = option(0.9, "decay")
+    beta2: float = option(0.99, "decay")
+    weight_decay: float = option(0.1, comment="of tensors with two dimensions or more")
+    no_decay: tuple[str, ...] = option((), comment='nor of these, such as ["*embedding*"]')
+    clip_norm: float | None = option(None, comment="0: no clipping")
     schedule: Schedule = field(default_factory=Schedule)
-    clip_norm: float | None = None
-    no_decay: tuple[str, ...] = ()
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
         """A momentum for each parameter, and the counter of a schedule."""
@@ -188,3 +205,125 @@ class Lion:
             after[n] = (p * keep if decays else p) - move * rate
             means[f"exp_avg.{n}"] = mean * self.beta2 + g * (1 - self.beta2)
         return after, {**means, **counted(state)}
+
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+STEPS = 5
+
+
+def orthogonalised(x: Tensor) -> Tensor:
+    """f32 [m, n] with singular values between about 0.7 and 1.2 and x's singular vectors."""
+    a, b, c = COEFFICIENTS
+    tall = x.shape[0] > x.shape[1]
+    x = x.t() if tall else x
+    x = x / ((x * x).sum().sqrt() + 1e-7)
+    for _ in range(STEPS):
+        gram = x @ x.t()
+        x = x * a + (gram * b + (gram @ gram) * c) @ x
+    return x.t() if tall else x
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Nesterov momentum, orthogonalised by Newton and Schulz's iteration, scaled by √max(1, rows ÷ columns).
+
+    Weights of two or more dimensions whose name matches no pattern of `others_of` take this step (a
+    convolution's weight as [out, rest]); embeddings, heads, norms and biases take that of `others`. The
+    schedule and the clipping are Muon's for both; those of `others` are not read.
+    """
+
+    lr: float = option(0.02)
+    momentum: float = option(0.95, "decay")
+    weight_decay: float = option(0.0)
+    clip_norm: float | None = option(None, comment="0: no clipping")
+    others_of: tuple[str, ...] = option(
+        ("*embed*", "*position*", "*head*", "*tok*"), start=("*embed*", "*position*", "*head*")
+    )
+    others: AdamW = field(
+        default_factory=lambda: AdamW(lr=1e-3),
+        metadata={"comment": "AdamW for these, and for all that are no matrices"},
+    )
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def _parted(self, params: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        mine = {n: p for n, p in params.items() if p.dim() >= 2 and not matches(n, self.others_of)}
+        return mine, {n: p for n, p in params.items() if n not in mine}
+
+    def _adamw(self) -> AdamW:
+        return replace(self.others, schedule=self.schedule, clip_norm=None)
+
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """A momentum for each matrix, AdamW's state for the others, and the counter of a schedule."""
+        mine, rest = self._parted(params)
+        buffers = {f"momentum.{n}": torch.zeros_like(p) for n, p in mine.items()}
+        return {**buffers, **(self._adamw().genesis(rest) if rest else counter(self.schedule))}
+
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of Muon and of AdamW."""
+        grads = clipped(grads, self.clip_norm)
+        rate = rate_at(self.lr, self.schedule, state)
+        mine, rest = self._parted(params)
+        after, buffers = {}, {}
+        for n, p in mine.items():
+            buffer = state[f"momentum.{n}"] * self.momentum + grads[n]
+            move = orthogonalised((grads[n] + buffer * self.momentum).reshape(p.shape[0], -1))
+            scale = max(1.0, p.shape[0] / (p.numel() // p.shape[0])) ** 0.5
+            kept = p * (1 - rate * self.weight_decay) if self.weight_decay else p
+            after[n] = kept - move.reshape(p.shape) * (rate * scale)
+            buffers[f"momentum.{n}"] = buffer
+        left = counted(state)
+        if rest:
+            moved, left = self._adamw().update(rest, {n: grads[n] for n in rest}, state)
+            after |= moved
+        return {n: after[n] for n in params}, {**buffers, **left}
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {
+    "adamw": AdamW,
+    "sgd": Sgd,
+    "lion": Lion,
+    "muon": Muon,
+}
+"""By their names in job files."""
+
+
+@dataclass(frozen=True)
+class MicroSteps:
+    """Gradient accumulation over steps: `rule` once in `count` steps, on the mean of their gradients.
+
+    Parameters and the rule's state change at every `count`-th step alone; in between, bit for bit, they stay.
+    So a batch of many passes costs no more nodes than one, and a step no more memory than one pass and the
+    sum. The loss that a step shows is that of its own pass. Not guaranteed: the bits of `accumulate`, which
+    adds in another order. Raises Stop for a `count` below 1.
+    """
+
+    rule: Optimiser
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise Stop(f"{self.count} micro-steps make no step", hint="give 1 or more", code="bad-job")
+
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """The rule's state, a sum for each parameter, and the counter."""
+        sums = {SUM + name: torch.zeros_like(p) for name, p in params.items()}
+        return {**self.rule.genesis(params), **sums, COUNTER: torch.zeros(())}
+
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One pass: the sum grows, or the rule has its step and the sum begins anew."""
+        first, last = state[COUNTER] == 0, state[COUNTER] == self.count - 1
+        sums = {name: torch.where(first, g, state[SUM + name] + g) for name, g in grads.items()}
+        after, rest = self.rule.update(params, {n: s / self.count for n, s in sums.items()}, state)
+        counter = torch.where(last, torch.zeros(()), state[COUNTER] + 1)
+        return (
+            {name: torch.where(last, after[name], p) for name, p in params.items()},
+            {
+                **{name: torch.where(last, x, state[name]) for name, x in rest.items()},
+                **{SUM + name: x for name, x in sums.items()},
+                COUNTER: counter,
+            },
+        )

@@ -35,7 +35,7 @@ class Overlap:
 class DiLoCo:
     """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves;
     Streaming DiLoCo's own numbers; and `numbers`, those that an algorithm's coding or mean has in the place
-    of its own: a key of ``training.round_names.NUMBERS`` with each."""
+    of its own: a key of ``training.catalogue.NUMBERS`` with each."""
 
     lr: float = 0.7
     momentum: float = 0.9

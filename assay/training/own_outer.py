@@ -1,6 +1,6 @@
-"""A client's own outer algorithm, whose faults are told by the client's lines.
+"""A client's own outer algorithm, whose errors name the client's file and line.
 
-Contract: `told(algorithm)` computes what the algorithm computes, on the client's machine only. A part that
+Contract: `wrapped(algorithm)` computes what the algorithm computes, on the client's machine only. A part that
 lacks a method, raises an error, or returns another shape or dtype than a round goes on with, is refused with
 StepFailed: whose it is, file and line, and what it has to be. Not guaranteed: that an algorithm suits a
 model.
@@ -216,8 +216,8 @@ class _Mean(_Part):
         return self._of_shape("__call__", made, deltas[0].shape, "the mean change")
 
 
-def told(algorithm: Algorithm) -> Algorithm:
-    """The same, whose parts' faults are told by the client's lines. Raises StepFailed where a part lacks what
-    a round calls."""
+def wrapped(algorithm: Algorithm) -> Algorithm:
+    """The same algorithm; an error in a part names the client's file and line. Raises StepFailed where a part
+    lacks what a round calls."""
     rule, coding, mean = _Rule(algorithm.rule), _Coding(algorithm.coding), _Mean(algorithm.mean)
     return replace(algorithm, rule=rule, coding=coding, mean=mean)

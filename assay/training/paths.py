@@ -29,9 +29,9 @@ from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, programs, split
+from assay.training.algorithms import Algorithm
 from assay.training.ordered import Computed
-from assay.training.rounds import Round, empty
+from assay.training.rounds import Round, empty, programs, split
 
 MAX_STEPS = 1 << 24
 """Of a shard in all rounds: a program divides whole numbers below this exactly."""
@@ -197,7 +197,7 @@ def paths_round(
     shared, shards = params - sum(map(len, paths.levels)), paths.count
     task = [*order, *range(params, train.slots)]
     own = [layout(train)[i] for i in task]
-    start, told = [genesis[i].detach().clone() for i in order], [names[i] for i in order]
+    start, ordering = [genesis[i].detach().clone() for i in order], [names[i] for i in order]
     made = path_programs(algorithm, paths, [shape for _, shape in own[:params]])
     compress = layout(made.compress)
     wire = sum(len(tensors) for tensors in made.wires)
@@ -218,7 +218,7 @@ def paths_round(
         Link(Origin.OUT, Kind.TASK, 0, wire, shards, len(slots) - wire, 0, NO_SLOT),
         Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0),
     )
-    said = [f"base.{name}" for name in told] + [f"residual.{name}" for name in told[:residuals]]
+    said = [f"base.{name}" for name in ordering] + [f"residual.{name}" for name in ordering[:residuals]]
     said += [f"wire.{i}" for i in range(wire)]
     return Round(
         tasks,
@@ -228,5 +228,5 @@ def paths_round(
         outer_links,
         [*start, *genesis[params:], *(p.clone() for p in start), *(empty(slots[i]) for i in beyond)],
         [*(x.clone() for x in theta), *(empty(slot) for slot in layout(made.outer)[len(theta) :])],
-        [*told, *names[params:], *said],
+        [*ordering, *names[params:], *said],
     )

@@ -1,8 +1,7 @@
 """A decoder, and the programs of its training by GRPO: one state to the next, of the same shapes.
 
 Contract: a `Policy`'s functions are ordinary PyTorch that lowers; `stepped` is one step of an optimiser on
-any loss of the parameters. `scripts/bench/rl.py` runs these programs in process, ``training.actors`` makes a
-job of them.
+any loss of the parameters. ``training.actors`` makes a job of these programs.
 """
 
 from __future__ import annotations

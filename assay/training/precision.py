@@ -21,10 +21,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.accuracy import Error, Meter
 from assay.program.execute import Executor, Records, StepContext
 from assay.program.isa import Program
+from assay.program.kernels import FAST
 from assay.program.lowering import Choose, Lowered, ProductSite
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop

@@ -56,8 +56,8 @@ class Recipe:
     """Everything that a training step is made of.
 
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
-    scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
-    ``training.muon``, an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
+    scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers``,
+    an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
     None: the one that the job file names. So is `precision`, that of the step's products. `outer` is an outer
     algorithm of one's own, for a job file with ``algorithm = "own"``.
     """
@@ -174,8 +174,8 @@ def in_place_of(optimiser: torch.optim.Optimizer, origin: str) -> Optimiser:
         raise BadRecipe(
             f"{origin}: the optimiser is torch.optim's {name}{why}, which changes the model from outside; a"
             " job's is a function that the program can be traced through",
-            hint="give Recipe(optimiser=...) one of Sgd, AdamW and Lion of assay.training.optimisers and Muon"
-            " of assay.training.muon, or leave it out and name it in the job file (`assay job init"
+            hint="give Recipe(optimiser=...) one of Sgd, AdamW, Lion and Muon of"
+            " assay.training.optimisers, or leave it out and name it in the job file (`assay job init"
             " --optimiser adamw`)",
         )
     log.warning(

@@ -17,14 +17,83 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
+from assay.program.kernels import TORCH_DTYPES
+from assay.program.lowering.recordless import lowered
 from assay.program.placed import Slot, layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link, parted
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, programs
+from assay.training.algorithms import Algorithm, Tensors
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of an algorithm for parameters of given shapes."""
+
+    compress: Program
+    """[base (P), θ_k (P), residuals (P or 0), wires] → the same with residuals and wires renewed."""
+    outer: Program
+    """[θ (P), state, wires of shard 0, 1, ..., present (K)] → θ and state renewed."""
+    wires: tuple[tuple[Tensor, ...], ...]
+    """An empty wire of each parameter: its tensors' shapes and dtypes."""
+
+
+def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
+    """The first so many, the next so many, and so on."""
+    made, at = [], 0
+    for size in sizes:
+        made.append(list(tensors[at : at + size]))
+        at += size
+    return made
+
+
+def programs(
+    algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int, part: int | None = None
+) -> Programs:
+    """Trace both; the outer step of the first `part` parameters, by default of all. Raises
+    UnsupportedOperation where a rule of one's own uses what does not lower."""
+    zeros = [torch.zeros(shape) for shape in shapes]
+    wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
+    count, widths = len(shapes), [len(wire) for wire in wires]
+    some = count if part is None else part
+    sent_widths = widths[:some]
+    fed = algorithm.feedback is not None
+
+    def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        base, theta, residuals, *_ = split(state, [count, count, count if fed else 0, sum(widths)])
+        made = [
+            algorithm.compress(b, p, e)
+            for b, p, e in zip(base, theta, residuals if fed else [None] * count, strict=True)
+        ]
+        after = [e for _, e in made if e is not None]
+        return [*base, *theta, *after, *(t for wire, _ in made for t in wire)]
+
+    def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        slots = algorithm.rule.slots
+        theta, held, *sent, present = split(
+            state, [some, slots * some, *([sum(sent_widths)] * shards), shards]
+        )
+        after, kept = [], []
+        own = split(held, [slots] * some)
+        each = [split(wire, sent_widths) for wire in sent]
+        for i in range(some):
+            new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
+            after.append(new)
+            kept += left
+        return [*after, *kept, *(t for wire in sent for t in wire), *present]
+
+    flat = [t for wire in wires for t in wire]
+    inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
+    there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
+    own = [*zeros[:some], *(x for z in zeros[:some] for x in algorithm.rule.start(z))]
+    beyond = [*own, *([t for wire in wires[:some] for t in wire] * shards), *there]
+    return Programs(
+        lowered(compress, inner, count),
+        lowered(outer, beyond, some),
+        wires,
+    )
 
 
 @dataclass(frozen=True)
@@ -106,9 +175,9 @@ def coded_round(
     sent = Link(Origin.OUT, Kind.TASK, 0, each, shards, first, 0, NO_SLOT, **parted(slices, each))
     present = Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0)
     before = made.outer.slots - shards * (each + 1)
-    told = [f"base.{name}" for name in names[:params]]
-    told += [f"residual.{name}" for name in names[:residuals]]
-    told += [f"wire.{i}" for i in range(wire)]
+    added = [f"base.{name}" for name in names[:params]]
+    added += [f"residual.{name}" for name in names[:residuals]]
+    added += [f"wire.{i}" for i in range(wire)]
     blank = [empty(slot) for slot in slots[train.slots + params :]]
     start = [p.detach().clone() for p in genesis[:params]]
     held = [x for p in start[:part] for x in algorithm.rule.start(p.clone())]
@@ -122,7 +191,7 @@ def coded_round(
         (own_link(before), sent, present),
         [*genesis, *(p.clone() for p in start), *blank],
         [*outer, *(empty(slot) for slot in layout(made.outer)[len(outer) :])],
-        [*names, *told],
+        [*names, *added],
         slices=slices,
     )
 

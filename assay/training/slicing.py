@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.program.isa import DType, Input, Node, Op, Program, Shape
-from assay.program.rules import MAX_CONCAT, MAX_ELEMENTS, contiguous
+from assay.program.isa import MAX_CONCAT, DType, Input, Node, Op, Program, Shape
+from assay.program.rules import MAX_ELEMENTS, contiguous
 from assay.protocol.errors import Stop
 
 PARAMETERS = "parameters"

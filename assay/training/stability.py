@@ -17,10 +17,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.training.algorithms import DelayedNesterov, Nesterov, OuterSgd, Rule
+from assay.training.algorithms import DelayedNesterov, Rule
+from assay.training.catalogue import CATALOGUE, algorithm_of
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.overlap import Eager
-from assay.training.round_names import EAGER, OTHER_USES, OWN, PATHS, STREAMING, algorithm_of
 from assay.training.streaming import FRAGMENTS, streaming_of
 
 SHARES = [percent / 100 for percent in range(1, 101)]
@@ -57,19 +57,18 @@ def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
 
 def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
     """A round of the named algorithm on one number, and how many numbers it keeps."""
-    if name in OTHER_USES or name == OWN:
+    if name not in CATALOGUE:
         return None
-    if name in (STREAMING, EAGER, PATHS):
-        nesterov = Nesterov(rule.lr, rule.momentum)
-        if name == STREAMING:
-            return _streaming(nesterov, rule.overlap)
-        return _eager(nesterov, shards) if name == EAGER else _late(nesterov, 0, math.sqrt(shards))
-    algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    algorithm, kind = algorithm_of(name, rule.lr, rule.momentum, rule.every), CATALOGUE[name].round
+    if kind == "streaming":
+        return _streaming(algorithm.rule, rule.overlap)
+    if kind == "eager":
+        return _eager(algorithm.rule, shards)
     if isinstance(algorithm.rule, DelayedNesterov) and rule.every <= MOST_ROUNDS:
         return _delayed(algorithm.rule)
-    if not isinstance(algorithm.rule, Nesterov | OuterSgd):
+    if not getattr(algorithm.rule, "linear", False):
         return None
-    return _late(algorithm.rule, algorithm.late)
+    return _late(algorithm.rule, algorithm.late, math.sqrt(shards) if kind == "paths" else 1.0)
 
 
 def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:

@@ -26,10 +26,10 @@ from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import Algorithm, split
+from assay.training.algorithms import Algorithm
 from assay.training.outer import Overlap
 from assay.training.overlap import Streaming
-from assay.training.rounds import Round, empty
+from assay.training.rounds import Round, empty, split
 
 FRAGMENTS = 4
 """At most, where nobody says how many; as many as there are parameters otherwise."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.chain.contracts.lens import Lens
 from assay.chain.eth.contract import Contract
-from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, get_block
+from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, get_block, hash_of
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Address, JobId, Role
 
@@ -122,7 +122,7 @@ class Answers:
         if self._takes_hashes or self._hash is None:
             return
         block = get_block(self._rpc, self.block)
-        if block is None or block["hash"] != self._hash:
+        if block is None or hash_of(block) != self._hash.lower():
             raise RpcUnreachable(
                 f"block {self.block} was replaced while it was read; nothing was concluded", hint="look again"
             )

@@ -5,7 +5,7 @@ Contract: the names are those of a deployment file. INTERFACES are those whose e
 
 from __future__ import annotations
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.eth.abi import Abi
 from assay.chain.eth.contract import Contract

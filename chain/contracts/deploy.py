@@ -17,7 +17,7 @@ import rlp
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.compile import Artifact, Artifacts
+from assay.chain.contracts.artifacts import Artifact, Artifacts
 from assay.chain.eth.abi import encode_arguments
 from assay.chain.eth.journal import Call, Receipt, WrongChain
 from assay.chain.eth.rpc import Rpc, identity
@@ -120,6 +120,8 @@ class Prepared:
     """The arguments alone."""
     missing: tuple[str, ...]
     """Names that no transaction was signed for yet."""
+    base: int
+    """Nonce of the first."""
 
     def key(self, name: str) -> str:
         """Intent of one contract's creation."""
@@ -133,8 +135,8 @@ def prepare(
     label: str = "market",
     existing: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """Where a deployment stands; nothing is sent. `existing`: addresses by name of contracts that are there
-    already and belong to the set.
+    """Where a deployment stands; nothing is sent or written. `existing`: addresses by name of contracts that
+    are there already and belong to the set.
 
     Raises DeploymentFailed for what no chain takes, and when another transaction of the same account came in
     between.
@@ -143,10 +145,10 @@ def prepare(
         _check_deployable(artifacts[planned.artifact])
     missing = tuple(planned.name for planned in plan if sender.unsent(_key(label, planned.name)))
     done = len(plan) - len(missing)
-    base_key = f"deploy/{label}/{sender.address}/nonce"
-    if not done:  # nothing is bound to the nonce yet
-        sender.journal.keep_fact(base_key, str(sender.next_nonce()))
-    base = int(sender.journal.remember(base_key, str(sender.next_nonce())))
+    known_base = (
+        sender.journal.fact(_base_key(sender, label)) if done else None
+    )  # else nothing is bound to it
+    base = int(known_base or sender.next_nonce())
     if missing and sender.next_nonce() > base + done:
         raise DeploymentFailed(
             f"{sender.address} has sent something else since the deployment {label!r} began: what is missing"
@@ -165,7 +167,7 @@ def prepare(
                 " terms or sources; nothing was sent",
                 hint="give the terms that it began with, or begin another one under a new --label",
             )
-    return Prepared(label, plan, addresses, code, arguments, missing)
+    return Prepared(label, plan, addresses, code, arguments, missing, base)
 
 
 def deploy(
@@ -182,6 +184,7 @@ def deploy(
     Raises what `prepare` and `Sender.send` raise.
     """
     prepared = prepare(sender, artifacts, plan, label, existing)
+    sender.journal.keep_fact(_base_key(sender, label), str(prepared.base))
     addresses, blocks = prepared.addresses, []
     for name, code in prepared.code.items():
         receipt = sender.send(prepared.key(name), Call(None, code, f"deploy {name}"))
@@ -203,6 +206,10 @@ def deploy(
     return Deployment(
         sender.identity, min(blocks), artifacts.source_hash, addresses, {n: h for n, h in hashes.items() if h}
     )
+
+
+def _base_key(sender: Sender, label: str) -> str:
+    return f"deploy/{label}/{sender.address}/nonce"
 
 
 def _key(label: str, name: str) -> str:
@@ -232,8 +239,8 @@ def _arguments(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
 
 
 def _code_hash(rpc: Rpc, address: str) -> str | None:
-    code = rpc.request("eth_getCode", [address, "latest"])
-    return None if code in ("0x", None) else "0x" + keccak(bytes.fromhex(code[2:])).hex()
+    code = rpc.eth.get_code(to_checksum_address(address), "latest")
+    return "0x" + keccak(code).hex() if code else None
 
 
 def parse(path: Path) -> Deployment:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from assay.chain.contracts.compile import Artifact, Artifacts
+from assay.chain.contracts.artifacts import Artifact, Artifacts
 from assay.chain.contracts.plan import artifact_of
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.rpc import Rpc
 
 
 def differing(rpc: Rpc, addresses: Mapping[str, str], artifacts: Artifacts) -> Iterator[str]:
     """Names of the contracts whose code on chain is not what was compiled. Raises RpcUnreachable,
-    CompileFailed for a name that no source has."""
+    ArtifactMissing for a name that no artifact has."""
     for name, address in addresses.items():
-        code = rpc.request("eth_getCode", [address, "latest"])
-        if not is_compiled(bytes.fromhex(code[2:]), artifacts[artifact_of(name)]):
+        code = rpc.eth.get_code(checksummed(address), "latest")
+        if not is_compiled(code, artifacts[artifact_of(name)]):
             yield name
 
 

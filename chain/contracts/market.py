@@ -14,8 +14,8 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.batches import entry_point, send_together
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.records import unpack

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.chain.contracts.compile import Artifact
+from assay.chain.contracts.artifacts import Artifact
 from assay.chain.contracts.deploy import Planned
 from assay.chain.eth.errors import Registry
 from assay.protocol.encoding import as_tuple

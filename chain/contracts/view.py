@@ -18,8 +18,8 @@ from pathlib import Path
 
 from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
 from assay.chain.contracts.answers import Answers, Key, room_key, stake_keys, standing_keys
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES, contracts
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.index import Gateway, MarketIndex
@@ -33,7 +33,7 @@ from assay.chain.eth.events import AT_ONCE, Event, EventFollower, RolledBack
 from assay.chain.eth.freshness import Freshness
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
-from assay.protocol.errors import Retry
+from assay.protocol.errors import Unknown
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
     ZERO_DIGEST,
@@ -52,12 +52,6 @@ from assay.protocol.types import (
     StakeView,
     Wei,
 )
-
-
-class Unknown(Retry):
-    """The market has no such job, claim or game: not yet, or not any more since a reorganisation."""
-
-    code = "not-found"
 
 
 class ChainView:
@@ -86,7 +80,7 @@ class ChainView:
             at_once=AT_ONCE,
         )
         if isinstance(rpc, Endpoints):
-            rpc.has_seen(self._follower.cursor)
+            rpc.has_seen(self._follower.cursor, events_file)
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._claims = SeenClaims(self._answers, self._follower)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from eth_abi.codec import ABICodec
 from eth_abi.decoding import StringDecoder
@@ -24,6 +24,9 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from assay.protocol.errors import Stop
+
+if TYPE_CHECKING:
+    from eth_typing import ChecksumAddress
 
 Abi = Sequence[Mapping[str, Any]]
 Entry = Mapping[str, Any]
@@ -81,17 +84,13 @@ def topic(entry: Entry) -> bytes:
 
 
 @lru_cache(maxsize=1 << 16)
-def checksummed(address: str) -> str:
+def checksummed(address: str) -> ChecksumAddress:
     """EIP-55's form of an address: a hash for each, and the same few are met over and over."""
-    return str(to_checksum_address(address))
-
-
-def _type(param: Mapping[str, Any]) -> str:
-    return str(collapse_if_tuple(cast(Any, param))) if param["type"].startswith("tuple") else param["type"]
+    return to_checksum_address(address)
 
 
 def _types(params: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_type(p) for p in params]
+    return [collapse_if_tuple(cast(Any, param)) for param in params]
 
 
 def _to_abi(param: Mapping[str, Any], value: Any) -> Any:

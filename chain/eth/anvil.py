@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.chain.eth.accounts import account_library
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.folders import CONTRACTS_DIR
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
 
@@ -88,7 +88,8 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
     if found is None:
         raise AnvilMissing(
             f"Anvil is not installed for {system}-{machine}, so no local chain can be started",
-            hint="run `make setup`, or install Foundry and put it on PATH",
+            hint="install Foundry (https://getfoundry.sh), which has it, and put anvil on PATH; in a checkout"
+            " `make setup` installs it",
         )
     return Path(found)
 
@@ -134,7 +135,7 @@ class Anvil:
         """Whether the node answers with its own chain id."""
         rpc = HttpRpc(self.url, timeout_s=2.0)
         try:
-            return quantity(rpc.request("eth_chainId", []), "the chain id") == self.options.chain_id
+            return rpc.eth.chain_id == self.options.chain_id
         except RpcUnreachable:
             return False
 

@@ -6,11 +6,15 @@ few times as long ago as asking took (``chain.eth.freshness``). Safe to share be
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from assay.chain.eth.freshness import Freshness
-from assay.chain.eth.rpc import Rpc, get_block, quantity
+from assay.chain.eth.rpc import Rpc, get_block
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Seconds
+
+if TYPE_CHECKING:
+    from web3.types import BlockData
 
 
 class ChainClock:
@@ -20,16 +24,16 @@ class ChainClock:
         self._rpc = rpc
         self._freshness = Freshness(max_age_s)
         self._lock = threading.Lock()
-        self._block: dict[str, str] = {}
+        self._block: BlockData = {}
         self._stopped = threading.Event()
 
     def now(self) -> Seconds:
         """Timestamp of the latest block. Raises RpcUnreachable."""
-        return Seconds(quantity(self._latest()["timestamp"], "the block's time"))
+        return Seconds(self._latest()["timestamp"])
 
     def block(self) -> int:
         """Number of the latest block. Raises RpcUnreachable."""
-        return quantity(self._latest()["number"], "the block number")
+        return self._latest()["number"]
 
     def wait(self, seconds: float) -> bool:
         """Wait; False when the service was told to stop meanwhile."""
@@ -39,7 +43,7 @@ class ChainClock:
         """Tell the service to end: this wait and all later ones return at once. Safe in a signal handler."""
         self._stopped.set()
 
-    def _latest(self) -> dict[str, str]:
+    def _latest(self) -> BlockData:
         with self._lock:
             if self._freshness.stale():
                 with self._freshness.asking():

@@ -8,12 +8,12 @@ mend it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from assay.chain.eth.abi import Abi, MalformedData, decode_result, encode_call, find
+from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_result, encode_call, find
 from assay.chain.eth.errors import Registry, explain
 from assay.chain.eth.journal import Call
-from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, block_tag
+from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed
 from assay.protocol.errors import Retry
 
 
@@ -38,12 +38,12 @@ class Contract:
 
         Raises Reverted, RpcUnreachable, WrongAnswer; MalformedData for arguments that do not fit.
         """
-        request = {"to": self.address, "data": "0x" + self.encode(function, arguments).hex()}
+        data = self.encode(function, arguments)
         try:
-            data = self._rpc.request("eth_call", [request, block_tag(block)])
+            data = self._rpc.eth.call({"to": checksummed(self.address), "data": data}, cast(Any, block))
         except RpcFailed as failure:
             raise explain(f"{self.name}.{function}", failure, self._registry) from failure
-        return self.decode(function, arguments, bytes.fromhex(data[2:]))
+        return self.decode(function, arguments, data)
 
     def encode(self, function: str, arguments: Sequence[Any]) -> bytes:
         """A call's data. Raises MalformedData."""

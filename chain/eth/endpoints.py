@@ -25,10 +25,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
-from assay.chain.eth.seen import HEAD, EndpointBehind, Seen
+from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, Rpc, RpcFailed
+from assay.chain.eth.seen import HEAD, Seen
 from assay.chain.eth.watched import Endpoint, Watched
 from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
@@ -87,7 +88,7 @@ class Patience:
     """An endpoint whose head stands still for so long, while another's moves, is left behind."""
 
 
-class Endpoints:
+class Endpoints(Rpc):
     """The endpoints, first to last in the operator's order. Safe to share between threads."""
 
     def __init__(
@@ -114,9 +115,9 @@ class Endpoints:
         self._denying: dict[str, tuple[float, str]] = {}
         """By endpoint since when it has denied a receipt, and which one has it."""
 
-    def has_seen(self, block: int) -> None:
-        """An earlier process has read up to this block: an answer from before it is behind."""
-        self._seen.head = max(self._seen.head, block)
+    def has_seen(self, block: int, file: Path) -> None:
+        """An earlier process has read up to this block, by `file`: an answer from before it is behind."""
+        self._seen.head, self._seen.kept = max(self._seen.head, block), (block, file)
 
     def troubles(self) -> dict[str, str]:
         """Endpoints that do not answer at present, with their last error, those that deny what is so, and
@@ -207,7 +208,7 @@ class Endpoints:
             if doubt + 1 < self.patience.behind_tries:
                 self._pause(doubt)
         if lag:
-            raise EndpointBehind(by.url, lag, self._seen.head)
+            raise self._seen.behind(by.url, lag)
         if method == RECEIPT and len(self._all) > 1:
             self._heed_denial(params, answer, by)
         if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
@@ -267,7 +268,7 @@ class Endpoints:
                 continue
             try:
                 limit_s = self._limit_s(0, endpoint, HEAD)
-                head = quantity(endpoint.ask(HEAD, [], limit_s), "the head")
+                head = int(endpoint.ask(HEAD, [], limit_s), 16)
             except (RpcFailed, RpcUnreachable):
                 self.counters["repeated"] += 1
                 continue
@@ -279,7 +280,7 @@ class Endpoints:
         if lag := self._seen.lag(HEAD, [], hex(highest), known):
             for endpoint, head in heads.items():
                 endpoint.fell_behind(known - head)
-            raise EndpointBehind(" and ".join(one.url for one in heads), lag, self._seen.head)
+            raise self._seen.behind(" and ".join(one.url for one in heads), lag)
         moving = [
             head for one, head in heads.items() if head == highest or one.still_s() < self.patience.still_s
         ]
@@ -358,7 +359,7 @@ class Endpoints:
         """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be, or
         its head is there or beyond."""
         number = receipt["blockNumber"]
-        if other.head >= quantity(number, "a receipt's block"):
+        if other.head >= int(number, 16):
             return True
         return self._second("eth_getBlockByNumber", [number, False], other) is not None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.chain.eth.abi import Abi, Entry, MalformedData, decode_arguments, selector
 from assay.chain.eth.rpc import RpcFailed
-from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted
+from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted, Stop
 
 _PANICS = {
     0x01: "an assertion failed",
@@ -31,6 +31,12 @@ _BUILT_IN: Abi = [
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
 ]
+
+
+class DryRun(Stop):
+    """A transaction was due in a dry run, and was not sent."""
+
+    code = "dry-run"
 
 
 class ConfirmationTimeout(Retry):

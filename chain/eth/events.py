@@ -31,7 +31,7 @@ from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, top
 from assay.chain.eth.event_file import own_or_copy
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.log_source import LogSource
-from assay.chain.eth.rpc import Rpc, RpcFailed, identity, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, identity
 from assay.disk.database import DamagedDatabase
 from assay.protocol import bounded_json
 from assay.protocol.errors import RpcUnreachable
@@ -138,10 +138,10 @@ class EventFollower:
         self.more = False
         self._source.drop()
         latest = self._source.latest()
-        self._head = latest["hash"], quantity(latest["timestamp"], "a block's time")
+        self._head = latest["hash"], int(latest["timestamp"], 16)
         if latest["hash"] == self._read_up_to and not self._untold:
             return []
-        head = quantity(latest["number"], "the block number") - self._confirmations
+        head = int(latest["number"], 16) - self._confirmations
         if not self._follow(latest):
             self._catch_up(head)
         self._read_up_to = latest["hash"] if self.cursor >= head else None
@@ -152,7 +152,7 @@ class EventFollower:
         """Read the latest block, if it is the next one: its hash names its logs, and its parent's says that
         nothing else has changed. False: nothing was read."""
         number, known = self._last_block()
-        follows = latest.get("parentHash") == known and quantity(latest["number"], "the head") == number + 1
+        follows = latest.get("parentHash") == known and int(latest["number"], 16) == number + 1
         if self._confirmations or known is None or not follows:
             return False
         try:
@@ -329,7 +329,7 @@ class EventFollower:
             if not start <= number <= end or blocks.setdefault(number, block_hash) != block_hash:
                 return None
             if self._entry(log) is not None:
-                kept.append((number, quantity(log["logIndex"], "the log's index"), log))
+                kept.append((number, int(log["logIndex"], 16), log))
         if len({row[:2] for row in kept}) < len(kept):
             return None
         kept.sort(key=lambda row: row[:2])
@@ -382,10 +382,10 @@ class EventFollower:
             self._contract(log),
             decode_log(entry, topics, bytes.fromhex(log["data"][2:])),
             *_block_of(log),
-            quantity(log["logIndex"], "the log's index"),
+            int(log["logIndex"], 16),
             log["transactionHash"],
         )
 
 
 def _block_of(log: Mapping[str, Any]) -> tuple[int, str]:
-    return quantity(log["blockNumber"], "the log's block"), log["blockHash"]
+    return int(log["blockNumber"], 16), log["blockHash"]

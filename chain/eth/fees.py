@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
 from assay.protocol.errors import Ask, RpcUnreachable
 
 _TOO_CHEAP = (
@@ -56,7 +56,7 @@ def fees(rpc: Rpc, policy: FeePolicy, purpose: str) -> tuple[int, int]:
     block = get_block(rpc, "latest")
     if block is None:
         raise RpcUnreachable("the node has no latest block; nothing was sent", hint="wait until it is synced")
-    base_wei = quantity(block.get("baseFeePerGas") or "0x0", "the base fee")
+    base_wei = block.get("baseFeePerGas") or 0
     tip_wei = _proposed_tip(rpc) if policy.tip_wei is None else policy.tip_wei
     cap_wei = policy.max_fee_per_gas_wei
     if base_wei > cap_wei:
@@ -84,19 +84,18 @@ def final_block(rpc: Rpc, policy: FeePolicy) -> int:
     """Number of the last block that is taken for settled; below 0 where there is none yet. Raises
     RpcUnreachable."""
     if policy.final_blocks is not None:
-        head = block_number(rpc)
-        return head - policy.final_blocks
+        return rpc.eth.block_number - policy.final_blocks
     block = get_block(rpc, "finalized")
-    return -1 if block is None else quantity(block["number"], "the finalized block")
+    return -1 if block is None else block["number"]
 
 
 def _proposed_tip(rpc: Rpc) -> int:
     """What the node proposes; where it proposes nothing, what half of the recent gas was paid."""
     try:
-        return quantity(rpc.request("eth_maxPriorityFeePerGas", []), "the priority fee")
+        return rpc.eth.max_priority_fee
     except RpcFailed:
-        history = rpc.request("eth_feeHistory", [hex(_USUAL_BLOCKS), "latest", [50]])
-    paid = sorted(quantity(block[0], "a tip") for block in history.get("reward") or [] if block)
+        history = rpc.eth.fee_history(_USUAL_BLOCKS, "latest", [50])
+    paid = sorted(tips[0] for tips in history.get("reward") or [] if tips)
     return paid[len(paid) // 2] if paid else 0
 
 

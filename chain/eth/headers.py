@@ -15,34 +15,20 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.rpc import Rpc, get_block
+from assay.chain.eth.rpc import Rpc
 
-_NUMBER, _BYTES = "number", "bytes"
-_FIELDS = {
-    "parentHash": _BYTES,
-    "sha3Uncles": _BYTES,
-    "miner": _BYTES,
-    "stateRoot": _BYTES,
-    "transactionsRoot": _BYTES,
-    "receiptsRoot": _BYTES,
-    "logsBloom": _BYTES,
-    "difficulty": _NUMBER,
-    "number": _NUMBER,
-    "gasLimit": _NUMBER,
-    "gasUsed": _NUMBER,
-    "timestamp": _NUMBER,
-    "extraData": _BYTES,
-    "mixHash": _BYTES,  # since the Merge the RANDAO value
-    "nonce": _BYTES,
-    "baseFeePerGas": _NUMBER,  # since London
-    "withdrawalsRoot": _BYTES,  # Shanghai
-    "blobGasUsed": _NUMBER,  # Cancun
-    "excessBlobGas": _NUMBER,
-    "parentBeaconBlockRoot": _BYTES,
-    "requestsHash": _BYTES,  # Prague
-    "blockAccessListHash": _BYTES,  # Amsterdam
-    "slotNumber": _NUMBER,
+_NUMBERS = {
+    *("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed"),
+    *("excessBlobGas", "slotNumber"),
 }
+_FIELDS = (
+    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom"),
+    *("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
+    *("mixHash", "nonce"),  # mixHash: since the Merge the RANDAO value
+    *("baseFeePerGas", "withdrawalsRoot"),  # London, Shanghai
+    *("blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot"),  # Cancun
+    *("requestsHash", "blockAccessListHash", "slotNumber"),  # Prague, Amsterdam
+)
 """In the order of the encoding."""
 log = logging.getLogger(__name__)
 
@@ -50,13 +36,13 @@ log = logging.getLogger(__name__)
 def encode_header(block: dict[str, Any]) -> bytes:
     """RLP of a block's header. Raises ValueError when a field is not hex."""
     fields: list[int | bytes] = []
-    for name, kind in _FIELDS.items():
+    for name in _FIELDS:
         value = block.get(name)
         if value is None:
             continue
         if not isinstance(value, str) or not value.startswith("0x"):
             raise ValueError(f"{name} is {value!r}")
-        fields.append(int(value, 16) if kind == _NUMBER else bytes.fromhex(value[2:]))
+        fields.append(int(value, 16) if name in _NUMBERS else bytes.fromhex(value[2:]))
     return rlp.encode(fields)
 
 
@@ -72,7 +58,7 @@ class SeedHeaders:
 
         Raises RpcUnreachable.
         """
-        block = get_block(self._rpc, number)
+        block = self._rpc.request("eth_getBlockByNumber", [hex(number), False])
         if block is None:
             return b""
         header, fault = _usable(block)

@@ -143,10 +143,14 @@ class Keystore:
             raise BadKey(f"{name!r} cannot be an account name", hint="use letters, digits, '.', '_' and '-'")
         return self.directory / name
 
-    def _new(self, name: str, password: str) -> None:
-        """Refuse what cannot be stored before a key is made for it. Raises KeyProblem, BadKey."""
+    def check_free(self, name: str) -> None:
+        """Raises KeyProblem where there is a key of this name, BadKey where there can be none."""
         if self._path(name).exists():
             raise _taken(name)
+
+    def _new(self, name: str, password: str) -> None:
+        """Refuse what cannot be stored before a key is made for it. Raises KeyProblem, BadKey."""
+        self.check_free(name)
         if not password:
             raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
 

@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 
 from assay.chain.eth.asked_ahead import AskedAhead, Question
 from assay.chain.eth.headers import encode_header
-from assay.chain.eth.rpc import Rpc, block_question, get_block
+from assay.chain.eth.rpc import Rpc
 from assay.protocol.errors import RpcUnreachable
 
 WITNESSES = 2
@@ -34,18 +34,19 @@ class LogSource:
 
     def latest(self) -> dict[str, Any]:
         """The latest block's header fields."""
-        found = get_block(self._rpc, "latest")
+        found = self._rpc.request(*_block("latest"))
         if found is None:
             raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
-        return found
+        return dict(found)
 
     def block(self, number: int) -> dict[str, Any] | None:
         """A block's header fields, or None when the node has no such block."""
-        return get_block(self._rpc, number)
+        found: dict[str, Any] | None = self._rpc.request(*_block(hex(number)))
+        return found
 
     def stand(self, blocks: Mapping[int, str]) -> bool:
         """Whether the node has these blocks, by number and hash, now."""
-        found = self._rpc.together([block_question(number) for number in blocks])
+        found = self._rpc.together([_block(hex(number)) for number in blocks])
         pairs = zip(found, blocks.values(), strict=True)
         return all(each is not None and each["hash"] == known for each, known in pairs)
 
@@ -79,7 +80,7 @@ class LogSource:
 
     def begin_blocks(self, numbers: Iterable[int]) -> None:
         """`block` will be asked for these."""
-        self._rpc.begin(map(block_question, numbers))
+        self._rpc.begin(_block(hex(number)) for number in numbers)
 
     def begin_logs(self, blocks: Iterable[Mapping[str, Any]]) -> None:
         """`logs_of` will be asked for these."""
@@ -98,6 +99,10 @@ class LogSource:
 
     def _named(self, block_hash: str) -> Question:
         return "eth_getLogs", [{"blockHash": block_hash, "address": self._addresses}]
+
+
+def _block(tag: str) -> Question:
+    return "eth_getBlockByNumber", [tag, False]
 
 
 def _number(log: Mapping[str, Any]) -> int:

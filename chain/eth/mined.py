@@ -15,8 +15,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.journal import Intent, Journal, Receipt
-from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, hash_of
 from assay.protocol import bounded_json
 
 _KEPT = 16
@@ -49,7 +50,7 @@ class MinedBlocks:
         """Executed intents whose block is no longer the chain's, oldest first; once all of them have been
         dealt with, the present head is kept. Raises RpcUnreachable."""
         head = get_block(self._rpc, "latest")
-        if head is None or (self._blocks and self._blocks[-1][1] == head["hash"]):
+        if head is None or (self._blocks and self._blocks[-1][1] == hash_of(head)):
             return
         while self._blocks and not self._stands(*self._blocks[-1]):
             self._blocks.pop()
@@ -66,14 +67,14 @@ class MinedBlocks:
                 verdicts[place] = self._stands(*place)
             if not verdicts[place]:
                 yield intent, receipt
-        self._blocks.append((quantity(head["number"], "the head"), head["hash"]))
+        self._blocks.append((head["number"], hash_of(head)))
         self._thin()
         if self._blocks[-1][0] >= self._written + _WRITE_EVERY:
             self._write()
 
     def _stands(self, number: int, known: str) -> bool:
         block = get_block(self._rpc, number)
-        return block is not None and block["hash"] == known
+        return block is not None and hash_of(block) == known
 
     def _thin(self) -> None:
         """Keep the latest, and ever fewer of the older ones."""
@@ -92,10 +93,10 @@ class MinedBlocks:
 def taker(rpc: Rpc, address: str, nonce: int) -> str | None:
     """Hash of the mined transaction that has this nonce of an account; None where the node cannot tell: the
     nonce is not used, or the states of its time are gone."""
-    head = block_number(rpc)
+    head: int = rpc.eth.block_number
 
     def used(block: int) -> bool:
-        return quantity(rpc.request("eth_getTransactionCount", [address, hex(block)]), "the nonce") > nonce
+        return rpc.eth.get_transaction_count(checksummed(address), block) > nonce
 
     try:
         if not used(head):
@@ -121,7 +122,7 @@ def stands(rpc: Rpc, receipt: Receipt, newest: int) -> bool:
     if receipt.block_number > newest:
         return False
     block = get_block(rpc, receipt.block_number)
-    return block is not None and block["hash"] == receipt.block_hash
+    return block is not None and hash_of(block) == receipt.block_hash.lower()
 
 
 def receipt_of(key: str, found: dict[str, Any]) -> Receipt:
@@ -129,11 +130,11 @@ def receipt_of(key: str, found: dict[str, Any]) -> Receipt:
     return Receipt(
         key,
         found["transactionHash"],
-        quantity(found["blockNumber"], "the receipt's block"),
+        int(found["blockNumber"], 16),
         found["blockHash"],
-        quantity(found["gasUsed"], "the gas used"),
-        quantity(found.get("effectiveGasPrice", "0x0"), "the gas price"),
-        quantity(found["status"], "the receipt's status") == 1,
+        int(found["gasUsed"], 16),
+        int(found.get("effectiveGasPrice", "0x0"), 16),
+        int(found["status"], 16) == 1,
         found.get("contractAddress"),
         list(found["logs"]),
     )

@@ -8,12 +8,17 @@ overtaken only in a block that is taken for settled.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
+from assay.chain.eth.abi import checksummed
 from assay.chain.eth.errors import NonceTaken
 from assay.chain.eth.fees import FeePolicy, final_block
 from assay.chain.eth.journal import Journal
-from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import RpcUnreachable
+
+if TYPE_CHECKING:
+    from web3.types import BlockIdentifier
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +32,7 @@ class Nonces:
 
     def __init__(self, rpc: Rpc, address: str, journal: Journal, policy: FeePolicy) -> None:
         self._rpc = rpc
-        self._address = address
+        self._address = checksummed(address)
         self._journal = journal
         self._policy = policy
 
@@ -42,7 +47,7 @@ class Nonces:
         if count <= self._journal.next_nonce(self._address):
             return count
         for _ in range(_CONFIRMATIONS):
-            if self._at(hex(block_number(self._rpc))) != count:
+            if self._at(self._rpc.eth.block_number) != count:
                 raise RpcUnreachable(
                     f"the node is not sure how many transactions {self._address} has sent;"
                     " nothing was signed",
@@ -55,7 +60,7 @@ class Nonces:
         not yet, has the state of that block cannot tell."""
         final = max(final_block(self._rpc, self._policy), 0)
         try:
-            return self._at(hex(final)) > nonce
+            return self._at(final) > nonce
         except RpcFailed as failure:
             log.info("block %d: %s", final, failure.text)
             return False
@@ -75,5 +80,5 @@ class Nonces:
         held = self._journal.held_nonces(self._address, first)
         return [nonce for nonce in range(first, last) if nonce not in held]
 
-    def _at(self, block: str) -> int:
-        return quantity(self._rpc.request("eth_getTransactionCount", [self._address, block]), "the nonce")
+    def _at(self, block: BlockIdentifier) -> int:
+        return self._rpc.eth.get_transaction_count(self._address, block)

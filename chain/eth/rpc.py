@@ -1,9 +1,11 @@
-"""One Ethereum JSON-RPC endpoint over HTTP.
+"""A node as web3 sees it, and one Ethereum JSON-RPC endpoint over HTTP.
 
 Contract: `request` returns the call's result, of the shape that its method gives (`chain.eth.shapes`), or
 raises `RpcFailed` with the node's own words, or `RpcUnreachable` when no well-formed answer came in time.
 Whatever comes over the wire (HTML, half an answer, endless or slow ones, numbers of a million digits), no
-other error leaves it. It never retries by itself: `chain.eth.endpoints` does.
+other error leaves it. It never retries by itself: `chain.eth.endpoints` does. `eth` is web3's module of the
+same name over `request`: its methods raise what `request` raises. web3 fills in nothing, follows no off-chain
+lookup and repeats nothing (decision 0071).
 Does not guarantee that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they
 can.
 """
@@ -11,17 +13,20 @@ can.
 from __future__ import annotations
 
 import itertools
-import threading
-from typing import Any, Protocol
+import json
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-import requests
-import urllib3
-
 from assay.chain.eth import shapes
-from assay.chain.eth.timed_http import TimedAdapter
+from assay.chain.eth.transport import FAILURES, Http, TooLarge
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
+
+if TYPE_CHECKING:
+    from web3.eth import Eth
+    from web3.types import BlockData
 
 BlockTag = int | str | dict[str, Any]
 """A block's number or name, or EIP-1898's object that names it by its hash."""
@@ -32,7 +37,6 @@ MOST_VALUES = 500_000
 """Of an answer: some 30,000 logs. Each takes a hundred times as much memory as the three bytes of "{},"."""
 _VALUES = (b",", b"[", b"{")
 """Of which a text has at least one for each value but the first."""
-_PART = 1 << 16
 _REVERTED = 3
 """The code of an execution that was reverted."""
 _NO_BLOCK = (
@@ -45,7 +49,6 @@ _NO_STATE = ("not available", "unavailable", "not found", "no state", "missing")
 """The same, beside the word "state"."""
 _LONGEST_TEXT = 500
 """Characters of a node's words that are shown."""
-_NOT_HTTP = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 class RpcFailed(Retry):
@@ -81,14 +84,22 @@ class RpcFailed(Retry):
         )
 
 
-class Rpc(Protocol):
+class Rpc(ABC):
     """What the rest of the package needs of a node; tests bring their own."""
 
+    @abstractmethod
     def request(self, method: str, params: list[Any]) -> Any:
-        """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
+        """The result of one JSON-RPC call, as the node spells it. Raises RpcFailed, RpcUnreachable."""
+
+    @cached_property
+    def eth(self) -> Eth:
+        """The same node by web3's methods, with numbers as int and bytes as HexBytes."""
+        from assay.chain.eth.client import eth_module
+
+        return eth_module(self.request)
 
 
-class HttpRpc:
+class HttpRpc(Rpc):
     """A node reached over HTTP. Safe to share between threads."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -96,7 +107,7 @@ class HttpRpc:
         self.timeout_s = timeout_s
         # An endpoint's path or user part often holds an access key: only scheme and host are ever shown.
         self.shown_url = _shown(url)
-        self._threads = threading.local()
+        self._http = Http(url)
         self._numbers = itertools.count(1)
 
     def request(self, method: str, params: list[Any]) -> Any:
@@ -108,49 +119,21 @@ class HttpRpc:
         number = next(self._numbers)
         question = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
-            body = self._exchange(method, question, timeout_s)
-            return _result(method, params, number, bounded_json.loads(body))
-        except shapes.Misshapen as error:
-            raise self._unreachable(method, f"the answer is malformed: {error}") from error
-        except _NOT_HTTP as error:
-            raise self._unreachable(method, _cause(error)) from error
-
-    def _exchange(self, method: str, question: dict[str, Any], timeout_s: float) -> bytes:
-        """The body of the answer, read within the time limit. Raises RpcFailed if it is too large, or would
-        be in memory."""
-        with self._session().post(
-            self.url, json=question, timeout=timeout_s, stream=True, allow_redirects=False
-        ) as response:
-            if response.status_code == 413:
+            status, body = self._http.post(json.dumps(question).encode(), timeout_s, LARGEST_ANSWER)
+            if status == 413:
                 raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "")
-            if response.status_code != 200:
-                raise self._unreachable(method, f"HTTP status {response.status_code}")
-            parts, size = [], 0
-            while part := response.raw.read1(_PART, decode_content=True):
-                parts.append(part)
-                size += len(part)
-                if size > LARGEST_ANSWER:
-                    response.close()
-                    raise RpcFailed(method, 413, f"the answer is too large, over {LARGEST_ANSWER} bytes", "")
-            body = b"".join(parts)
+            if status != 200:
+                raise self._unreachable(method, f"HTTP status {status}")
             if sum(body.count(mark) for mark in _VALUES) > MOST_VALUES:
                 raise RpcFailed(method, 413, f"the answer is too large, over {MOST_VALUES} values", "")
-            return body
-
-    def _session(self) -> requests.Session:
-        """This thread's own, with its connection. What the environment says of proxies, certificates and
-        .netrc is looked up once: for each request, that took a third of its processor time."""
-        if not hasattr(self._threads, "session"):
-            session = requests.Session()
-            found = session.merge_environment_settings(self.url, {}, None, None, None)
-            session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
-            session.auth = requests.utils.get_netrc_auth(self.url)
-            session.trust_env = False
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, TimedAdapter())
-            self._threads.session = session
-        kept: requests.Session = self._threads.session
-        return kept
+            return _result(method, params, number, bounded_json.loads(body))
+        except TooLarge as error:
+            text = f"the answer is too large, over {LARGEST_ANSWER} bytes"
+            raise RpcFailed(method, 413, text, "") from error
+        except shapes.Misshapen as error:
+            raise self._unreachable(method, f"the answer is malformed: {error}") from error
+        except FAILURES as error:
+            raise self._unreachable(method, _cause(error)) from error
 
     def _unreachable(self, method: str, cause: str) -> RpcUnreachable:
         return RpcUnreachable(
@@ -199,54 +182,36 @@ def _failed(method: str, failure: Any) -> RpcFailed:
 
 
 def _cause(error: Exception) -> str:
-    """A cause short enough to read, without the URL that requests writes into its messages."""
-    if isinstance(error, (requests.Timeout, TimeoutError, urllib3.exceptions.TimeoutError)):
+    """A cause short enough to read, without the URL."""
+    name = type(error).__name__
+    if "Timeout" in name:
         return "timed out"
-    if isinstance(error, requests.ConnectionError):
+    if name in ("ConnectError", "ReadError", "WriteError", "RemoteProtocolError"):
         return "connection refused or lost"
-    return type(error).__name__
+    return name
 
 
-def quantity(value: Any, what: str) -> int:
-    """The integer of a JSON-RPC quantity such as "0x1f". Raises RpcUnreachable when it is not one."""
+def get_block(rpc: Rpc, block: BlockTag) -> BlockData | None:
+    """A block's header fields, or None when the node has no such block. Raises RpcFailed, RpcUnreachable."""
+    from web3.exceptions import BlockNotFound
+
     try:
-        return shapes.quantity(value, what)
-    except shapes.Misshapen as error:
-        raise RpcUnreachable(
-            f"the node gave {error}", hint="check that the URL is an Ethereum JSON-RPC endpoint"
-        ) from error
+        return rpc.eth.get_block(cast(Any, block))
+    except BlockNotFound:
+        return None
 
 
-def block_number(rpc: Rpc) -> int:
-    """The last block's number. Raises RpcUnreachable."""
-    return quantity(rpc.request("eth_blockNumber", []), "the block number")
-
-
-def block_tag(block: BlockTag) -> str | dict[str, Any]:
-    """A block's number, name or EIP-1898 object in JSON-RPC form."""
-    return hex(block) if isinstance(block, int) else block
-
-
-def block_question(block: BlockTag) -> tuple[str, list[Any]]:
-    """The method and the parameters by which a block's header fields are asked for."""
-    return "eth_getBlockByNumber", [block_tag(block), False]
-
-
-def get_block(rpc: Rpc, block: BlockTag) -> dict[str, Any] | None:
-    """A block's header fields, or None when the node has no such block."""
-    found = rpc.request(*block_question(block))
-    if found is None or (isinstance(found, dict) and "hash" in found):
-        return found
-    raise RpcUnreachable(f"the node gave a malformed block {block}", hint="use another node")
+def hash_of(block: BlockData) -> str:
+    """A block's hash, as "0x…"."""
+    return block["hash"].to_0x_hex()
 
 
 def identity(rpc: Rpc) -> str:
     """What tells this chain from every other: chain id and genesis hash, as "31337:0x…"."""
-    chain_id = quantity(rpc.request("eth_chainId", []), "the chain id")
-    genesis = get_block(rpc, 0)
+    chain_id, genesis = rpc.eth.chain_id, get_block(rpc, 0)
     if genesis is None:
         raise RpcUnreachable(
             "the node does not know the genesis block, so the chain cannot be identified",
             hint="use a synced node",
         )
-    return f"{chain_id}:{genesis['hash']}"
+    return f"{chain_id}:{hash_of(genesis)}"

@@ -9,6 +9,7 @@ an account's nonce it is only told that it fell. Safe to share between threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from assay.protocol.errors import RpcUnreachable
@@ -26,13 +27,20 @@ class EndpointBehind(RpcUnreachable):
 
     code = "endpoint-behind"
 
-    def __init__(self, who: str, blocks: int, seen: int) -> None:
+    def __init__(self, who: str, blocks: int, seen: int, file: Path | None = None) -> None:
+        """`file`: where an earlier process has kept that block."""
         self.blocks = blocks
+        if file is None:
+            last = "some node behind this address is not in step: use another one (--rpc-url)"
+        else:
+            last = (
+                "some node behind this address is not in step (use another one: --rpc-url), or the chain was"
+                f" set back, as a devnet may be: then remove {file}, and the market's events are read anew"
+            )
         super().__init__(
             f"{who} is behind by {blocks} block{'' if blocks == 1 else 's'}: block {seen} was seen before."
             " Nothing was concluded from its answer, and nothing was sent",
-            hint="repeat this in a moment; if that goes on, some node behind this address is not in step: use"
-            " another one (--rpc-url)",
+            hint=f"repeat this in a moment; if that goes on, {last}",
         )
 
 
@@ -41,9 +49,16 @@ class Seen:
 
     def __init__(self, clock: Callable[[], float], went_back_s: float) -> None:
         self.head = -1
+        self.kept: tuple[int, Path] | None = None
+        """What an earlier process has kept: the block, and in which file."""
         self._clock, self._went_back_s = clock, went_back_s
         self._behind_since: float | None = None
         self._nonces: dict[str, int] = {}
+
+    def behind(self, who: str, blocks: int) -> EndpointBehind:
+        """The error for an answer that is behind; it names the file from which alone that is known."""
+        file = self.kept[1] if self.kept is not None and self.kept[0] == self.head else None
+        return EndpointBehind(who, blocks, self.head, file)
 
     def lag(self, method: str, params: list[Any], answer: Any, known: int) -> int:
         """By how many blocks an answer is behind the head that was `known` when it was asked for; 0 where it

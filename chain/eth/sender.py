@@ -22,14 +22,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken, Registry, SpendLimit, explain, reverted
+from assay.chain.eth.abi import checksummed
+from assay.chain.eth.errors import (
+    ConfirmationTimeout,
+    DryRun,
+    NonceTaken,
+    Registry,
+    SpendLimit,
+    explain,
+    reverted,
+)
 from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.nonces import Nonces
-from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, identity, quantity
-from assay.chain.eth.signing import Terms, signed
-from assay.chain.eth.simulation import Simulation, simulate, why_failed
+from assay.chain.eth.rpc import Rpc, RpcFailed, identity
+from assay.chain.eth.transactions import Simulation, signed, simulate, why_failed
 from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable
 
 log = logging.getLogger(__name__)
@@ -59,11 +67,14 @@ class Sender:
         registry: Registry | None = None,
         policy: FeePolicy | None = None,
         *,
+        sends: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """Unless it `sends`, `resume` does nothing and whatever would be broadcast raises DryRun."""
+        self._sends = sends
         self.rpc = rpc
-        self.address: str = account.address
+        self.address = checksummed(account.address)
         self.journal = journal
         self.registry = registry or Registry()
         self.policy = policy or FeePolicy()
@@ -161,6 +172,8 @@ class Sender:
         never signed are left to whoever meant them (`Journal.unsigned`). One that cannot go on holds up no
         other: its error is raised last. Raises RpcUnreachable at once.
         """
+        if not self._sends:
+            return []
         for intent, receipt in self._mined_blocks.gone():
             self._still_mined(intent, receipt)
         error: AssayError | None = None
@@ -206,7 +219,7 @@ class Sender:
 
     def balance_wei(self) -> int:
         """The account's ether."""
-        return quantity(self.rpc.request("eth_getBalance", [self.address, "latest"]), "the balance")
+        return self.rpc.eth.get_balance(self.address, "latest")
 
     def next_nonce(self) -> int:
         """The nonce of the account's next mined transaction."""
@@ -228,15 +241,11 @@ class Sender:
                 " no transaction was sent",
                 hint="raise --max-spend, or leave it",
             )
-        chain_nonce = self._nonces.to_sign_from()
+        chain_nonce, offer = self._nonces.to_sign_from(), (plan.max_fee_wei, plan.tip_wei)
         return self.journal.sign(
             intent.key,
             chain_nonce,
-            lambda nonce: signed(
-                self._account,
-                intent.call,
-                Terms(self.chain_id, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
-            ),
+            lambda nonce: signed(self._account, intent.call, self.chain_id, nonce, plan.gas, offer),
         )
 
     def _advance(self, key: str, *, patiently: bool = False) -> Intent:
@@ -289,9 +298,14 @@ class Sender:
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
+        if not self._sends:
+            raise DryRun(
+                f"{intent.call.purpose}: not sent, since this is a dry run; no money has moved",
+                hint="repeat the command without --dry-run",
+            )
         attempt, now = intent.attempts[-1], self._clock()
         try:
-            self.rpc.request("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])
+            self.rpc.eth.send_raw_transaction(attempt.raw)
         except RpcFailed as failure:
             text = failure.text.lower()
             # Mined, waiting, or overtaken: the next look at receipts and nonce tells which.
@@ -324,7 +338,7 @@ class Sender:
         again = self.journal.sign(
             intent.key,
             nonce,
-            lambda held: signed(self._account, intent.call, Terms(self.chain_id, held, last.gas, *offer)),
+            lambda held: signed(self._account, intent.call, self.chain_id, held, last.gas, offer),
         )
         self._broadcast(again)
         return True
@@ -356,7 +370,7 @@ class Sender:
         gone is on its way again."""
         if not self.policy.confirmations:
             return True
-        head = block_number(self.rpc)
+        head = self.rpc.eth.block_number
         if not stands(self.rpc, receipt, head):
             self._still_mined(intent, receipt)
             return False

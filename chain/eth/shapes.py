@@ -1,8 +1,9 @@
 """What a node's answer to each method looks like, so that nothing behind it meets any other.
 
-Contract: `check` returns the answer as it came, or raises `Misshapen` with what is wrong with it. An answer
-that passes can be read without another look at its types: quantities are "0x" and hex digits within their
-bounds, data is whole bytes, and a block, receipt or log has every field that this package reads.
+Contract: `check` returns the answer, or raises `Misshapen` with what is wrong with it. An answer that passes
+can be read, and given to web3's formatters, without another look at its types: quantities are "0x" and hex
+digits within their bounds, data is whole bytes of the right number, and a block, receipt or log has every
+field that this package reads. Of these objects other fields are left out.
 Not guaranteed: that an answer is true. Methods that are not named here (a development node's own) are not
 checked.
 Source: the Ethereum JSON-RPC specification (execution-apis), its schemas of quantities and data.
@@ -10,14 +11,14 @@ Source: the Ethereum JSON-RPC specification (execution-apis), its schemas of qua
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
-_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
-_LONGEST_FIELD = 1 << 16
-"""Characters of a header's field: 512 bytes of Bloom filter, and extra data of some chains."""
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+
+_LONGEST_EXTRA = 1 << 15
+"""Bytes of extra data: some chains keep signatures in it."""
 _MOST_TOPICS = 4
 
 
@@ -25,146 +26,143 @@ class Misshapen(ValueError):
     """An answer is not what its method gives."""
 
 
-def quantity(value: Any, what: str, bits: int = 256) -> int:
-    """The integer of a quantity such as "0x1f", below 2^`bits`. Raises Misshapen."""
-    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
-        raise Misshapen(f"no number for {what}: {_shown(value)}")
-    number = int(value, 16)
-    if number >> bits:
-        raise Misshapen(f"{what} is {number}, beyond all bounds")
-    return number
-
-
-def data(value: Any, what: str, size: int | None = None) -> str:
-    """Bytes as "0x" and hex digits, of `size` bytes if that is given. Raises Misshapen."""
-    if not isinstance(value, str) or not _DATA.fullmatch(value):
-        raise Misshapen(f"no bytes for {what}: {_shown(value)}")
-    if size is not None and len(value) != 2 + 2 * size:
-        raise Misshapen(f"{what} has {len(value) // 2 - 1} bytes instead of {size}")
+def _below(bits: int, value: str) -> str:
+    if int(value, 16) >> bits:
+        raise ValueError(f"{int(value, 16)} is beyond all bounds")
     return value
+
+
+def _number(bits: int) -> CoreSchema:
+    text = core_schema.str_schema(pattern=r"^0x[0-9a-fA-F]{1,64}$", strict=True)
+    return core_schema.no_info_after_validator_function(partial(_below, bits), text)
+
+
+def _bytes(size: int | None = None, most: int | None = None) -> CoreSchema:
+    digits = "*" if size is None else f"{{{size}}}"
+    longest = None if most is None else 2 + 2 * most
+    return core_schema.str_schema(pattern=rf"^0x([0-9a-fA-F]{{2}}){digits}$", max_length=longest, strict=True)
+
+
+def _object(fields: dict[str, CoreSchema], **optional: CoreSchema) -> CoreSchema:
+    """An object of these fields, and of those that may be missing; no others are kept."""
+    needed = {name: core_schema.typed_dict_field(kind) for name, kind in fields.items()}
+    may_be = {name: core_schema.typed_dict_field(kind, required=False) for name, kind in optional.items()}
+    return core_schema.typed_dict_schema(needed | may_be)
+
+
+def _null_or(kind: CoreSchema, *names: str) -> dict[str, CoreSchema]:
+    return dict.fromkeys(names, core_schema.nullable_schema(kind))
+
+
+_BLOCK, _GAS, _WEI, _ANY = map(_number, (62, 53, 128, 256))
+"""Numbers of blocks, nonces and gas also fit SQLite's integers, with room for arithmetic."""
+_ADDRESS, _HASH, _DATA = _bytes(20), _bytes(32), _bytes()
+_LOG = _object(
+    {
+        "address": _ADDRESS,
+        "topics": core_schema.list_schema(_HASH, max_length=_MOST_TOPICS),
+        "data": _DATA,
+        "blockNumber": _BLOCK,
+        "blockHash": _HASH,
+        "logIndex": _BLOCK,
+        "transactionHash": _HASH,
+    },
+    removed=core_schema.literal_schema([False]),  # where blocks or a transaction are asked about, none is
+)
+_LOGS = core_schema.list_schema(_LOG)
+_RECEIPT = _object(
+    {
+        "transactionHash": _HASH,
+        "blockHash": _HASH,
+        "blockNumber": _BLOCK,
+        "gasUsed": _GAS,
+        "status": _number(1),
+        "logs": _LOGS,
+    },
+    effectiveGasPrice=_WEI,
+    **_null_or(_ADDRESS, "contractAddress"),
+)
+_TRANSACTION = _object(
+    {"hash": _HASH, "from": _ADDRESS, "nonce": _number(64)}, input=_DATA, **_null_or(_ADDRESS, "to")
+)
+_PLACE = {"hash": _HASH, "number": _BLOCK, "timestamp": _BLOCK}
+_HEADER = {
+    **_null_or(_HASH, "parentHash", "sha3Uncles", "stateRoot", "transactionsRoot", "receiptsRoot", "mixHash"),
+    **_null_or(_HASH, "withdrawalsRoot", "parentBeaconBlockRoot", "requestsHash", "blockAccessListHash"),
+    **_null_or(_ADDRESS, "miner"),
+    **_null_or(_bytes(256), "logsBloom"),
+    **_null_or(_bytes(8), "nonce"),
+    **_null_or(_bytes(most=_LONGEST_EXTRA), "extraData"),
+    **_null_or(_WEI, "baseFeePerGas"),
+    **_null_or(_ANY, "difficulty", "gasLimit", "gasUsed", "blobGasUsed", "excessBlobGas", "slotNumber"),
+}
+_TIPS = core_schema.list_schema(core_schema.list_schema(_WEI))
+
+
+def _checked(kind: CoreSchema, *, null: bool = False) -> SchemaValidator:
+    return SchemaValidator(core_schema.nullable_schema(kind) if null else kind)
+
+
+_SHAPES = {
+    "eth_chainId": _checked(_number(63)),
+    "eth_blockNumber": _checked(_BLOCK),
+    "eth_getTransactionCount": _checked(_BLOCK),
+    "eth_getBalance": _checked(_ANY),
+    "eth_maxPriorityFeePerGas": _checked(_WEI),
+    "eth_estimateGas": _checked(_GAS),
+    "eth_getTransactionReceipt": _checked(_RECEIPT, null=True),
+    "eth_getLogs": _checked(_LOGS),
+    "eth_feeHistory": _checked(_object({}, **_null_or(_TIPS, "reward"))),
+    "eth_call": _checked(_DATA),
+    "eth_getCode": _checked(_DATA),
+    "eth_sendRawTransaction": _checked(_HASH),
+}
+_HEADERS = _checked(_object(_PLACE, **_HEADER, transactions=core_schema.list_schema(_HASH)), null=True)
+_BLOCKS = _checked(
+    _object({**_PLACE, "transactions": core_schema.list_schema(_TRANSACTION)}, **_HEADER), null=True
+)
 
 
 def check(method: str, params: list[Any], answer: Any) -> Any:
     """The answer. Raises Misshapen."""
-    if method in _QUANTITIES:
-        what, bits = _QUANTITIES[method]
-        quantity(answer, what, bits)
-    elif method in _OTHERS:
-        _OTHERS[method](params, answer)
-    return answer
+    shape = _SHAPES.get(method)
+    if method == "eth_getBlockByNumber":
+        shape = _BLOCKS if params[1:] == [True] else _HEADERS
+    if shape is None:
+        return answer
+    try:
+        found = shape.validate_python(answer)
+    except ValidationError as error:
+        raise Misshapen(_told(error)) from None
+    if method in _ASKED:
+        _ASKED[method](params, found)
+    return found
 
 
-def _shown(value: Any) -> str:
-    """Few enough characters for a status line, of whatever a node has sent."""
-    text = value if isinstance(value, str) else type(value).__name__
-    return repr(text[:40])
+def _told(error: ValidationError) -> str:
+    """What is wrong, in few enough characters for a status line, whatever a node has sent."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    given = first["input"] if isinstance(first["input"], str) else type(first["input"]).__name__
+    return f"{place or 'the answer'} is {given[:40]!r} ({first['msg'][:60]})"
 
 
-_QUANTITIES = {
-    "eth_chainId": ("the chain id", 63),
-    "eth_blockNumber": ("the block number", 62),
-    "eth_getTransactionCount": ("the nonce", 62),
-    "eth_getBalance": ("the balance", 256),
-    "eth_maxPriorityFeePerGas": ("the priority fee", 128),
-    "eth_estimateGas": ("the gas estimate", 53),
-}
-"""Numbers of blocks, nonces and gas also fit SQLite's integers, with room for arithmetic."""
-
-
-def _fields(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Misshapen(f"{what} is no object: {_shown(value)}")
-    return value
-
-
-def _items(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise Misshapen(f"{what} is no list: {_shown(value)}")
-    return value
-
-
-def _block(params: list[Any], answer: Any) -> None:
+def _of_this_block(params: list[Any], block: Any) -> None:
     asked = params[0]
-    if answer is None:
+    if block is None:
         if asked in ("latest", "earliest", "0x0"):
             raise Misshapen(f"the node has no block {asked}")
-        return
-    block = _fields(answer, "a block")
-    data(block.get("hash"), "a block's hash", 32)
-    number = quantity(block.get("number"), "a block's number", 62)
-    quantity(block.get("timestamp"), "a block's time", 62)
-    if _QUANTITY.fullmatch(asked) and number != int(asked, 16):
-        raise Misshapen(f"block {number} for block {int(asked, 16)}")
-    if (parent := block.get("parentHash")) is not None:
-        data(parent, "a block's parent", 32)
-    if (base_fee := block.get("baseFeePerGas")) is not None:
-        quantity(base_fee, "the base fee", 128)
-    for name, value in block.items():
-        if isinstance(value, str) and (len(value) > _LONGEST_FIELD or not value.startswith("0x")):
-            raise Misshapen(f"a block's {name} is {_shown(value)}")
-    for transaction in _items(block.get("transactions", []), "a block's transactions"):
-        if params[1:] == [True]:
-            _transaction(transaction)
+    elif asked.startswith("0x") and int(block["number"], 16) != int(asked, 16):
+        raise Misshapen(f"block {int(block['number'], 16)} for block {int(asked, 16)}")
 
 
-def _transaction(value: Any) -> None:
-    transaction = _fields(value, "a transaction")
-    data(transaction.get("hash"), "a transaction's hash", 32)
-    data(transaction.get("from"), "a transaction's sender", 20)
-    quantity(transaction.get("nonce"), "a transaction's nonce", 64)
-
-
-def _log(value: Any) -> None:
-    log = _fields(value, "a log")
-    data(log.get("address"), "a log's contract", 20)
-    topics = _items(log.get("topics"), "a log's topics")
-    if len(topics) > _MOST_TOPICS:
-        raise Misshapen(f"a log has {len(topics)} topics")
-    for topic in topics:
-        data(topic, "a log's topic", 32)
-    data(log.get("data"), "a log's data")
-    quantity(log.get("blockNumber"), "a log's block", 62)
-    data(log.get("blockHash"), "a log's block's hash", 32)
-    quantity(log.get("logIndex"), "a log's index", 62)
-    data(log.get("transactionHash"), "a log's transaction", 32)
-    if log.get("removed", False) is not False:  # where blocks or a transaction are asked about, none is
-        raise Misshapen("a log is said to be removed, which is to be asked again")
-
-
-def _logs(params: list[Any], answer: Any) -> None:
-    for log in _items(answer, "the logs"):
-        _log(log)
-
-
-def _receipt(params: list[Any], answer: Any) -> None:
-    if answer is None:
-        return
-    receipt = _fields(answer, "a receipt")
-    found = data(receipt.get("transactionHash"), "a receipt's transaction", 32)
-    if found.lower() != params[0].lower():
+def _of_this_transaction(params: list[Any], receipt: Any) -> None:
+    if receipt is not None and receipt["transactionHash"].lower() != params[0].lower():
         raise Misshapen("the receipt is another transaction's")
-    data(receipt.get("blockHash"), "a receipt's block's hash", 32)
-    quantity(receipt.get("blockNumber"), "a receipt's block", 62)
-    quantity(receipt.get("gasUsed"), "the gas used", 53)
-    quantity(receipt.get("effectiveGasPrice", "0x0"), "the gas price", 128)
-    quantity(receipt.get("status"), "a receipt's status", 1)
-    if receipt.get("contractAddress") is not None:
-        data(receipt["contractAddress"], "a receipt's contract", 20)
-    _logs(params, receipt.get("logs"))
 
 
-def _fees(params: list[Any], answer: Any) -> None:
-    for block in _items(_fields(answer, "the fees of recent blocks").get("reward") or [], "their tips"):
-        for tip in _items(block, "a block's tips"):
-            quantity(tip, "a tip", 128)
-
-
-_OTHERS: dict[str, Callable[[list[Any], Any], object]] = {
-    "eth_getBlockByNumber": _block,
-    "eth_getTransactionReceipt": _receipt,
-    "eth_getLogs": _logs,
-    "eth_feeHistory": _fees,
-    "eth_call": lambda params, answer: data(answer, "a call's result"),
-    "eth_getCode": lambda params, answer: data(answer, "a contract's code"),
-    "eth_sendRawTransaction": lambda params, answer: data(answer, "the transaction's hash", 32),
+_ASKED: dict[str, Callable[[list[Any], Any], None]] = {
+    "eth_getBlockByNumber": _of_this_block,
+    "eth_getTransactionReceipt": _of_this_transaction,
 }
+"""What of an answer follows from the question."""

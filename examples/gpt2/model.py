@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from assay.training import datasets
+from assay.training.chunked import causal_attention, projected_cross_entropy
 from assay.training.optimisers import AdamW
 from assay.training.recipe import Recipe
-from assay.training.sparing import causal_attention, projected_cross_entropy
 
 HELD_OUT = 20
 """One record in so many."""

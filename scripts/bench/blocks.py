@@ -1,36 +1,33 @@
 """How fast a node's block store writes durably, and serves to a peer on the same machine.
 
-Usage: blocks.py [--json] [--mb 128] [--turns 3] [--folder WHERE]. Writing: a state of `mb` in slots of 16 MB
-is stored, its tensor roots computed beside, until one sync has made it durable. Serving: another process
-serves it as a node does, and an empty store fetches all of it, hashed and stored. The best of the turns, in
-MB (10^6 bytes) a second. Goals: writing 300, serving 200. Coming and going: blocks are stored and those
-before them dropped, round after round; processor milliseconds for each, with files written again and, beside
-it, with files made anew.
+Writing: a state of `--mb` in slots of 16 MB is stored, its tensor roots computed beside, until one sync has
+made it durable. Serving: another process serves it as a node does, and an empty store fetches all of it,
+hashed and stored. The best of the turns, in MB (10^6 bytes) a second.
+
+Usage: `python scripts/bench/blocks.py [--mb 128] [--turns 3] [--folder WHERE] [--json [FILE]] [--record]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.exchange import Exchange
 from assay.blocks.node import NodeBlocks
 from assay.node.slots import PARALLEL, StoredState, store_state
-from scripts.bench import report
+from scripts.bench.report import add_options, report, table
 
 SLOT_BYTES = 16_000_000
-ROUNDS, BLOCKS = 6, 1000
 _SERVE = """
 import sys, time
 from pathlib import Path
@@ -73,7 +70,7 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
         peer.wait(10)
 
 
-def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
+def measured(size: int, turns: int, where: Path | None) -> dict[str, float]:
     """Bytes a second of either, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
@@ -83,29 +80,19 @@ def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
             total = SLOT_BYTES * len(stored.slots)
             wrote.append(total / seconds)
             served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
-    return {
-        "commit": report.commit(),
-        "bytes": size,
-        "write_bytes_per_s": round(max(wrote)),
-        "serve_bytes_per_s": round(max(served)),
-        "turns": {"write": [round(x) for x in wrote], "serve": [round(x) for x in served]},
-        "load": os.getloadavg()[0],
-    }
+    return {"write_bytes_per_s": max(wrote), "serve_bytes_per_s": max(served)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one object on stdout")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mb", type=int, default=128)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="on which disk; by default that of temporary files")
-    options = parser.parse_args()
-    found = measure(options.mb * 1_000_000, options.turns, options.folder)
-    if options.json:
-        print(json.dumps(found))
-        return
-    for name in ("write", "serve"):
-        print(f"{name}: {found[f'{name}_bytes_per_s'] / 1e6:,.0f} MB/s of {found['turns'][name]}")
+    add_options(parser, "blocks")
+    chosen = parser.parse_args()
+    found = measured(chosen.mb * 1_000_000, chosen.turns, chosen.folder)
+    rows = [[what, f"{found[f'{what}_bytes_per_s'] / 1e6:,.0f}"] for what in ("write", "serve")]
+    report(found, table(["what", "MB/s"], rows), chosen.json, chosen.record)
 
 
 if __name__ == "__main__":

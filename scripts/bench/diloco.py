@@ -6,44 +6,205 @@ is order-free: inner steps compiled, compressions and outer steps by their progr
 the results. Bytes are the packed changes, each fetched by all other workers; data parallel is the one step of
 a joint batch that it equals, its bytes those of one f32 gradient of each worker a step.
 
-Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--faults] [--speeds] [--seeds 3]
-[--work DIR] [--plots DIR] [--json [FILE]] [--record]`. Arms that are done are read from disk.
+Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--seeds 3] [--work DIR] [--json [FILE]]
+[--record]`. Arms that are done are read from disk.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import hashlib
+import json
 import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from itertools import pairwise
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.training import models
-from assay.training.algorithms import (
-    RECIPES,
-    CentredClip,
-    DelayedNesterov,
-    MedianNorm,
-    Nesterov,
-    Sign,
-    Trimmed,
-)
+from assay.numerics.encoding import to_bytes
+from assay.program.execute import Executor
+from assay.training import datasets, evaluate, job, models
+from assay.training.algorithms import Algorithm, Sign
+from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Sgd
-from assay.training.overlap import Eager, Streaming
-from scripts.bench.arms import Arm, Bench, Result, Setting
-from scripts.bench.cluster import Faults
+from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
+from assay.training.outer import DiLoCo
+from assay.training.schedules import Schedule
+from scripts.bench.cluster import Cluster, in_rounds, ready_for
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
-from scripts.bench.svg import Series, plot
+
+SMALL = models.GptConfig(n_layer=2, n_head=2, d_model=32, context=32)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained, for how long, and how often it is looked at."""
+
+    config: models.GptConfig = SMALL
+    batch: int = 8
+    workers: int = 4
+    warm: int = 1000
+    """Steps of one worker before any arm begins."""
+    steps: int = 2560
+    optimiser: Optimiser = field(
+        default_factory=lambda: AdamW(lr=3e-3, schedule=Schedule(100), clip_norm=1.0)
+    )
+    every: int = 320
+    """Steps between looks, about."""
+    records: int = 256
+    """Held-out records of a look; the last one takes all."""
+    max_bytes: int = 2 << 20
+    compiled: bool = True
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A row of the table: an inner optimiser, and how the workers are joined."""
+
+    how: Algorithm | None = None
+    """None: one worker, or all in one step."""
+    steps: int = 1
+    """Inner steps a round."""
+    optimiser: Optimiser | None = None
+    """None: the warm start's AdamW, with its state."""
+    together: bool = False
+    flat: bool = False
+    """All parameters are one tensor to the algorithm."""
+
+
+@dataclass
+class Result:
+    """An arm's run with one seed."""
+
+    loss: float
+    accuracy: float
+    curve: list[tuple[int, float]]
+    """(steps after the warm start, held-out loss of few records)."""
+    sent: int
+    """Bytes of changes that one worker sent, on average."""
+    fetched: int
+    """Bytes of changes that all workers fetched from others."""
+    largest: int
+    """Bytes that one worker sent at once, at most."""
+    digest: str
+    """Of the last parameters."""
+    seconds: float
+
+
+class Bench:
+    """Arms of one setting; programs are made once, for all seeds."""
+
+    def __init__(self, setting: Setting, work: Path, cache: Path) -> None:
+        self.setting, self.cache = setting, cache if setting.compiled else None
+        self.data = datasets.standard_library(
+            setting.config.context, max_bytes=setting.max_bytes, held_out=0.05
+        )
+        key = hashlib.sha256(repr(setting).encode() + self.data.records).hexdigest()[:12]
+        self.folder = work / key
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._ready: dict[tuple[Optimiser, int], tuple[job.JobArtifacts, Executor]] = {}
+        self._warm: dict[int, list[Tensor]] = {}
+
+    def _program(self, optimiser: Optimiser, batch: int, seed: int) -> tuple[job.JobArtifacts, Executor]:
+        """The artifacts with this seed's parameters, and what runs the step."""
+        setting = self.setting
+        made = job.build_job(
+            models.build(setting.config, seed),
+            job.cross_entropy,
+            optimiser,
+            self.data,
+            batch=batch,
+            shards=1,
+            outer=DiLoCo(),
+            description=models.describe(setting.config),
+        )
+        key = (optimiser, batch)
+        if key not in self._ready:
+            self._ready[key] = (made, ready_for(made.inner, self.cache))
+        assert self._ready[key][0].inner.root == made.inner.root, "seeds differ in parameters only"
+        return made, self._ready[key][1]
+
+    def _look(self, theta: Sequence[Tensor], records: int) -> evaluate.Evaluation:
+        made, _ = next(iter(self._ready.values()))
+        params = dict(zip(made.slot_names[: len(theta)], theta, strict=True))
+        model = evaluate.loaded(params, made.model)
+        rows = self.data.held_out_batch(records)
+        return evaluate.evaluated(model, job.cross_entropy, self.data.layout, rows)
+
+    def _cluster(self, arm: Arm, workers: int, seed: int) -> Cluster:
+        setting = self.setting
+        if seed not in self._warm:
+            made, ready = self._program(setting.optimiser, setting.batch, seed)
+            before = Cluster(made, ready, 1, seed, 0, made.genesis, self.cache)
+            before.train(0, 0, setting.warm)
+            self._warm[seed] = before.states[0]
+        batch = setting.batch * (setting.workers if arm.together else 1)
+        optimiser = arm.optimiser or setting.optimiser
+        made, ready = self._program(optimiser, batch, seed)
+        warm = self._warm[seed]
+        fresh = [*warm[: made.inner.params], *made.genesis[made.inner.params :]]
+        start = warm if arm.optimiser is None else fresh
+        return Cluster(made, ready, workers, seed, setting.warm, start, self.cache)
+
+    def run(self, name: str, arm: Arm, seed: int) -> Result:
+        """The whole run, or what is on disk of it."""
+        key = hashlib.sha256(repr(arm).encode()).hexdigest()[:8]
+        kept = self.folder / f"{'-'.join(name.replace('=', '').replace(',', '').split())}-{key}-{seed}.json"
+        if kept.exists():
+            read = Result(**json.loads(kept.read_text()))
+            read.curve = [(int(done), loss) for done, loss in read.curve]
+            return read
+        setting, started = self.setting, time.perf_counter()
+        alone = arm.how is None
+        cluster = self._cluster(arm, 1 if alone else setting.workers, seed)
+        curve = [(0, self._look(cluster.theta, setting.records).loss)]
+
+        def look(done: int, theta: list[Tensor]) -> None:
+            often = max(arm.steps, setting.every)
+            if done // often > curve[-1][0] // often:
+                curve.append((done, self._look(theta, setting.records).loss))
+
+        _train(cluster, arm, setting.steps, setting.every, look)
+        last = self._look(cluster.theta, 1 << 30)
+        sent = cluster.sent
+        if arm.together:
+            workers, size = setting.workers, 4 * sum(t.numel() for t in cluster.theta)
+            for _ in range(workers * setting.steps):
+                sent.add(size, workers - 1)
+        assert last.accuracy is not None
+        result = Result(
+            last.loss,
+            last.accuracy,
+            curve,
+            sent.total // (setting.workers if alone else cluster.workers),
+            sent.fetched,
+            sent.largest,
+            hashlib.sha256(b"".join(to_bytes(t) for t in cluster.theta)).hexdigest()[:16],
+            time.perf_counter() - started,
+        )
+        kept.write_text(json.dumps(asdict(result)))
+        print(f"seed {seed}, {name}: {last.loss:.4f} in {result.seconds:.0f} s", file=sys.stderr, flush=True)
+        return result
+
+
+def _train(
+    cluster: Cluster, arm: Arm, steps: int, every: int, look: Callable[[int, list[Tensor]], None]
+) -> None:
+    if arm.how is None:
+        for done in range(0, steps, every):
+            cluster.train(0, done, min(every, steps - done))
+            cluster.theta = cluster.local(0)
+            look(min(done + every, steps), cluster.theta)
+    else:
+        in_rounds(cluster, arm.how, arm.steps, steps, look, arm.flat)
+
 
 SINGLE, PARALLEL, H50, H64 = "single worker", "data parallel", "DiLoCo H=50", "DiLoCo H=64, 4 bits"
 MULOCO = "MuLoCo H=50, 2 bits"
@@ -65,79 +226,21 @@ QUICK = Setting(
 )
 
 
-def blocks_of(config: models.GptConfig) -> tuple[tuple[int, ...], ...]:
-    """Fragments: embeddings, each transformer block, and what follows them."""
-    names = [n for n, _ in models.build(config, 0).named_parameters()]
-    keys = [
-        n.split(".")[1] if n.startswith("blocks.") else str(n.startswith(("norm", "head"))) for n in names
-    ]
-    return tuple(tuple(i for i, k in enumerate(keys) if k == key) for key in dict.fromkeys(keys))
-
-
 def arms(setting: Setting) -> dict[str, Arm]:
     """The table's rows. Where a paper's round of 30 does not divide the rest's, 32 is taken."""
     wide = E3M0(1024)  # a scale for 64 elements would cost an eighth of the bits
     short = setting.steps < 64
     h50, h64, h32 = (2, 4, 2) if short else (50, 64, 32)
-    streaming = Streaming(blocks_of(setting.config), h64, 1 if short else 5)
     muon = Muon(lr=0.02, others=AdamW(lr=3e-3))
     return {
         SINGLE: Arm(),
         PARALLEL: Arm(together=True),
         H50: Arm(RECIPES["diloco"], h50),
         H64: Arm(replace(RECIPES["diloco-4bit"], coding=wide), h64),
-        "Streaming H=64, 4 bits": Arm(
-            replace(streaming, algorithm=replace(streaming.algorithm, coding=wide)), h64
-        ),
-        "eager updates H=50": Arm(Eager(Nesterov(0.7, 0.9)), h50),
-        "eager, 0.4 and 0.6": Arm(Eager(Nesterov(0.4, 0.6)), h50),
-        "one-step delay H=50": Arm(RECIPES["diloco"], h50, late=1),
-        "delay, 0.7 and 0": Arm(replace(RECIPES["diloco"], rule=Nesterov(0.7, 0.0)), h50, late=1),
         MULOCO: Arm(replace(RECIPES["muloco"], coding=Bins(2, 512)), h50, muon),
         "SparseLoCo H=32": Arm(RECIPES["sparseloco"], h32, flat=True),
         "FedAvg H=50": Arm(RECIPES["fedavg"], h50),
         "DeMo": Arm(replace(RECIPES["demo"], rule=Sign(1e-3)), 1, Sgd(lr=1.0, momentum=0.0), flat=True),
-    }
-
-
-def faulty(setting: Setting) -> dict[str, Arm]:
-    """The failures, of three halves as many workers; rounds of 50 steps."""
-    steps = 2 if setting.steps < 64 else 50
-    rounds = setting.steps // steps
-    many = 3 * setting.workers // 2
-    third, half, thirds = many // 3, rounds // 2, (rounds // 3, 2 * rounds // 3)
-    lost = tuple((k, half, half + max(1, rounds // 10)) for k in range(third))
-    moving = tuple((many - 1 - k, 0, thirds[0]) for k in range(third))
-    moving += tuple((k, thirds[1], rounds) for k in range(third))
-
-    def arm(mean: Any = None, **what: Any) -> Arm:
-        rule = RECIPES["diloco"] if mean is None else replace(RECIPES["diloco"], mean=mean)
-        return Arm(rule, steps, workers=many, faults=Faults(**what))
-
-    return {
-        "all well": arm(),
-        "half of the changes dropped": arm(dropped=0.5),
-        "a third lost midway, replaced": arm(absent=lost),
-        "a third joins, another leaves": arm(absent=moving),
-        "a Byzantine third, plain mean": arm(byzantine=third),
-        "a Byzantine third, median norm": arm(MedianNorm(), byzantine=third),
-        "a Byzantine third, trimmed mean": arm(Trimmed(third), byzantine=third),
-        "a Byzantine third, centred clip": arm(CentredClip(), byzantine=third),
-    }
-
-
-def speeds(setting: Setting) -> dict[str, Arm]:
-    """Half of the workers four times slower: rounds that wait for them, that do not, and delayed momentum,
-    whose rate is that of N rounds together."""
-    steps, by = (4, 2) if setting.steps < 64 else (64, 4)
-    half, diloco = (setting.workers // 2, by), RECIPES["diloco"]
-    every = (1, 2) if setting.steps < 64 else (2, 4)
-    late = {n: replace(RECIPES["delayed-nesterov"], rule=DelayedNesterov(0.7 * n, 0.9, n)) for n in every}
-    return {
-        "all fast": Arm(diloco, steps),
-        "all as slow": Arm(diloco, steps, slow=(setting.workers, by)),
-        "half slow": Arm(diloco, steps, slow=half),
-        **{f"half slow, delayed, N = {n}": Arm(how, steps, slow=half) for n, how in late.items()},
     }
 
 
@@ -196,74 +299,13 @@ def rows(found: Results) -> list[list[str]]:
 HEAD = ["arm", "loss", "spread", "÷ parallel", "accuracy %", "MB sent a worker", "× fewer", "kB at once"]
 
 
-def spike(result: Result) -> float:
-    """The most by which the held-out loss rose from one look to the next, in nats."""
-    losses = [loss for _, loss in result.curve]
-    return max([b - a for a, b in pairwise(losses)], default=0.0)
-
-
-DIVERGED = 10.0
-"""Nats above the loss when all is well, from which perplexities are no use."""
-PAPERS = {
-    "half of the changes dropped": "+2.1 % perplexity (DiLoCo)",
-    "a third joins, another leaves": "no spike (PRIME)",
-}
-
-
-def fault_rows(found: Results) -> list[list[str]]:
-    """A row for each failure: its loss beside that of the same workers when all is well."""
-    well = _mean(found["all well"], "loss") if "all well" in found else float("nan")
-    out = []
-    for name, results in found.items():
-        loss = _mean(results, "loss")
-        more = "diverges" if loss - well > DIVERGED else f"{100 * math.expm1(loss - well):+.1f} %"
-        out.append([name, f"{loss:.4f}", more, f"{max(spike(r) for r in results):.4f}", PAPERS.get(name, "")])
-    return out
-
-
-FAULT_HEAD = ["what fails", "loss", "perplexity", "largest rise between rounds", "the paper's"]
-
-
-FAR = 1.25
-"""Times data parallel's loss, from which an arm would press all others of the picture into one line."""
-
-
-def pictures(found: Results) -> dict[str, str]:
-    """SVG by file name: the held-out losses of the first seed, and loss against bytes, of arms that learn."""
-    curves = [Series(n, r[0].curve) for n, r in found.items() if n in (SINGLE, PARALLEL, H50, H64, MULOCO)]
-    base = _mean(found[PARALLEL], "loss") if PARALLEL in found else 1.0
-    points = [
-        Series(
-            n,
-            [(math.log10(_mean(r, "sent") / 1e6), 100 * (_mean(r, "loss") / base - 1))],
-            line=False,
-        )
-        for n, r in found.items()
-        if _mean(r, "sent") and _mean(r, "loss") < FAR * base
-    ]
-    return {
-        "diloco.svg": plot(
-            "held-out loss, first seed", "steps after the warm start", "nats", curves, zero=False
-        ),
-        "diloco-bytes.svg": plot(
-            f"loss beside data parallel's, where it is below {FAR:g} times it",
-            "log10 of MB sent a worker",
-            "per cent",
-            points,
-        ),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one seed, a few steps of a tiny model")
     parser.add_argument("--arm", action="append", help="default: all")
-    parser.add_argument("--faults", action="store_true", help="the failures too")
-    parser.add_argument("--speeds", action="store_true", help="workers of two speeds too")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--work", type=Path, default=ROOT / ".assay" / "diloco")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
-    parser.add_argument("--plots", type=Path, help="directory for the pictures")
     add_options(parser, "diloco")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick", "arm")
@@ -282,18 +324,6 @@ def main() -> None:
             found[name].append(bench.run(name, known[name], seed))
     text = table(HEAD, rows(found))
     results = {**figures(found), "arms": {n: [asdict(r) for r in rs] for n, rs in found.items()}}
-    if chosen.faults:
-        broken = {name: [bench.run(name, arm, 0)] for name, arm in faulty(setting).items()}
-        text += "\n\n" + table(FAULT_HEAD, fault_rows(broken))
-        results["faults"] = {n: [asdict(r) for r in rs] for n, rs in broken.items()}
-    if chosen.speeds:
-        paced = {name: [bench.run(name, arm, 0)] for name, arm in speeds(setting).items()}
-        text += "\n\n" + table(HEAD, rows(paced))
-        results["speeds"] = {n: [asdict(r) for r in rs] for n, rs in paced.items()}
-    if chosen.plots:
-        chosen.plots.mkdir(parents=True, exist_ok=True)
-        for file, drawn in pictures(found).items():
-            (chosen.plots / file).write_text(drawn)
     report(results, text, chosen.json, chosen.record)
 
 

@@ -26,10 +26,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.numerics import FAST
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext, read_data
 from assay.program.isa import Op
+from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table

@@ -34,9 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.blocks.blockstore import BlockStore
 from assay.dispute.trace import trace_step
-from assay.numerics import FAST
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.state import begin_tree, load_state, state_bytes, state_root
 from assay.training import job, models
 from scripts.bench.numerics import CORPUS_BYTES, SEED, SIZES

@@ -1,4 +1,4 @@
-"""docs/commands.md and docs/python.md, from the code: every command with its options, every public name.
+"""docs/commands.md, docs/python.md and the tables of docs/concepts.md, from the code.
 
 Usage: reference.py [--check]. With --check nothing is written; the exit status is 1 where a file differs.
 """
@@ -17,6 +17,7 @@ from typer.main import get_command
 
 import assay
 from assay.cli.main import root
+from assay.training.catalogue import CATALOGUE, NUMBERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COLUMNS = 110
@@ -107,10 +108,44 @@ def python() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def table(rows: list[str]) -> str:
+    """Rows in Markdown, the first of which is the head."""
+    lines = [f"| {row} |" for row in rows]
+    return "\n".join([lines[0], "|---" * rows[0].count(" | ") + "|---|", *lines[1:]])
+
+
+def algorithms() -> str:
+    """The outer algorithms, a row each."""
+    rows = ["algorithm | what travels | outer rule | rate | momentum | slices | paper"]
+    for name, entry in CATALOGUE.items():
+        numbers = f"{entry.learning_rate} | {entry.momentum} | {'no' if entry.unsliced else 'yes'}"
+        rows.append(f"`{name}` | {entry.travels} | {entry.follows} | {numbers} | {entry.paper}")
+    return table(rows)
+
+
+def numbers() -> str:
+    """The whole numbers that some algorithms have, a row each."""
+    rows = ["key | what it is | without it | bounds"]
+    for key, number in NUMBERS.items():
+        usual = ", ".join(f"`{name}` {value:,}" for name, value in number.usual.items())
+        rows.append(f"`{key}` | {number.comment} | {usual} | {number.bounds}")
+    return table(rows)
+
+
+def concepts(text: str) -> str:
+    """docs/concepts.md with its tables made anew, each between two comments."""
+    for name, made in (("algorithms", algorithms()), ("numbers", numbers())):
+        begin, end = f"<!-- {name}: {MADE} -->", f"<!-- end of {name} -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n\n{made}\n\n{end}{rest.split(end)[1]}"
+    return text
+
+
 def main() -> int:
-    """Write both, or compare them."""
+    """Write them, or compare them."""
     different = []
-    for name, text in (("commands.md", commands()), ("python.md", python())):
+    tables = concepts((DOCS / "concepts.md").read_text())
+    for name, text in (("commands.md", commands()), ("python.md", python()), ("concepts.md", tables)):
         path = DOCS / name
         if not path.exists() or path.read_text() != text:
             different.append(name)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.artifacts import load_artifacts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "formats.md"
@@ -58,7 +58,7 @@ def structs() -> dict[str, list[Entry]]:
             for part in entry["components"]:
                 visit(part)
 
-    for artifact in compile_contracts().values():
+    for artifact in load_artifacts().values():
         for entry in artifact.abi:
             for part in [*entry.get("inputs", []), *entry.get("outputs", [])]:
                 visit(part)

@@ -2,11 +2,11 @@
 
     python scripts/prove/bytecode.py (--local | --deployment FILE --rpc-url URL)     (make bytecode)
 
-The contracts are compiled anew, past the cache, and have to come out as they did before, byte for byte. Then
-the code at each address of the deployment is compared with them: all of it but the places of immutable
-values, which the constructor writes and the compiler names; `--foreign-token` leaves out a Token that was
-there before. `--local` deploys to an Anvil of its own, compares, and sees that one changed byte is found in
-each contract. Exits 1 where anything differs.
+Compares the code at each address of the deployment with the committed artifacts, which `make bytecode` first
+compares with a fresh compilation (scripts/generate/artifacts.py --check): all of it but the places of
+immutable values, which the constructor writes and the compiler names; `--foreign-token` leaves out a Token
+that was there before. `--local` deploys to an Anvil of its own, compares, and sees that one changed byte is
+found in each contract. Exits 1 where anything differs.
 
 Not guaranteed: that the immutable values are the right ones (`assay deploy` writes what an explorer needs to
 see that), or that the node tells the truth.
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.contracts.deploy import deploy, parse
 from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
@@ -36,20 +36,6 @@ from tests.fakes.classes import WIDE
 def plan(deployer: str, bounds: Bounds = WIDE) -> Any:
     delays = Delays(unbond_s=Seconds(1), unbind_s=Seconds(1), weight_epoch=1)
     return market_plan(deployer, token_supply=Wei(1), delays=delays, bounds=bounds)
-
-
-def compiled() -> Artifacts:
-    """What comes out now, past what was kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        return compile_contracts(cache=Path(folder))
-
-
-def changed(artifacts: Artifacts) -> Iterator[str]:
-    """Contracts that came out otherwise than the last time."""
-    for name, kept in compile_contracts().items():
-        now = artifacts[name]
-        if (now.bytecode, now.runtime) != (kept.bytecode, kept.runtime):
-            yield f"{name} does not compile to the same code twice"
 
 
 def faults_of(rpc: Rpc, addresses: Mapping[str, str], artifacts: Artifacts) -> Iterator[str]:
@@ -83,15 +69,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.local == bool(options.deployment and options.rpc_url):
         parser.error("give --deployment and --rpc-url, or --local")
-    artifacts = compiled()
-    faults = list(changed(artifacts))
+    artifacts = load_artifacts()
     if options.local:
-        faults += tried(artifacts)
+        faults = list(tried(artifacts))
     else:
         addresses = dict(parse(options.deployment).addresses)
         if options.foreign_token:
             del addresses["Token"]
-        faults += faults_of(HttpRpc(options.rpc_url), addresses, artifacts)
+        faults = list(faults_of(HttpRpc(options.rpc_url), addresses, artifacts))
         print(f"{len(addresses)} contracts compared")
     for fault in faults:
         print(fault)

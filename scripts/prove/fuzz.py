@@ -141,8 +141,8 @@ def gateway_target() -> dict[str, Target]:
 def market_targets() -> dict[str, Target]:
     """What the chain, its node, clients and other nodes' manifests say."""
     from assay.blocks.cid import Cid
+    from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
-    from assay.chain.contracts.compile import compile_contracts
     from assay.chain.eth import abi, shapes
     from assay.node.job_programs import BadManifest
     from assay.node.slots import ENTRY_BYTES, SlotFile, decode_index, encode_index
@@ -153,7 +153,7 @@ def market_targets() -> dict[str, Target]:
     from assay.protocol.encoding import decode
     from assay.protocol.types import Claim, ClaimStatus, Terms, Vote
 
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     entries = [entry for name in INTERFACES.values() for entry in artifacts[name].abi]
     functions = [entry for entry in entries if entry["type"] == "function" and entry["outputs"]]
     events = [entry for entry in entries if entry["type"] == "event"]

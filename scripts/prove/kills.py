@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,11 @@ from assay.job.templates import LOCAL, template
 from assay.job.terms import conditions_of
 from assay.protocol.errors import AssayError
 from assay.protocol.types import Address, JobId, Kind, Phase, Wei
-from assay.scenario.balances import Snapshot, snapshot
+from drills.balances import Snapshot, snapshot
+from drills.lineups import told
 
 CLIENT = "client"
-CASTS: dict[str, tuple[str, ...]] = {
+CHEATS: dict[str, tuple[str, ...]] = {
     "nobody": (),
     "solver-1": ("--fault", "1:9:0:5"),
     "verifier-1": ("--lazy",),
@@ -92,6 +93,8 @@ class Process:
     born: float = 0.0
     past: int = 0
     """Bytes of `said` when it was born."""
+    package: str = "assay"
+    """Whose command line it is."""
 
     def works(self) -> bool:
         """Whether it has said since that it has started."""
@@ -146,15 +149,15 @@ class Life:
 
     def _begin(self) -> None:
         specs = devnet.default_nodes(2, 3, 1)
-        added = {self.cheat: CASTS[self.cheat]}
-        specs = [replace(s, arguments=(*s.arguments, *added.get(s.name, ()))) for s in specs]
+        specs = [told(spec, *CHEATS[self.cheat]) if spec.name == self.cheat else spec for spec in specs]
         found = devnet.bring_up(self.app, specs, 0.5, conditions_of(self.body))
         for node in map(devnet.on_its_port, found.nodes):
             words = [*devnet.node_command(self.app, node)[3:], "--host=127.0.0.1", "--announce-url=auto"]
             said = devnet.node_events(self.home, node.name)
             start = partial(list, words)
             born = time.monotonic()
-            self.processes[node.name] = Process(node.name, node.role, start, said, node.pid, born)
+            parts = (node.name, node.role, start, said, node.pid, born)
+            self.processes[node.name] = Process(*parts, package=node.package)
         devnet.fund_account(self.app, CLIENT, CLIENT_TOKENS)
         self.rpc = HttpRpc(found.rpc_url)
         self.addresses = {a.name: Address(a.address) for a in Keystore(self.app.settings.keystore).list()}
@@ -177,7 +180,7 @@ class Life:
 
     def _start(self, process: Process) -> None:
         process.past = devnet.size_of(process.said)
-        process.pid = self.nursery.start(process.words(), self._log(process.name))
+        process.pid = self.nursery.start(process.words(), self._log(process.name), process.package)
         process.born = time.monotonic()
 
     def _kill(self, process: Process) -> bool:
@@ -360,7 +363,7 @@ def main() -> int:
     killed = 0
     try:
         while not bits or killed < chosen.kills:
-            cheat = list(CASTS)[(len(lives) - 1) % len(CASTS) if lives else 0]
+            cheat = list(CHEATS)[(len(lives) - 1) % len(CHEATS) if lives else 0]
             folder = Path(tempfile.mkdtemp(prefix="assay-kills-", dir=chosen.keep))
             most = min(chosen.each, chosen.kills - killed) if bits else 0
             life = Life(folder / "devnet", cheat, started, rng, chosen.every, most)

@@ -26,8 +26,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.program.isa import Op
-from scripts.generate import nodes as gen_nodes
-from scripts.generate import vectors as gen_vectors
+from spec.vectors import nodes as gen_nodes
+from spec.vectors import vectors as gen_vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES_A_CASE = 6
@@ -39,7 +39,7 @@ def write_part(folder: Path, count: int, seed: int, only: Sequence[Op]) -> Count
     folder.mkdir(parents=True, exist_ok=True)
     cases: Counter[str] = Counter()
     for op in only:
-        name = op.name.lower()
+        name = op.word
         data, cases[name] = gen_vectors.encoded(op, count, seed)
         (folder / f"{name}.bin").write_bytes(data)
     nodes = NODES_A_CASE * count
@@ -51,7 +51,7 @@ def run_part(folder: Path, count: int, only: Sequence[Op]) -> tuple[int, str]:
     """Number of tests that passed in forge, and what it said."""
     where = f"../{folder.relative_to(ROOT)}"
     environment = os.environ | {"ASSAY_VECTORS": where, "ASSAY_VECTOR_COUNT": str(count)}
-    tests = "|".join(re.sub(r"_(.)", lambda m: m[1].upper(), op.name.lower()) for op in only)
+    tests = "|".join(re.sub(r"_(.)", lambda m: m[1].upper(), op.word) for op in only)
     chosen = [
         "--match-contract",
         "^(VectorsTest|NodesTest)$",
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="instruction names; all, unless given")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    only = [op for op in gen_vectors.OPS if not args.only or op.name.lower() in args.only]
+    only = [op for op in gen_vectors.OPS if not args.only or op.word in args.only]
     cases: Counter[str] = Counter()
     spent = {"writing": 0.0, "running": 0.0}
     for part in range(-(-args.count // args.part)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
@@ -21,7 +21,7 @@ from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.endpoints import Endpoints, Patience, http_endpoints
 from assay.chain.eth.journal import Journal
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.node.artifacts import publish_job
 from assay.node.service import Service
@@ -164,7 +164,7 @@ class ChainDay:
     # The chain
 
     def height(self) -> int:
-        return quantity(self.rpc.request("eth_blockNumber", []), "the height")
+        return self.rpc.eth.block_number
 
     def pass_time(self, blocks: int) -> None:
         """So many blocks, a second each."""

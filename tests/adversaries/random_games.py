@@ -36,7 +36,7 @@ class Case:
     def op(self) -> str:
         """The operation of the first wrong node; empty for a lie beside all nodes."""
         nodes = self.sample.program.nodes
-        return nodes[self.planted.node].op.name.lower() if self.planted.node < len(nodes) else ""
+        return nodes[self.planted.node].op.word if self.planted.node < len(nodes) else ""
 
     def accusation(self) -> Game:
         """The game about the lie."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from eth_account import Account
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
@@ -126,11 +126,15 @@ class DamagedRpc(HttpRpc):
         self.share = 0.0
         """Part of the answers that are damaged."""
         self.damaged = 0
+        self._http = self  # type: ignore[assignment]
 
-    def _exchange(self, method: str, question: dict[str, Any], timeout_s: float) -> bytes:
+    def post(self, body: bytes, timeout_s: float, most_bytes: int) -> tuple[int, bytes]:
+        return 200, self._answer(json.loads(body))
+
+    def _answer(self, question: dict[str, Any]) -> bytes:
         envelope: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"]}
         try:
-            envelope["result"] = self.node.request(method, question["params"])
+            envelope["result"] = self.node.request(question["method"], question["params"])
         except RpcFailed as failure:
             data = failure.data or None
             envelope["error"] = {"code": failure.rpc_code, "message": failure.text, "data": data}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 
 from assay.disk import record
 from assay.disk.database import Database
-from scripts.prove.disk_subjects import SUBJECTS, Subject
-from scripts.prove.flipped_bits import Bench, campaign, summary
+from tests.adversaries.disk_subjects import SUBJECTS, Subject
+from tests.adversaries.flipped_bits import Bench, campaign, summary
 
-FAULTS = 24
-"""Of each kind of file; scripts/prove/flipped_bits.py tries as many as one likes."""
+FAULTS = int(os.environ.get("FAULTS", "24"))
+"""Of each kind of file."""
 
 
 @pytest.fixture(autouse=True)

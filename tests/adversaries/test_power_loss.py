@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable
 from functools import partial
@@ -13,16 +14,16 @@ import torch
 
 from assay.disk import record
 from assay.protocol.types import Phase
-from scripts.prove import power_loss
-from scripts.prove.power_loss import MODES, Entry
+from tests.adversaries import power_loss
+from tests.adversaries.power_loss import MODES, Entry
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 from tests.fakes.power import Power
 from tests.marked import long
 
 torch.set_num_threads(1)
-STEP = 23
-"""Every so many of the calls of a sending node; scripts/prove/power_loss.py cuts after each of them."""
+STEP = int(os.environ.get("STEP", "23"))
+"""The power is cut after every so many of the calls of a sending node."""
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
+from drills.solvers import FaultySolver, HidingSolver, WeightPlan
 from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
 from tests.adversaries.readings import Readings
 

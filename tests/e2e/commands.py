@@ -1,4 +1,4 @@
-"""The ``assay`` command as a process of its own, free of its user's settings."""
+"""The ``assay`` and ``drills`` commands as processes of their own, free of the user's settings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ def environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-def assay(home: Path, *arguments: str) -> list[str]:
+def assay(home: Path, *arguments: str, package: str = "assay") -> list[str]:
     """The command line of ``assay`` on a devnet, with its result as JSON."""
-    return [sys.executable, "-m", "assay", "--json", "--yes", "--home", str(home), *arguments]
+    return [sys.executable, "-m", package, "--json", "--yes", "--home", str(home), *arguments]
+
+
+def drills(home: Path, *arguments: str) -> list[str]:
+    """The same of ``drills``."""
+    return assay(home, *arguments, package="drills")
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_demonstration_of_124_million_parameters_with_few(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "demo_124m.py"), "--tiny", "--json", "--shards", "2"]
+    command = [sys.executable, str(ROOT / "labs" / "demo_124m.py"), "--tiny", "--json", "--shards", "2"]
     done = subprocess.run(
         [*command, "--home", str(tmp_path / "home")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc
 from tests.e2e.commands import ROOT, assay, environment, result
 
 LIMIT_S = 240
@@ -33,7 +33,7 @@ def block(devnet: Any, number: str) -> Any:
 
 
 def seconds(found: Any) -> int:
-    return quantity(found["timestamp"], "a block's time")
+    return int(found["timestamp"], 16)
 
 
 @pytest.fixture

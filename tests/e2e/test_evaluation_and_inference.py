@@ -57,7 +57,7 @@ assay --yes token faucet mallory 10000tok
 assay --account mallory --yes stake deposit 5000tok --role solver
 ```
 ```sh title="in another terminal, until it says: started"
-assay --account mallory --yes solver run --fault 0:3:SLOT:0
+python -m drills --account mallory --yes solver run --fault 0:3:SLOT:0
 ```
 ```sh title="in another terminal, until it says: posted job"
 assay --account client --yes job post eval.toml --budget 400tok

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from assay.scenario.catalogue import SCENARIOS
-from tests.e2e.commands import assay, result
+from drills.scenarios import SCENARIOS
+from tests.e2e.commands import drills, result
 
 QUICK = ("lazy-verifier",)
 ELSEWHERE = ("one-ulp",)
 """Played by test_demo."""
-REPLAY = ("devnet", "scenario", "replay")
 
 
 def marked(name: str) -> Any:
@@ -27,7 +26,7 @@ def marked(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [marked(name) for name in SCENARIOS if name not in ELSEWHERE])
 def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path) -> None:
-    outcome = result(assay(tmp_path, "devnet", "scenario", "run", name, "--quick"))
+    outcome = result(drills(tmp_path, "run", name, "--quick"))
     assert outcome["passed"] is True and outcome["missing"] == []
     before, after = outcome["before"], outcome["after"]
     minted = sum(map(int, before["parties"].values())) + int(before["held"])
@@ -44,5 +43,6 @@ def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path)
         assert not scenario.attackers or sum(change[who] for who in scenario.attackers) < 0
     found = [verdict["finding"] for verdict in outcome["convicted"] + outcome["lies"]]
     assert all(found) != (name == "hidden-chunk"), "a hidden claim is right, every other is not"
-    again = result(assay(tmp_path, *REPLAY, str(tmp_path / "recordings" / f"{name}.jsonl"), "--speed", "0"))
+    recording = tmp_path / "recordings" / f"{name}.jsonl"
+    again = result(drills(tmp_path, "replay", str(recording), "--speed", "0"))
     assert again == outcome, "the recording tells the same"

@@ -10,6 +10,7 @@ import pytest
 
 from assay.cli.main import tree
 from assay.devnet.market import take_down
+from drills.main import root as drills
 from tests.e2e.tutorials import TUTORIALS, Reader, blocks, commands
 
 PROMISED = {
@@ -31,7 +32,11 @@ def test_every_command_is_one_with_these_options(path: Path) -> None:
     found = list(commands(path))
     assert len(found) >= 8
     for line in found:
-        parsed(tree(), shlex.split(line)[1:])
+        words = shlex.split(line)
+        if words[0] == "python":
+            parsed(tree(drills), words[3:])
+        else:
+            parsed(tree(), words[1:])
 
 
 def parsed(command: Any, words: list[str]) -> None:

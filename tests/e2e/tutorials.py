@@ -41,11 +41,11 @@ def blocks(path: Path) -> list[Block]:
 
 
 def commands(path: Path) -> Iterator[str]:
-    """Each line that begins with the `assay` command."""
+    """Each command line of `assay` or `drills`."""
     for block in blocks(path):
         if block.language == "sh":
             for line in block.text.splitlines():
-                yield from re.findall(r"(?:^|until )(assay [^;|]*)", line)
+                yield from re.findall(r"(?:^|until )((?:assay|python -m drills) [^;|]*)", line)
 
 
 class Reader:

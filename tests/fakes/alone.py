@@ -15,11 +15,12 @@ from torch import Tensor
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import Kind
-from assay.training.algorithms import Algorithm, Nesterov, programs
+from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.eager import eager_programs
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.overlap import Streaming
 from assay.training.paths import path_programs
+from assay.training.rounds import programs
 from assay.training.streaming import stream_programs
 from tests.fakes.jobs import WIDTH, TinyFiles, reading_own_part, three_files, tiny_files, tiny_paths
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any
 
-import requests
+import httpx
 
 _AT = {
     "eth_call": 1,
@@ -37,7 +37,7 @@ class Balancer:
 
     def _own(self, method: str, params: list[Any]) -> dict[str, Any]:
         asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        found: dict[str, Any] = requests.post(self.url, json=asked, timeout=60).json()
+        found: dict[str, Any] = httpx.post(self.url, json=asked, timeout=60).json()
         return found
 
     def _late(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,11 @@ from hashlib import sha256
 from random import Random
 from typing import BinaryIO
 
-from assay.protocol.errors import BadCid, BadFile, BlockNotFound, BlockTooLarge
+from assay.blocks.blockstore import check_size
+from assay.blocks.cid import Cid
+from assay.blocks.dagpb import BadDag
+from assay.blocks.unixfs import FileTooLarge
+from assay.protocol.errors import BlockNotFound
 from assay.protocol.ports import DAG_PB, RAW
 
 
@@ -43,6 +47,10 @@ class FakeBlocks:
         self.withholds = withholds
 
     def put(self, data: bytes, codec: int = RAW) -> str:
+        check_size(data)
+        return self._store(data, codec)
+
+    def _store(self, data: bytes, codec: int) -> str:
         cid = cid_of(data, codec)
         if self.withholds and cid not in self.network.blocks:
             self.network.withheld.add(cid)
@@ -51,17 +59,16 @@ class FakeBlocks:
         return cid
 
     def get(self, cid: str) -> bytes:
-        if not cid.startswith("b") or len(cid) != 59:
-            raise BadCid(f"{cid!r} is not a CID", hint="use a CIDv1 in base32")
+        Cid.parse(cid)
         if cid not in self.network.blocks or (cid in self.network.withheld and cid not in self.own):
             raise BlockNotFound(f"nobody serves {cid}", hint="try again when its publisher is online")
         return self.network.blocks[cid]
 
     def has(self, cid: str) -> bool:
-        return cid in self.own
+        return str(Cid.parse(cid)) in self.own
 
     def add_file(self, data: bytes | BinaryIO) -> str:
-        return self.put(data if isinstance(data, bytes | bytearray | memoryview) else data.read(), DAG_PB)
+        return self._store(data if isinstance(data, bytes | bytearray | memoryview) else data.read(), DAG_PB)
 
     def together(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -69,11 +76,11 @@ class FakeBlocks:
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         data = self.get(cid)
         if cid in self.network.malformed:
-            raise BadFile(f"{cid} is no file", hint="refuse it")
+            raise BadDag(f"{cid} is no file", hint="refuse it")
         if cid in self.network.torn and cid not in self.own:
             raise BlockNotFound(f"nobody serves all of {cid}", hint="try again")
         if len(data) > max_bytes:
-            raise BlockTooLarge(f"{cid} has {len(data)} bytes, over {max_bytes}", hint="refuse it")
+            raise FileTooLarge(f"{cid} has {len(data)} bytes, over {max_bytes}", hint="refuse it")
         return data
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
@@ -86,4 +93,5 @@ class FakeBlocks:
         return missing[:most]
 
     def pin(self, cid: str) -> None:
+        self.get(cid)
         self.pinned.add(cid)

@@ -17,10 +17,10 @@ from assay.dashboard.views import accounts_view, game_view, history, job_view, k
 from assay.node.artifacts import load_job
 from assay.node.states import open_state_provider
 from assay.program.fault import NodeFault
-from assay.protocol.errors import RpcUnreachable, Stop
+from assay.protocol.errors import RpcUnreachable, Stop, Unknown
 from assay.protocol.types import Address, ClaimId, JobId, Phase
-from assay.solver.adversary import FaultySolver, Plan
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
@@ -146,7 +146,7 @@ class DaySource:
     def replay(self, game_id: int) -> dict[str, Any]:
         self.replayed += 1
         if all(view.game_id != game_id for view in self.market.games()):
-            raise Stop("there is no such game", hint="see the market", code="not-found")
+            raise Unknown("there is no such game", hint="see the market")
         view = self.market.game(game_id)
         claim = self.market.claim(view.game.claim_id)
         job = self.market.job(claim.claim.job_id)

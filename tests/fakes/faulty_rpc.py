@@ -10,7 +10,7 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import requests
+import httpx
 
 FAULTS = ("drop", "delay", "429", "500", "truncated", "null", "html", "stale")
 DELAYS_S = (0.5, 3.0)
@@ -29,7 +29,7 @@ class FaultyGateway(ThreadingHTTPServer):
         self.done: Counter[str] = Counter()
         """Requests by what came of them."""
         self._random, self._lock = random.Random(seed), threading.Lock()
-        self._sessions = threading.local()
+        self._http = httpx.Client(timeout=60)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -55,9 +55,7 @@ class FaultyGateway(ThreadingHTTPServer):
 
     def ask(self, question: dict[str, Any]) -> Any:
         """The node's own answer."""
-        if not hasattr(self._sessions, "session"):
-            self._sessions.session = requests.Session()
-        return self._sessions.session.post(self.node_url, json=question, timeout=60).json()
+        return self._http.post(self.node_url, json=question).json()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -19,11 +19,10 @@ from assay.program.lowering import lower_step
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
-from assay.training.job import LOSS_SLOT, JobArtifacts
+from assay.training.job import LOSS_SLOT, JobArtifacts, made_round
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo, Overlap, outer_genesis, outer_program
 from assay.training.paths import Paths, own_part
-from assay.training.round_names import PATHS, STREAMING, made_round
 from assay.training.slicing import PARAMETERS, blocks_of
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
@@ -169,14 +168,14 @@ def recipe_files(
 
 @cache
 def made_files(name: str, shards: int, slices: int | None, overlap: Overlap | None) -> JobArtifacts:
-    """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
+    """The tiny job under an algorithm of ``training.catalogue``; with three parameters where those go in
     parts, or the outer step in `slices`. `overlap`: streaming's own numbers."""
-    parts = name in (STREAMING, PATHS) or slices is not None
+    parts = name in ("streaming", "dipaco") or slices is not None
     tiny = three_files(shards) if parts else one_tensor_files(name, shards)
     assert tiny.records is not None
     train, paths = tiny.inner, None
     start, names, model = tiny.genesis, tiny.slot_names, dict(tiny.model)
-    if name == PATHS:
+    if name == "dipaco":
         paths = tiny_paths(shards)
         train = reading_own_part(train, paths)
     if slices is not None:

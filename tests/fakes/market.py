@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Reverted
-from assay.protocol.game import Arithmetic, play
+from assay.protocol.game import Arithmetic
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.refusal import Refused
 from assay.protocol.types import (
@@ -37,6 +37,7 @@ from assay.protocol.types import (
     Wei,
 )
 from spec import events as e
+from spec.game import play
 from spec.ledger import Bucket, Entry, bond, wallet
 from spec.lifecycle import transition
 from spec.market_state import Deployment, Moment, new_market_state

@@ -137,7 +137,7 @@ def deadlines(market: MarketState, now: Seconds) -> Iterator[int]:
         yield since + terms.challenge_window
         yield state.window_end(terms)
     for job_id, job in market.jobs.items():
-        yield job.stragglers_end
+        yield job.waits_until
         yield max(market.due_since(job_id, now), job.last_shard_claim) + job.terms.task_time
         yield from (market.deadline(job_id, shard, now) for shard in range(job.terms.shards))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
 from assay.protocol.dispute import Move
-from assay.protocol.errors import AssayError, Stop
+from assay.protocol.errors import AssayError, Reverted, Unknown
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
 from assay.protocol.params import shard_price
 from assay.protocol.ports import Write
@@ -27,6 +27,7 @@ from assay.protocol.types import (
     Kind,
     Phase,
     Role,
+    Seconds,
     StakeView,
     Terms,
     TxResult,
@@ -100,18 +101,21 @@ class FakeMarket:
 
     def job(self, job_id: JobId) -> JobView:
         if job_id not in self.market_state.jobs:
-            raise Stop("there is no such job", hint="list the jobs")
+            raise Unknown("there is no such job", hint="list the jobs")
         return self.market_state.jobs[job_id].view
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        return self.market_state.jobs[job_id].holders[shard]
+        job = self.market_state.jobs.get(job_id)
+        return Holder(ZERO_ADDRESS, Wei(0), Seconds(0)) if job is None else job.holders[shard]
 
     def holds_shard(self, job_id: JobId) -> bool:
-        shards = range(self.job(job_id).terms.shards)
-        return any(self.holder(job_id, shard).solver == self.me for shard in shards)
+        job = self.market_state.jobs.get(job_id)
+        return job is not None and any(holder.solver == self.me for holder in job.holders)
 
     def price(self, job_id: JobId, shard: int) -> Wei:
-        job = self.market_state.jobs[job_id]
+        job = self.market_state.jobs.get(job_id)
+        if job is None:
+            raise Reverted("the contract refused: NoSuchJob", hint="list the jobs", error="NoSuchJob")
         return shard_price(job.view.terms, job.holders[shard].since, self.market_state.time)
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
@@ -124,9 +128,11 @@ class FakeMarket:
         state = self.market_state
         views = [state.view(entry) for entry in state.claims.values() if entry.claim.job_id == job_id]
         over = all(view.status.phase in ends and not view.fallen for view in views)
-        return self.job(job_id).progress.closed and over
+        return job_id in state.jobs and state.jobs[job_id].view.progress.closed and over
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
+        if claim_id not in self.market_state.claims:
+            raise Unknown("there is no such claim", hint="list the job's claims")
         return self.market_state.view(self.market_state.claims[claim_id])
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
@@ -138,11 +144,14 @@ class FakeMarket:
         return [v for v in views if job_id in (None, self.market_state.claims[v.game.claim_id].claim.job_id)]
 
     def game(self, game_id: int) -> GameView:
+        if game_id not in self.market_state.games:
+            raise Unknown("there is no such game", hint="list the games")
         return self.market_state.games[game_id].view
 
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         found = self.market_state.demands.values()
-        return [d for d in found if job_id in (None, self.market_state.claims[d.claim_id].claim.job_id)]
+        claims = self.market_state.claims
+        return [d for d in found if job_id is None or claims[d.claim_id].claim.job_id == job_id]
 
     def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
         return [

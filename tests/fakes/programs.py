@@ -15,8 +15,8 @@ from torch import Tensor
 
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
-from assay.program.isa import DType, Input, Op, Program
-from assay.program.rules import CONVERSIONS, RuleBroken
+from assay.program.isa import CONVERSIONS, DType, Family, Input, Op, Program
+from assay.program.rules import RuleBroken
 
 RECORD_SIZE = 24
 RECORDS = 37
@@ -60,14 +60,14 @@ class _Author:
         return self.rng.choice(fit)
 
     def unary(self) -> Input:
-        op = self.rng.choice([op for op in Op if Op.NEG <= op <= Op.FLOOR])
+        op = self.rng.choice(Op.of(Family.UNARY))
         x = self.any(DType.F32)
-        return self.b.emit(op, DType.F32, x.shape, (x,))
+        return self.b.apply(op, x)
 
     def binary(self) -> Input:
-        op = self.rng.choice([op for op in Op if Op.ADD <= op <= Op.POW])
+        op = self.rng.choice(Op.of(Family.BINARY))
         x = self.any(DType.F32)
-        return getattr(self.b, op.name.lower())(x, self.partner(x))
+        return self.b.apply(op, x, self.partner(x))
 
     def widened(self) -> Input:
         x = self.any(DType.F32)

@@ -11,8 +11,8 @@ import pytest
 from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore
 from assay.chain.eth.rpc import HttpRpc
-from scripts.prove import second_chain, wide_market
 from tests.e2e.commands import assay, result, run
+from tests.hardhat import second_chain
 from tests.hardhat.node import Hardhat
 
 pytestmark = pytest.mark.slow
@@ -76,10 +76,3 @@ def test_a_job_with_a_cheat_goes_as_on_anvil(tmp_path: Path) -> None:
     told = second_chain.play("hardhat", "one-ulp", tmp_path)
     passed(told)
     assert any(game["won"] for game in told["games"])
-
-
-def test_a_market_over_a_network_with_a_node_behind_nat_and_a_slow_one(tmp_path: Path) -> None:
-    told = wide_market.play("hardhat", "one-ulp", tmp_path)
-    passed(told)
-    assert told["kubo_gateway"]["200"] > 0, "what the node behind NAT has published was fetched"
-    assert told["earned"][wide_market.HIDDEN] > 0 and told["earned"][wide_market.SLOW] > 0

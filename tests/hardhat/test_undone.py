@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.undone import KINDS, HardhatDay, play
 from tests.hardhat.node import Hardhat

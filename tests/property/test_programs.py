@@ -29,6 +29,7 @@ def replay(sample: Sample, fault: NodeFault | StateFault | None = None) -> Repla
     return Replay(sample.program, sample.state, sample.dataset, SEED, SHARD, FIRST_STEP, fault=fault)
 
 
+@pytest.mark.long
 @given(SEEDS)
 @settings(max_examples=15)
 def test_executor_agrees_with_the_scalar_model(seed: int) -> None:
@@ -110,6 +111,7 @@ TRAINING = training_sample()
 TRAINING_RUN = replay(TRAINING)
 
 
+@pytest.mark.long
 @given(SEEDS)
 @settings(max_examples=25)
 def test_one_ulp_anywhere_is_convicted(seed: int) -> None:
@@ -134,6 +136,7 @@ def test_one_ulp_anywhere_is_convicted(seed: int) -> None:
         assert (view.challenger_won, view.reason) == (True, "output")
 
 
+@pytest.mark.long
 @given(SEEDS)
 @settings(max_examples=15)
 def test_honest_defender_is_never_convicted(seed: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from assay.protocol.types import Role, Wei

@@ -15,7 +15,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.consent import sign_consent
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.game_calls import call_of

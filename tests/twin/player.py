@@ -167,7 +167,7 @@ class Player:
         found += [made.deadline for made in self.twin.market_state.demands.values()]
         for job in self.twin.market_state.jobs.values():
             found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
-            ends = [job.stragglers_end, max(job.accepted_at, job.round_start)]
+            ends = [job.waits_until, max(job.accepted_at, job.round_start)]
             found += [ends[0], *(end + job.terms.outer_time for end in ends)]
         for state in self.twin.market_state.claims.values():
             terms, since = self._job(state).terms, state.status.since

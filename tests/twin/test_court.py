@@ -363,10 +363,12 @@ def test_games_about_inputs(stage: Stage, honest: bool) -> None:
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.long
 def test_games_about_claims(stage: Stage) -> None:
     run(stage, claim_game, 12)
 
 
+@pytest.mark.long
 def test_games_about_votes(stage: Stage) -> None:
     run(stage, vote_game, 8)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from assay.dispute.evidence import node_proof
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.types import Address, Claim, Kind, Phase, Seconds, Wei
@@ -59,6 +61,7 @@ def shown(player: Player, asked: Asked) -> tuple[Chunk, ...]:
     )
 
 
+@pytest.mark.long
 def test_attack_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Stage) -> None:
     twin = stage.enter()
     player = Player(twin, random.Random(5))

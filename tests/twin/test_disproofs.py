@@ -62,6 +62,7 @@ def said_of(case: Case, proof: e.ProveVote) -> str:
     return new.split()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fallen", [False, True])
 def test_a_vote_falls_by_its_own_trace_and_an_honest_one_does_not(stage: Stage, fallen: bool) -> None:
     """On a claim that stands, and on one that its claimant has lost on purpose; then the honest are paid."""

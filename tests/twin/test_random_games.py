@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from tests.adversaries.random_games import arrange, judge, play_pure
@@ -41,6 +41,7 @@ def play(table: CourtTable, seeds: range) -> Counter[str]:
     return kinds
 
 
+@pytest.mark.long
 def test_the_deployed_court_convicts_and_acquits_as_its_twin(table: CourtTable) -> None:
     assert len(play(table, range(1_000_000, 1_000_008))) >= 4
 

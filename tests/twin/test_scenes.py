@@ -38,6 +38,8 @@ SCENES: list[Callable[[], None]] = [
     *(partial(left_out.test_A4_a_halted_job_ends_once_its_late_task_has, falls) for falls in EITHER),
     left_out.test_a_task_that_was_left_out_stands_again_once_its_round_begins_again,
     left_out.test_a_task_that_is_left_out_of_a_round_that_can_be_closed_is_wasted_with_it,
+    left_out.test_a_round_that_was_stalled_waits_a_votes_time_for_those_that_are_voted_on,
+    left_out.test_a_round_that_was_stalled_waits_no_longer,
     liability.test_A3_a_lost_game_about_an_overtaken_claims_input_costs_nothing,
     liability.test_a_lost_game_about_a_standing_claims_input_pays_its_claimant,
     liability.test_a_game_about_an_overtaken_claim_that_is_lost_pays_its_claimant,
@@ -49,8 +51,12 @@ SCENES: list[Callable[[], None]] = [
     rewards.test_a_reward_whose_finders_disagree_ends_with_its_job,
     rewards.test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone,
     *(
-        partial(rewards.test_a_finding_about_the_input_counts_where_the_claim_fell_for_its_input, by_input)
-        for by_input in EITHER
+        partial(rewards.test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so, fell)
+        for fell in ("for its input", "alone", "before an earlier one")
+    ),
+    *(
+        partial(rewards.test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come, comes)
+        for comes in EITHER
     ),
 ]
 

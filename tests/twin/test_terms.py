@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def some_terms(draw: st.DrawFn) -> Terms:
     return terms
 
 
+@pytest.mark.long
 def test_terms_are_refused_alike(stage: Stage) -> None:
     twin = stage.enter()
     assert twin.act(e.Register(CLASS), ACCOUNTS[1])

@@ -1,4 +1,4 @@
-"""Form of what is written: decisions and their index, the map of docs, links, one licence."""
+"""Links between documents lead somewhere, the map names what exists, and one licence holds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-INDEX = (DOCS / "decisions" / "README.md").read_text()
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -20,51 +18,6 @@ def tracked(*patterns: str) -> list[str]:
     listing = ["git", "ls-files", *patterns]
     names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [name for name in names.splitlines() if (ROOT / name).is_file()]
-
-
-def titled(path: Path) -> str:
-    """A record's title. AssertionError if it or the status is not where and as it has to be."""
-    first, blank, status = path.read_text().split("\n")[:3]
-    title = re.fullmatch(r"# (\d{4}) (\S.*[^.:])", first)
-    assert title and path.name.startswith(f"{title[1]}-"), f"{path.name}: # NNNN Title, as in its name"
-    assert blank == "" and status.startswith("Status: "), f"{path.name}: Status: in the third line"
-    assert status[8:].startswith(("accepted", "proposed", "superseded by ")), f"{path.name}: {status}"
-    return title[2]
-
-
-@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
-def test_a_decision_has_title_and_status_and_stands_in_the_index(path: Path) -> None:
-    title = titled(path)
-    assert f"| {path.name[:4]} | [{title}]({path.name}) | " in INDEX
-
-
-def test_the_index_of_decisions_names_no_other() -> None:
-    listed = re.findall(r"\]\((\d{4}-[^)]*)\)", INDEX)
-    assert listed == [path.name for path in DECISIONS] and len(listed) > 20
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# 7 Title\n\nStatus: accepted.\n",
-        "# 0008 Another number\n\nStatus: accepted.\n",
-        "# 0007: Title\n\nStatus: accepted.\n",
-        "# 0007 Title\n\nReasons.\n",
-        "# 0007 Title\n\nStatus: perhaps.\n",
-    ],
-)
-def test_a_decision_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "0007-title.md"
-    path.write_text(text)
-    with pytest.raises(AssertionError):
-        titled(path)
-
-
-def test_the_map_of_docs_names_every_document_and_the_log_every_day() -> None:
-    shown = set(LINK.findall((DOCS / "README.md").read_text()))
-    assert {path.name for path in DOCS.glob("*.md")} - {"README.md"} <= shown
-    days = set(LINK.findall((DOCS / "log" / "README.md").read_text()))
-    assert {path.name for path in (DOCS / "log").glob("[0-9]*.md")} <= days
 
 
 @pytest.mark.parametrize("name", tracked("*.md"))
@@ -98,3 +51,22 @@ def test_what_the_map_says_happens_somewhere_is_defined_there() -> None:
         assert path.is_file(), path
         for name in names:
             assert re.search(rf"\b(def|class|function) {name}\b", path.read_text()), f"{path}: {name}"
+
+
+def called(path: Path, name: str) -> bool:
+    """Whether code that ships calls what a file of ours defines: as a method, or by its import or module."""
+    text, roles = path.read_text(), ("chain", "solver", "verifier", "whistleblower")
+    if re.search(rf"(?<!def )(?<![`.]){name}\(", text):
+        return True
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("assay.")
+    within = r"\w+" if re.search(rf"^ +def {name}\b", text, re.MULTILINE) else rf"\b{path.stem}"
+    use = rf"from assay\.{module} import (\([^)]*\b{name}\b|[^(\n]*\b{name}\b)|{within}\.{name}\b"
+    files = [file for folder in ("assay", *roles) for file in (ROOT / folder).rglob("*.py")]
+    return any(re.search(use, file.read_text()) for file in files)
+
+
+def test_what_the_map_says_nodes_do_is_called_by_code_that_ships() -> None:
+    """It once named the game's rules, which the contracts and the tests alone play by."""
+    named = [(path, name) for path, names in places() if path.suffix == ".py" for name in names]
+    assert len(named) > 10 and not called(ROOT / "assay/dispute/player.py", "no_such_name")
+    assert [str(path) for path, name in named if not called(path, name)] == []

@@ -25,8 +25,11 @@ def new(context: typer.Context, name: Name) -> None:
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
+    keystore = Keystore(app.settings.keystore)
+    keystore.check_free(name)
+    app.end_dry_run(f"make a key for {name} in {keystore.directory}")
     app.output.say(f"making a key for {name}")
-    stored = Keystore(app.settings.keystore).create(name, password_for(app))
+    stored = keystore.create(name, password_for(app))
     app.output.result(
         "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"
     )
@@ -43,7 +46,10 @@ def import_key(context: typer.Context, name: Name) -> None:
         key = bytes.fromhex(text.strip().removeprefix("0x"))
     except ValueError:
         raise Stop("this is not a private key; nothing was stored", hint="a key is 64 hex digits") from None
-    stored = Keystore(app.settings.keystore).import_key(name, key, password_for(app))
+    keystore = Keystore(app.settings.keystore)
+    keystore.check_free(name)
+    app.end_dry_run(f"keep this key as {name} in {keystore.directory}")
+    stored = keystore.import_key(name, key, password_for(app))
     app.output.result("account", {"name": name, "address": stored.address}, f"{name}  {stored.address}")
 
 

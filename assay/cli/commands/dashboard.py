@@ -32,6 +32,7 @@ def dashboard(
             raise typer.BadParameter(f"--node: {url!r} is no URL, such as http://127.0.0.1:4001")
     app = app_of(context)
     app.output.say(f"looking at the market of {', '.join(app.settings.rpc_urls)}")
+    app.end_dry_run(f"serve the market's pages on {host}, port {port}")
     from assay.dashboard.serve import serving
 
     stopped = threading.Event()

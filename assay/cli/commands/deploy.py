@@ -44,7 +44,7 @@ def deploy(
     from assay.app.accounts import resolve
     from assay.app.deployment import check_file, check_funds, check_token, costs, delays_of, profile_of
     from assay.app.wiring import open_sender
-    from assay.chain.contracts.compile import compile_contracts
+    from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.deploy import deploy as create
     from assay.chain.contracts.deploy import prepare
     from assay.chain.contracts.plan import market_plan
@@ -53,8 +53,10 @@ def deploy(
     app = app_of(context)
     chosen = profile_of(profile)
     delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch)
-    artifacts = compile_contracts()
-    with open_sender(app.settings, app.settings.account, max_spend=app.max_spend) as sender:
+    artifacts = load_artifacts()
+    name = app.settings.account
+    home, most, sends = app.node_home(name), app.max_spend, not app.dry_run
+    with open_sender(app.settings, name, home, max_spend=most, sends=sends) as sender:
         for intent in sender.resume():
             sender.wait(intent.key)
         existing = {"Token": str(resolve(app, token))} if token else {}

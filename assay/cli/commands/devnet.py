@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,10 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import parse_amount
-from assay.cli.lazy import with_rooms
+from assay.cli.hooks import command_of
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (
+    NodeSpec,
     bring_up,
     default_nodes,
     fund_account,
@@ -30,32 +32,23 @@ from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import Conditions
 
-SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
-commands = typer.Typer(
-    no_args_is_help=True, help="A whole market on this machine.", cls=with_rooms({"scenario": SCENARIO})
-)
+commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
 
 
-@commands.command()
 def up(
+    nodes_of: Callable[[App, list[NodeSpec]], list[NodeSpec]],
     context: typer.Context,
     solvers: Annotated[int, typer.Option(min=0)] = 2,
     verifiers: Annotated[int, typer.Option(min=0)] = 3,
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
     block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
-    fault: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[@ROUND]",
-            help="Somebody cheats: a scenario's name (`devnet scenario list`), and the round of its fault.",
-        ),
-    ] = "",
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
     its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
     app = app_of(context)
+    app.end_dry_run(f"start a devnet in {app.settings.home}, or go on with the one there")
     own_folder(app)
     running = read_devnet(app.settings.home)
     if running is not None and (missing := gone(app, running)):
@@ -73,19 +66,20 @@ def up(
         app.output.say(_next_steps(app))
         return
     begin_in(app.settings.home, app.settings.deployment)
-    nodes = default_nodes(solvers, verifiers, whistleblowers)
-    if fault:
-        from assay.scenario.catalogue import cast_of
-
-        asked, nodes = {node.name for node in nodes}, cast_of(fault, nodes)
-        if more := [node.name for node in nodes if node.name not in asked]:
-            app.output.say(f"{fault} needs {', '.join(more)} as well")
+    nodes = nodes_of(app, default_nodes(solvers, verifiers, whistleblowers))
     app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
     devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
     app.output.say(_next_steps(app))
+
+
+def _honest(_: App, nodes: list[NodeSpec]) -> list[NodeSpec]:
+    return nodes
+
+
+commands.command()(command_of(up, _honest))
 
 
 def _usual_conditions() -> Conditions:
@@ -98,11 +92,13 @@ def _usual_conditions() -> Conditions:
 
 
 def _given(context: typer.Context) -> list[str]:
-    """The options that this command was given."""
+    """The options and arguments that this command was given."""
     return [
-        "--" + name.replace("_", "-")
-        for name in context.params
-        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name
+        and (source := context.get_parameter_source(parameter.name)) is not None
+        and source.name == "COMMANDLINE"
     ]
 
 
@@ -139,6 +135,7 @@ def down(
         said = f"there is no devnet in {home}: nothing was stopped or removed"
         app.output.result("devnet-down", {"stopped": 0, "wiped": False}, said)
         return
+    app.end_dry_run(f"stop the devnet in {home}{' and remove its data' if wipe else ''}")
     stopped = take_down(home)
     kept = wipe_data(home) if wipe else []
     removed = f"; removed its data from {home}" if wipe else ""
@@ -159,6 +156,7 @@ def restart(
 ) -> None:
     """Stop one process of the devnet, if it runs, and start it again as it was."""
     app = app_of(context)
+    app.end_dry_run(f"restart {name} of the devnet in {app.settings.home}")
     devnet = restart_process(app, name)
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
@@ -209,6 +207,7 @@ def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(m
 def snapshot(context: typer.Context, name: str) -> None:
     """Keep the whole devnet as it is now under a name: chain, nodes' data, keys. It pauses for that."""
     app = app_of(context)
+    app.end_dry_run(f"keep the devnet in {app.settings.home} as {name}")
     folder = take_snapshot(app, name)
     app.output.result("devnet-snapshot", {"name": name, "folder": str(folder)}, f"kept as {name}")
 
@@ -217,6 +216,7 @@ def snapshot(context: typer.Context, name: str) -> None:
 def restore(context: typer.Context, name: str) -> None:
     """Go on from a snapshot; what happened since is forgotten."""
     app = app_of(context)
+    app.end_dry_run(f"put the devnet in {app.settings.home} back to {name}")
     devnet = restore_snapshot(app, name)
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
@@ -239,6 +239,7 @@ def warp(context: typer.Context, duration: str) -> None:
     app = app_of(context)
     seconds = parse_duration(duration)
     rpc = HttpRpc(_running(app).rpc_url)
+    app.end_dry_run(f"move the chain's clock {show_span(seconds)} forward")
     rpc.request("evm_increaseTime", [int(seconds)])
     rpc.request("evm_mine", [])
     app.output.result(

@@ -105,6 +105,8 @@ def watch(
     app = app_of(context)
     connection = app.view()
     job_id = app.look_up(connection, job).job_id
+    if metrics is not None:
+        app.end_dry_run(f"follow the job and write its metrics to {metrics}")
     market, storage = connection.market, app.storage("view")
     last = ""
     known: Losses | None = None

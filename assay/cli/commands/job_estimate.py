@@ -8,7 +8,7 @@ from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import show_amount, show_bytes
-from assay.cli.commands.job_post import TRACING, FileArgument, warning, weights_files
+from assay.cli.commands.job_post import FileArgument, traced, warning
 
 
 def estimate(context: typer.Context, file: FileArgument) -> None:
@@ -19,19 +19,11 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     from assay.job.read import read_job_file
 
     app = app_of(context)
-    body = read_job_file(file)
-    app.output.say(TRACING)
-    from assay.job.build import build
-    from assay.job.cautions import cautions
-    from assay.job.estimate import counted, drafted, estimated
-    from assay.job.wire import parameters_of, wire_of
+    job = traced(app, read_job_file(file))
+    from assay.job.estimate import counted, estimated
 
-    files = build(body, blocks=weights_files(app, body), say=app.output.say)
-    training = body.training
-    batch = training.batch * training.accumulate
-    terms = drafted(body, files)
-    found = estimated(terms, files, batch)
-    wire = wire_of(body, files, terms, parameters_of(files))
+    training, files, wire = job.body.training, job.files, job.wire
+    found = estimated(job.terms, files, training.batch * training.accumulate)
     rows = table(f"what {file} comes to", "what", "#value", "of which")
     for name, value, note in (
         ("paid at least", show_amount(found.least), f"verifiers' fees {show_amount(found.votes)}"),
@@ -52,7 +44,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
     ):
         rows.add_row(name, value, note)
-    warnings = cautions(body, files, terms, wire)
+    warnings = job.cautions
     rows.caption, rows.caption_justify = "\n".join(map(warning, warnings)), "left"
     data = {**vars(found), "wire": wire and wire.data, "warnings": warnings}
     app.output.result("job-estimate", data, rows)

@@ -12,6 +12,8 @@ import typer
 
 from assay.app.invocation import App, app_of
 from assay.protocol.errors import Ask
+from assay.training.catalogue import CATALOGUE, defined_with
+from assay.training.optimisers import OPTIMISERS
 
 if TYPE_CHECKING:
     from assay.training.datasets import Dataset
@@ -55,13 +57,12 @@ def init(
         str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
     ] = "",
     optimiser: Annotated[
-        str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
+        str,
+        typer.Option(help=f"{', '.join(OPTIMISERS)}; by default the template's, or your Recipe's."),
     ] = "",
     algorithm: Annotated[
         str,
-        typer.Option(
-            help="How shards come together, such as diloco-4bit or sparseloco, with its paper's numbers."
-        ),
+        typer.Option(help=f"How shards come together, with its paper's numbers: {', '.join(CATALOGUE)}."),
     ] = "diloco",
     batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
@@ -78,7 +79,6 @@ def init(
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
     """Write a complete job file to start from."""
-    from assay.job.outer import OPTIMISERS
     from assay.job.templates import LOCAL, PUBLIC, by_algorithm, template
 
     app = app_of(context)
@@ -91,12 +91,11 @@ def init(
     asked = rounds if _was_given(context, "rounds") else 0
     templateless = own and not _was_given(context, "model")
     _check_given(context, "" if templateless else model, own, published)
-    if algorithm == "lofi" and asked:
-        _not_read("--rounds", "by lofi all is one round")
-    if optimiser and optimiser != OPTIMISERS.get(algorithm, optimiser):
-        raise typer.BadParameter(
-            f"--optimiser of {algorithm} is {OPTIMISERS[algorithm]}, not {optimiser}; leave it out"
-        )
+    if algorithm in CATALOGUE and CATALOGUE[algorithm].one_round and asked:
+        _not_read("--rounds", f"by {algorithm} all is one round")
+    needed = defined_with(algorithm)
+    if optimiser and needed and optimiser != needed:
+        raise typer.BadParameter(f"--optimiser of {algorithm} is {needed}, not {optimiser}; leave it out")
     _check_data(model, "" if own else data)
     times = LOCAL if local else PUBLIC
     if model == "infer":
@@ -108,7 +107,7 @@ def init(
     if model == "grpo":
         from assay.job.use_templates import grpo_template
 
-        file.write_text(grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
+        _write(app, file, grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
         return
     if own:
@@ -118,9 +117,9 @@ def init(
     if published:
         init_published(app, file, published, model, data, times, asked, held_out)
         return
-    optimiser = optimiser or OPTIMISERS.get(algorithm, "")
+    optimiser = optimiser or needed
     text = template(model, source=data, rounds=rounds, times=times, optimiser=optimiser)
-    file.write_text(_testing(by_algorithm(text, algorithm, rounds=asked), held_out, file))
+    _write(app, file, _testing(by_algorithm(text, algorithm, rounds=asked), held_out, file))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
@@ -173,9 +172,9 @@ def _testing(text: str, records: int, file: Path, made: Recipe | None = None) ->
     fewer."""
     if not records:
         return text
-    from assay.job.held_out import with_held_out
     from assay.job.parts import recipe_of
     from assay.job.read import parse_job_file
+    from assay.job.templates import with_held_out
     from assay.protocol.errors import Stop
 
     text = with_held_out(text, records, str(file))
@@ -209,7 +208,7 @@ def init_published(
             hint=f"leave --template out, or say --template {PRESETS[name].template}",
             code="bad-preset",
         )
-    file.write_text(_testing(text, held_out, file))
+    _write(app, file, _testing(text, held_out, file))
     _wrote(app, file, f"{name} as it was published (its first lines say what differs)")
 
 
@@ -228,7 +227,7 @@ def init_own(
     """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
     ``jobfile.templates.by_algorithm`` with what was asked for."""
     from assay.job.build import build
-    from assay.job.outer import OPTIMISERS, levels_of
+    from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
     from assay.job.templates import by_own_algorithm, own_template
     from assay.training.recipe import load, parts
@@ -236,7 +235,7 @@ def init_own(
     path, function = parts(own)
     made = load(own)
     if made.optimiser is None:
-        optimiser = optimiser or OPTIMISERS.get(algorithm, "adamw")
+        optimiser = optimiser or defined_with(algorithm) or "adamw"
     source = f"{os.path.relpath(path, file.parent)}:{function}"
     precision = "auto" if made.precision is None else ""
     text = own_template(
@@ -251,7 +250,7 @@ def init_own(
     text = _testing(text, held_out, file, made)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
-    file.write_text(text)
+    _write(app, file, text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
     data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
     app.output.result(
@@ -277,8 +276,8 @@ def init_evaluation(
     from assay.client.fetched import model_and_parameters
     from assay.job.parts import recipe_of
     from assay.job.read import parse_job_file
-    from assay.job.trained_on import is_of, limit_of, terms_in
     from assay.job.use_templates import MAX_BYTES, evaluation_template, own_evaluation_template
+    from assay.job.weights import is_of, limit_of, terms_in
     from assay.training.recipe import load, parts
 
     kept = _weights_from(file, weights) if weights else ""
@@ -318,7 +317,7 @@ def init_evaluation(
         raise Ask(
             "no records are held out", hint="give the Recipe's Dataset some held_out records", code="usage"
         )
-    file.write_text(text(count, limit))
+    _write(app, file, text(count, limit))
     warning = _other_data(own or data, same) if weights else ""
     if warning:
         app.output.say(f"WARNING: {warning}")
@@ -367,8 +366,8 @@ def init_inference(
     asked = read_prompts(Path(prompts))
     longest = max((len(prompt) for prompt in asked), default=0)
     paths = _weights_from(file, weights), os.path.relpath(prompts, file.parent)
-    file.write_text(
-        inference_template(description, *paths, len(asked), longest, new_bytes, temperature, times)
+    _write(
+        app, file, inference_template(description, *paths, len(asked), longest, new_bytes, temperature, times)
     )
     _wrote(app, file, f"whose result is {new_bytes} bytes after each of {len(asked):,} prompts")
 
@@ -378,6 +377,11 @@ def _weights_from(file: Path, weights: str) -> str:
     from assay.job.read import is_cid
 
     return weights if is_cid(weights) else os.path.relpath(weights, file.parent)
+
+
+def _write(app: App, file: Path, text: str) -> None:
+    app.end_dry_run(f"write {file}")
+    file.write_text(text)
 
 
 def _wrote(app: App, file: Path, what: str, **more: object) -> None:

@@ -45,6 +45,7 @@ def fetch(
     from assay.node.divergence import not_finite
 
     keep_others(folder, job_id)
+    app.end_dry_run(f"fetch the model of job {job_id.hex()[:16]}, if it is settled, and write it to {folder}")
     market, storage = connection.market, app.storage("view")
     storage.follow(market)
     try:
@@ -271,6 +272,7 @@ def export(
 
     app = app_of(context)
     model_of(folder)
+    app.end_dry_run(f"write the model in {folder} to {out}")
     app.output.say(f"reading the model in {folder}")
     from assay.client.exporting import export_gpt2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +15,15 @@ from assay.app.reach import reach_of
 from assay.app.units import parse_amount, show_amount
 from assay.cli.node.options import AnnounceUrl, Host, Port
 from assay.node.shortage import shortage
-from assay.protocol.errors import Ask, AssayError
-from assay.protocol.types import JobId, Wei
+from assay.protocol.errors import AssayError
+from assay.protocol.types import JobId, Terms
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.job.read import JobFile
     from assay.job.weights import Files
-    from assay.protocol.ports import MarketView
+    from assay.job.wire import Wire
+    from assay.training.job import JobArtifacts
 
 TRACING = "tracing the training step into a program"
 LOOK_AFTER_S = 5.0
@@ -58,6 +60,31 @@ def weights_files(app: App, body: JobFile) -> Files | None:
     return storage.blocks
 
 
+@dataclass(frozen=True)
+class Traced:
+    """A job file, what is published of it, and what is said of it before it is posted."""
+
+    body: JobFile
+    files: JobArtifacts
+    terms: Terms
+    wire: Wire | None
+    cautions: list[str]
+
+
+def traced(app: App, body: JobFile) -> Traced:
+    """Trace a job file's step, and draft its terms. Stores and sends nothing. Raises as `drafted`."""
+    app.output.say(TRACING)
+    from assay.job.build import build
+    from assay.job.cautions import cautions
+    from assay.job.estimate import drafted
+    from assay.job.wire import parameters_of, wire_of
+
+    files = build(body, blocks=weights_files(app, body), say=app.output.say)
+    terms = drafted(body, files)
+    wire = wire_of(body, files, terms, parameters_of(files))
+    return Traced(body, files, terms, wire, cautions(body, files, terms, wire))
+
+
 def validate(context: typer.Context, file: FileArgument) -> None:
     """Trace the model, check the program and the terms, rehearse the first steps, and say what the job can
     cost. Sends nothing.
@@ -65,20 +92,17 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.job.read import read_job_file
 
     app = app_of(context)
-    body = read_job_file(file)
-    app.output.say(TRACING)
+    job = traced(app, read_job_file(file))
     from assay.app.machine import RESOURCE_LIMITS
-    from assay.job.build import build
-    from assay.job.cautions import cautions
-    from assay.job.estimate import counted, drafted
+    from assay.job.estimate import counted
     from assay.job.rehearsal import own_warnings, warnings_of
     from assay.job.uses import OWN
-    from assay.job.wire import parameters_of, wire_of
+    from assay.job.wire import parameters_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
 
-    files = build(body, blocks=weights_files(app, body), say=app.output.say)
+    body, files, terms, wire = job.body, job.files, job.terms, job.wire
     records, record_size = counted(files.records)
     for program in (*files.tasks, *files.outers):
         check(
@@ -87,7 +111,6 @@ def validate(context: typer.Context, file: FileArgument) -> None:
             max_bytes=RESOURCE_LIMITS.step_bytes,
             max_operations=RESOURCE_LIMITS.step_operations,
         )
-    terms = drafted(body, files)
     worst = worst_case(terms)
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     rehearsed = warnings_of(files, body.training.seed)
@@ -95,8 +118,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         steps = max(REHEARSED_STEPS, body.training.micro_steps)  # of which so many are one of the optimiser
         rehearsed += own_warnings(files, terms, body.training.seed, steps)
     parameters = parameters_of(files)
-    wire = wire_of(body, files, terms, parameters)
-    warnings = [*rehearsed, *cautions(body, files, terms, wire)]
+    warnings = [*rehearsed, *job.cautions]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     data: dict[str, object] = {
         "parameters": parameters,
@@ -144,7 +166,10 @@ def post(
     """Publish the job's files and post it with a budget; then serve the files, and audit, until stopped.
 
     Whatever can be refused without the program (the account, its password, its balance) is refused first.
+    With --audit, the bond of one dispute is deposited in the vault beside the budget, if the wallet has it:
+    it stays yours (`token withdraw`). Nothing is stored or sent before the yes.
     """
+    from assay.client.posting import require_funds
     from assay.job.read import read_job_file
 
     app = app_of(context)
@@ -153,22 +178,18 @@ def post(
     name = app.settings.account
     app.output.say(f"opening account {name}")
     connection = app.connect()
-    _check_funds(connection.market, value)
-    app.output.say(TRACING)
+    require_funds(connection.market, value)
+    job = traced(app, body)
+    for line in job.cautions:
+        app.output.say(warning(line))
     from assay.app.auditing import UNAUDITED, Auditing, shares_of
     from assay.app.web import serve_blocks
-    from assay.job.build import build
-    from assay.job.cautions import cautions
-    from assay.job.estimate import drafted
-    from assay.job.post import publish_and_post
-    from assay.job.wire import parameters_of, wire_of
+    from assay.job.post import agreed, publish_and_post
 
-    files, storage = build(body, blocks=weights_files(app, body), say=app.output.say), app.storage(name)
-    terms = drafted(body, files)
-    for line in cautions(body, files, terms, wire_of(body, files, terms, parameters_of(files))):
-        app.output.say(warning(line))
+    agreement = agreed(app, connection, body, job.files, job.terms, value, audits=audit > 0)
+    storage = app.storage(name)
     with serve_blocks(name, connection, storage, reach) as url:
-        job_id = publish_and_post(app, connection, storage, body, files, value)
+        job_id = publish_and_post(connection, storage, agreement)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
         shares_of(app, name).say(job_id, audit)
         if not serve:
@@ -179,18 +200,6 @@ def post(
             auditing.look()
             app.output.say(f"serving its files at {url}; stop with Ctrl-C")
             wait_for_signal(app, connection, job_id)
-
-
-def _check_funds(market: MarketView, budget: Wei) -> None:
-    """Raises Ask unless the account holds a budget, in the vault and outside."""
-    free, wallet = market.free(market.me), market.wallet(market.me)
-    if free + wallet < budget:
-        raise Ask(
-            f"the budget is {show_amount(budget)}, and {market.me} holds {show_amount(free)} in the vault and"
-            f" {show_amount(wallet)} outside; nothing was posted",
-            hint=f"send it {show_amount(budget - free - wallet)} more, or give a smaller --budget",
-            code="unfunded",
-        )
 
 
 def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = None) -> None:
@@ -246,7 +255,9 @@ def serve_files(
     app.choose(host=host, announce_url=announce_url)
     name, reach = app.settings.account, reach_of(app.settings, port)
     app.output.say(f"opening account {name}")
-    connection, storage = app.connect(), app.storage(name)
+    connection = app.connect()
+    app.end_dry_run(f"serve the blocks of {name}, announce where, and audit its open jobs")
+    storage = app.storage(name)
     from assay.app.auditing import Auditing
     from assay.app.web import serve_blocks
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assay.app.invocation import app_of
+from assay.app.invocation import App, app_of
 from assay.app.units import parse_amount, parse_duration
-from assay.cli.node import drills
+from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
 
 
-@commands.command()
 def run(
+    kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
@@ -55,15 +56,6 @@ def run(
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
     ] = None,
-    ranks: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Processes that compute each step together; under torchrun those that it started."
-        ),
-    ] = 1,
-    fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
-    cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
-    withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
     from assay.cli.node.acceptance import read_acceptance
@@ -78,29 +70,25 @@ def run(
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
-    from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
+    from assay.node.service import Service
     from assay.program.apart.executor import Apart
     from assay.solver.observation import Limits
-    from assay.solver.service import SolverService
 
-    if serve_if_later():
-        return
+    kind = kind_of(app)
     tell = ways(webhook, notify)
+    end_dry_run(app, "solver")
     engine = engine_of(app.settings)
     before_work(app, engine.device)
-    several = ranks_of(ranks, engine, app.settings)
     apart = Apart()
-    engine = replace(engine, ranks=several, apart=apart)
+    engine = replace(engine, apart=apart)
     wait = parse_duration(patience)
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
-
-    kind = drills.solver_kind(fault, cheat)
     sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
     looking = ThreadPoolExecutor(1, thread_name_prefix="looking")
 
-    def make(parts: NodeParts) -> SolverService:
+    def make(parts: NodeParts) -> Service:
         common = (
             parts.connection.writer,
             parts.storage.blocks,
@@ -110,19 +98,26 @@ def run(
             limits_of(memory),
         )
         budget = disk_budget(parts.storage.store, disk, max_shards)
-        service = kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
+        service = kind.service(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
         service.sender = sending
         service.look_beside(looking)
         return service
 
     try:
-        run_node(app, port, make, tell=tell, serve=not withhold)
+        run_node(app, port, make, tell=tell, serve=kind.serves)
     finally:
         for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
             threads.shutdown(wait=False, cancel_futures=True)
         apart.close()
-        if several is not None:
-            several.close()
+
+
+def _honest(_: App) -> NodeKind:
+    from assay.solver.service import SolverService
+
+    return NodeKind(SolverService)
+
+
+commands.command()(command_of(run, _honest))
 
 
 @commands.command()
@@ -136,6 +131,7 @@ def terms(
     app = app_of(context)
     if file.exists():
         raise Ask(f"{file} exists; nothing was written", hint="choose another name", code="file-exists")
+    app.end_dry_run(f"write {file}")
     file.write_text(acceptance_text(USUAL))
     app.output.result(
         "solver-terms", {"file": str(file)}, f"wrote {file}; `assay solver run --accept {file}`"
@@ -157,6 +153,7 @@ def bench(
 ) -> None:
     """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
     app = app_of(context)
+    app.end_dry_run(f"compare this machine with the definition, and keep the result in {app.settings.home}")
     app.output.say("loading PyTorch and the stored digests")
     from assay.cli.commands.solver_bench import bench as run_bench
 

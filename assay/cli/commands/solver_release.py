@@ -35,6 +35,7 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, 
     name = job_id.hex()[:16]
     released = Released(app.node_home(app.settings.account) / RELEASED_FILE)
     if again:
+        app.end_dry_run(f"let this account's node take shards of job {name} again")
         released.forget(job_id)
         text = f"this account's node may take shards of job {name} again"
         app.output.result("solver-release", {"job": job_id, "released": [], "again": True}, text)

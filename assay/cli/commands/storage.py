@@ -23,7 +23,9 @@ STORE = "store"
 def stores(app: App, name: str | None) -> dict[str, BlockStore]:
     """Block stores of this home, or the one of this account. Raises Stop where there is none."""
     nodes = app.settings.home / "nodes"
-    found = {path.parent.name: BlockStore(path) for path in sorted(nodes.glob(f"*/{STORE}"))}
+    found = {
+        path.parent.name: BlockStore(path, sweep=not app.dry_run) for path in sorted(nodes.glob(f"*/{STORE}"))
+    }
     if name is not None and name not in found:
         raise Stop(
             f"no node {name!r} keeps blocks in {nodes}",
@@ -60,7 +62,9 @@ def gc(
 ) -> None:
     """Delete what is settled, and what nothing names and is an hour old; nodes may run meanwhile."""
     app = app_of(context)
-    found, market, told = stores(app, node), app.view().market, {}
+    found = stores(app, node)
+    app.end_dry_run(f"delete what is settled from the blocks of {', '.join(found) or 'no node'}")
+    market, told = app.view().market, {}
     rows = table("freed", "node", "#blocks", "#MB")
     app.output.say(f"looking through the blocks of {', '.join(found) or 'no node'}")
     from assay.node.retention import Retention
@@ -94,7 +98,9 @@ def check(context: typer.Context, node: NodeName = None) -> None:
 
     app = app_of(context)
     told: dict[str, list[str]] = {}
-    for name, store in stores(app, node).items():
+    found = stores(app, node)
+    app.end_dry_run(f"read every block of {', '.join(found) or 'no node'}, and set damaged ones aside")
+    for name, store in found.items():
         told[name] = []
         for cid in sorted(store.cids()):
             try:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from assay.app.ids import class_id_of, job_id_of
-from assay.app.invocation import app_of
+from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
+from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
 
-@commands.command()
 def run(
+    kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
@@ -54,36 +54,23 @@ def run(
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
-    collude_with: Annotated[
-        str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
-    ] = None,
-    lazy: Annotated[bool, typer.Option(help="Drills only: attest without replaying.")] = False,
-    copy_from: Annotated[
-        str | None, typer.Option(help="Drills only: attest with this account's traces.")
-    ] = None,
-    silent: Annotated[bool, typer.Option(help="Drills only: cast no vote.")] = False,
 ) -> None:
     """Run a verifier until stopped."""
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     say_start(app, "verifier")
-    from assay.app.accounts import resolve
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.verifier.adversary import (
-        ColludingVerifier,
-        CopyingVerifier,
-        LazyVerifier,
-        SilentVerifier,
-    )
+    from assay.node.service import Service
     from assay.verifier.joining import ClassLimits
     from assay.verifier.policy import Limits
-    from assay.verifier.service import VerifierService
 
+    kind = kind_of(app)
     tell = ways(webhook, notify)
+    end_dry_run(app, "verifier")
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
@@ -105,16 +92,8 @@ def run(
         parse_duration(seed_age),
         accepted if join else None,
     )
-    kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
-    if silent:
-        kind = SilentVerifier
-    if collude_with:
-        accomplices = frozenset(resolve(app, name) for name in collude_with.split(","))
-        kind = partial(ColludingVerifier, accomplices=accomplices)
-    elif copy_from:
-        kind = partial(CopyingVerifier, source=resolve(app, copy_from))
 
-    def make(parts: NodeParts) -> VerifierService:
+    def make(parts: NodeParts) -> Service:
         common = (
             parts.connection.writer,
             parts.storage.blocks,
@@ -125,13 +104,22 @@ def run(
             limits_of(memory),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
-        return kind(*common, fees=fees, emit=parts.emit, engine=engine, poll_s=poll)
+        return kind.service(*common, fees=fees, emit=parts.emit, engine=engine, poll_s=poll)
 
     try:
-        run_node(app, port, make, tell=tell)
+        run_node(app, port, make, tell=tell, serve=kind.serves)
     finally:
         if several is not None:
             several.close()
+
+
+def _honest(_: App) -> NodeKind:
+    from assay.verifier.service import VerifierService
+
+    return NodeKind(VerifierService)
+
+
+commands.command()(command_of(run, _honest))
 
 
 @commands.command()

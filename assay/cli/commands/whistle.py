@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from assay.app.invocation import app_of
+from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
 from assay.cli.commands.inspect import audit_view, open_inspection
-from assay.cli.node import drills
+from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
-from assay.cli.node.starting import say_start
+from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
 
 
-@commands.command()
 def run(
+    kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
@@ -47,10 +47,6 @@ def run(
     disk: Annotated[
         str, typer.Option(help="Most for states of its own replays, so that a restart goes on where it was.")
     ] = "1GB",
-    accuse: Annotated[str | None, typer.Option(help=drills.ACCUSE_HELP)] = None,
-    late: Annotated[
-        bool, typer.Option("--late", help="Drills only: challenge in the last seconds of a window.")
-    ] = False,
 ) -> None:
     """Run a whistleblower until stopped."""
     from assay.whistleblower.policy import Limits, Mode
@@ -60,24 +56,24 @@ def run(
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     say_start(app, "whistleblower")
-    from assay.app.accounts import resolve
     from assay.app.machine import engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.whistleblower.service import WhistleblowerService
+    from assay.node.service import Service
 
+    kind = kind_of(app)
     tell = ways(webhook, notify)
+    end_dry_run(app, "whistleblower")
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )
-    kind = drills.whistleblower_kind(accuse, partial(resolve, app), late=late)
 
-    def make(parts: NodeParts) -> WhistleblowerService:
-        return kind(
+    def make(parts: NodeParts) -> Service:
+        return kind.service(
             parts.connection.writer,
             parts.storage.blocks,
             parts.clock,
@@ -91,10 +87,19 @@ def run(
         )
 
     try:
-        run_node(app, port, make, tell=tell)
+        run_node(app, port, make, tell=tell, serve=kind.serves)
     finally:
         if several is not None:
             several.close()
+
+
+def _honest(_: App) -> NodeKind:
+    from assay.whistleblower.service import WhistleblowerService
+
+    return NodeKind(WhistleblowerService)
+
+
+commands.command()(command_of(run, _honest))
 
 
 @commands.command()

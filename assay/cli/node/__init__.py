@@ -1,1 +1,1 @@
-"""Running a role as a process: its face on HTTP, the check of the machine, drill options."""
+"""Running a role as a process: its face on HTTP and the check of the machine."""

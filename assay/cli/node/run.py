@@ -119,8 +119,8 @@ def run_node(
     tell: Sequence[Tell] = (),
     serve: bool = True,
 ) -> None:
-    """Run one role until told to stop; `tell` is told of clocks that run low. Not to `serve` its blocks is
-    for drills."""
+    """Run one role until told to stop; `tell` is told of clocks that run low. If it does not `serve`, nobody
+    gets its blocks."""
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = app.connect(), app.storage(name)

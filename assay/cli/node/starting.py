@@ -16,3 +16,12 @@ def say_start(app: App, role: str) -> None:
     name = app.settings.account
     Keystore(app.settings.keystore).find(name)
     app.output.say(f"starting {role} {name}")
+
+
+def end_dry_run(app: App, role: str) -> None:
+    """In a dry run, open the account, ask the chain, say what the node would do, and end."""
+    if app.dry_run:
+        name, me = app.settings.account, app.connect().writer.me
+        app.end_dry_run(
+            f"run {role} {name} ({me}): announce where it serves, and send transactions without asking"
+        )

@@ -26,13 +26,13 @@ from multiprocessing.connection import Connection, Pipe
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.apart import memory
 from assay.program.apart.messages import Done, Failed, Forget, Prepare, Run, receive, send
 from assay.program.compiled.process import command
 from assay.program.excerpt import chooses_records, steps_of
-from assay.program.execute import TORCH_DTYPES, Executor, StepContext
+from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program, encode
+from assay.program.kernels import FAST, TORCH_DTYPES
 from assay.program.state import BACKGROUND_BYTES
 from assay.protocol.errors import Ask, Retry
 

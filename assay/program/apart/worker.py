@@ -23,8 +23,9 @@ from torch import Tensor
 
 from assay.program.apart import memory
 from assay.program.apart.messages import Done, Failed, Forget, Logged, Prepare, Run, receive, send
-from assay.program.execute import TORCH_DTYPES, Executor
+from assay.program.execute import Executor
 from assay.program.isa import Program, decode
+from assay.program.kernels import TORCH_DTYPES
 from assay.protocol.errors import AssayError, Retry
 
 _OFTEN = 700, 10, 10

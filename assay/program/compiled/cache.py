@@ -17,9 +17,8 @@ import logging
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch._inductor.config as inductor_config
@@ -31,7 +30,7 @@ from torch.fx import GraphModule
 
 from assay import numerics
 from assay.numerics.native import processor_flags
-from assay.program.compiled.kernels import together
+from assay.program.compiled.settings import settings
 from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
@@ -39,34 +38,11 @@ log = logging.getLogger(__name__)
 Form = Callable[[Sequence[Tensor]], list[Tensor]]
 """(state, data tensors, the numbers that the program reads) -> next state."""
 
-SETTINGS: dict[str, Any] = {
-    # Rules that treat numbers as real numbers (x + 0 = x, folding in binary64) would change bits.
-    "joint_graph_constant_folding": False,
-    "constant_and_index_propagation": False,
-    "pattern_matcher": False,
-    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it. In a source of many loops
-    # GCC would stop inlining vectors' loads and stores, which it does not in a source of one; no debugger
-    # looks at them.
-    "cpp.march": "native -fsigned-zeros -g0 --param=large-unit-insns=1000000",
-    # Inductor tries out in another process whether the vector instructions that the processor names can be
-    # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
-    # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.
-    "cpp.vec_isa_ok": True,
-    "cpp.enable_unsafe_math_opt_flag": False,
-    "cpp.enable_floating_point_contract_flag": "off",
-    # For accelerators: no fused multiply-add, no flush to zero, true division.
-    "emulate_precision_casts": True,
-    "eager_numerics.division_rounding": True,
-    "eager_numerics.disable_ftz": True,
-    # A header read beforehand is 156 MB of machine-dependent files outside this folder, where others may
-    # write; for a library or two it takes longer to make than it saves.
-    "cpp_cache_precompile_headers": False,
-    "fx_graph_cache": True,
-}
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
     *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
     *("program/compiled/segments.py", "program/compiled/segmented.py", "program/compiled/kernels.py"),
+    "program/compiled/settings.py",
 )
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
@@ -92,7 +68,7 @@ def form_key(root: bytes, device: torch.device) -> str:
         ],
         "device": str(device) if device.type == "cpu" else [str(device), torch.cuda.get_device_name(device)],
         "threads": torch.get_num_threads(),
-        "settings": SETTINGS,
+        "settings": settings(device.type),
     }
     return f"{root.hex()[:16]}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
 
@@ -100,8 +76,10 @@ def form_key(root: bytes, device: torch.device) -> str:
 class StoredForm:
     """One directory of the cache, and beside it a lock, a log of compiling, and the reason of a refusal."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kind: str = "cpu") -> None:
+        """`kind`: of the device that the form is for (`cpu`, `cuda`)."""
         self.directory = directory
+        self.kind = kind
         self.log = directory.with_suffix(".log")
         self._lock = directory.with_suffix(".lock")
         self.note = directory.with_suffix(".refused")
@@ -165,7 +143,7 @@ class StoredForm:
         fault = self._fault()
         if fault is None:
             try:
-                with _settings():
+                with inductor_config.patch(settings(self.kind)):
                     return [_form(CompiledArtifact.load(path=str(p), format="unpacked")) for p in places]
             except (OSError, RuntimeError, AssertionError, ImportError, EOFError, AttributeError) as error:
                 fault = f"it does not load ({type(error).__name__}: {error})"
@@ -216,16 +194,19 @@ def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]
 
 def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
     """Compile the graph; inputs are examples of its arguments."""
-    with _settings(), together(), torch.no_grad():
+    kind = "cuda" if any(x.device.type == "cuda" for x in inputs) else "cpu"
+    with ExitStack() as stack:
+        stack.enter_context(inductor_config.patch(settings(kind)))
+        if kind == "cpu":
+            from assay.program.compiled.kernels import together  # private names, which a GPU does without
+
+            stack.enter_context(together())
+        stack.enter_context(torch.no_grad())
         return _form(
             torch._inductor.standalone_compile(
                 graph, list(inputs), dynamic_shapes="from_example_inputs", options={}
             )
         )
-
-
-def _settings() -> AbstractContextManager[None]:
-    return inductor_config.patch(SETTINGS)
 
 
 def _form(artifact: CompiledArtifact) -> Form:

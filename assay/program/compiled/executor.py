@@ -19,28 +19,34 @@ from torch import Tensor
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 
-from assay.numerics import FAST
 from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
 from assay.program.compiled.segmented import SegmentedForm, compile_parts
 from assay.program.compiled.segments import Plan, plan
+from assay.program.compiled.settings import missing
 from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
+from assay.program.kernels import FAST
 from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
 
 
 class CannotCompile(Ask):
-    """This machine has no compiler, or has compiled this program wrongly before."""
+    """This machine has no compiler, or none that keeps bits, or has compiled this program wrongly before."""
 
     code = "cannot-compile"
 
 
-def obstacle(stored: StoredForm | None) -> str:
-    """Why this program is not to be compiled here; empty if it may be."""
+def obstacle(stored: StoredForm | None, kind: str) -> str:
+    """Why this program is not to be compiled here, for devices of a kind; empty if it may be."""
+    if lacking := missing(kind):
+        return (
+            f"PyTorch {torch.__version__} has no setting {', '.join(lacking)}, without which compiled steps"
+            " may give other bits (install a version that pyproject.toml admits)"
+        )
     if stored is not None and stored.refusal:
         return f"its compiled form was refused before: {stored.refusal} (remove {stored.note} to try again)"
     try:
@@ -52,7 +58,7 @@ def obstacle(stored: StoredForm | None) -> str:
 
 def stored_form(program: Program, device: torch.device, cache_dir: Path) -> StoredForm:
     """Where the program's form for this machine, device and number of threads is kept."""
-    return StoredForm(cache_dir / form_key(program.root, device))
+    return StoredForm(cache_dir / form_key(program.root, device), device.type)
 
 
 def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
@@ -133,7 +139,7 @@ class CompiledExecutor(Executor):
             return found or self._compile()
 
     def _compile(self) -> Form:
-        if reason := obstacle(self._stored):
+        if reason := obstacle(self._stored, self.device.type):
             raise CannotCompile(
                 f"program {self.program.root.hex()[:16]} cannot be compiled: {reason}",
                 hint="mend that, or run eagerly, which gives the same bits",
@@ -194,4 +200,4 @@ class CompiledExecutor(Executor):
     def _named(self, slot: int) -> str:
         index = self.program.outputs[slot]
         node = self.program.nodes[index]
-        return f"node {index} ({node.op.name.lower()} {node.dtype.name.lower()} {list(node.shape)})"
+        return f"node {index} ({node.op.word} {node.dtype.name.lower()} {list(node.shape)})"

@@ -20,13 +20,13 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import pad
 
-from assay.numerics import REFERENCE, fused, product_kernel
+from assay.numerics import fused, product_kernel
 from assay.numerics.fused import Exponents, Quantised, Unquantised
 from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
 from assay.program.compiled.records import read_records
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import DType, Node, Op, Program
+from assay.program.kernels import REFERENCE, TORCH_DTYPES, on_inputs
 from assay.program.parts import dequantised_nodes
 
 
@@ -60,7 +60,7 @@ _FUSED: dict[Op, Callable[..., Value]] = {
     Op.DIV: fused.div,
 }
 _MOVES = (Op.STRIDED, Op.RESHAPE)
-_COSTLY = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.PRODUCT)
+_COSTLY = (*(op for op in Op if op.row.transcendental), Op.PRODUCT)
 """Computed once and stored, however many nodes read them."""
 _ROUNDED = (*_COSTLY, Op.SUM, Op.SCATTER_SUM)
 """Computed in binary64, and rounded at the end."""
@@ -325,12 +325,8 @@ def _constant(node: Node, device: torch.device) -> Tensor:
 
 
 def _computed(node: Node, tensors: Sequence[Tensor]) -> Value:
-    kernel: Callable[..., Value] = _FUSED.get(node.op) or REFERENCE[node.op.name.lower()]
-    if node.op in (Op.CONVERT, Op.BITS):
-        kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
-    if node.op is Op.SCATTER_SUM:
-        kernel = partial(kernel, V=node.shape[-1])
-    result = kernel(*tensors)
+    kernel: Callable[..., Value] = _FUSED.get(node.op) or REFERENCE[node.op.word]
+    result = on_inputs(node, kernel)(*tensors)
     if isinstance(result, Tensor) and result.shape != node.shape:
         return result.expand(node.shape)
     return result

@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.compiled.cache import Form, StoredForm
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.process import command
 from assay.program.compiled.segments import Given, Plan, bases, plan
 from assay.program.execute import StepContext, own, prepared
 from assay.program.isa import Op, Program, decode, encode
+from assay.program.kernels import FAST
 
 MOST_PROCESSES = 4
 _NO_CONTEXT = StepContext(None, b"", 0, 0)

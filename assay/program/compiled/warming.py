@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.compiled.segments import plan
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
+from assay.program.kernels import FAST
 
 if TYPE_CHECKING:  # compilers are slow to import, and most programs of a short life never need one
     from assay.program.compiled.cache import StoredForm
@@ -137,7 +137,7 @@ class WarmingExecutor(Executor):
         if not stored.refusal and stored.exists:
             self._load()
         elif self._compiles and self._pays(self._compile_s):
-            if reason := obstacle(stored):
+            if reason := obstacle(stored, self.device.type):
                 self._give_up(reason)
                 return
             log.info("compiling program %s beside the training", self.program.root.hex())

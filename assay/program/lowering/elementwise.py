@@ -138,18 +138,6 @@ def pow_(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     return _arithmetic(context, traced, Op.POW, None, x, y)
 
 
-_UNARY = {
-    "sqrt": Op.SQRT,
-    "exp": Op.EXP,
-    "log": Op.LOG,
-    "tanh": Op.TANH,
-    "erf": Op.ERF,
-    "sin": Op.SIN,
-    "cos": Op.COS,
-    "floor": Op.FLOOR,
-}
-
-
 def _register_unary(name: str, op: Op) -> None:
     @lowers(f"{name}.default")
     def rule(context: Lowering, traced: Traced, x: View) -> View:
@@ -159,8 +147,9 @@ def _register_unary(name: str, op: Op) -> None:
         return context.unary(op, x)
 
 
-for _name, _op in _UNARY.items():
-    _register_unary(_name, _op)
+for _op in Op:
+    if _op.row.aten:
+        _register_unary(_op.row.aten, _op)
 
 
 @lowers("abs.default")

@@ -50,11 +50,11 @@ contract ArbiterElementwise is IArbiter {
 
     function _apply(Node memory node, uint256[3] memory x) private pure returns (uint256) {
         uint256 op = node.op;
-        if (op <= Nodes.FLOOR) return _unary(op, x[0]);
+        if (op <= Nodes.LAST_UNARY) return _unary(op, x[0]);
         if (op <= Nodes.MIN) return _binary(op, x[0], x[1]);
-        if (op <= Nodes.LE) return _compare(op, node.inputs[0].dtype, x[0], x[1]) ? 1 : 0;
+        if (op <= Nodes.LAST_COMPARISON) return _compare(op, node.inputs[0].dtype, x[0], x[1]) ? 1 : 0;
         if (op <= Nodes.SELECT) return _logic(op, x);
-        if (op <= Nodes.IMUL) return _integer(op, x[0], x[1]);
+        if (op <= Nodes.LAST_INTEGER) return _integer(op, x[0], x[1]);
         if (op == Nodes.BITS) return x[0].isNan(P) ? SoftFloat.NAN32 : x[0];
         return _convert(x[0], node.inputs[0].dtype, node.dtype);
     }

@@ -16,20 +16,20 @@ library NodeRules {
         uint256 op = node.op;
         uint256 from = _input(node, 0).dtype;
         uint256 arity = 2;
-        if (op <= Nodes.FLOOR) {
+        if (op <= Nodes.LAST_UNARY) {
             arity = 1;
             _require(from == Nodes.F32 && node.dtype == Nodes.F32);
-        } else if (op <= Nodes.POW) {
+        } else if (op <= Nodes.LAST_BINARY) {
             _require(from == Nodes.F32 && node.dtype == Nodes.F32);
-        } else if (op <= Nodes.LE) {
+        } else if (op <= Nodes.LAST_COMPARISON) {
             _require((from == Nodes.F32 || from == Nodes.I32) && node.dtype == Nodes.BOOL);
-        } else if (op <= Nodes.NOT) {
+        } else if (op <= Nodes.LAST_LOGIC) {
             if (op == Nodes.NOT) arity = 1;
             _require(from == Nodes.BOOL && node.dtype == Nodes.BOOL);
         } else if (op == Nodes.SELECT) {
             arity = 3;
             _require(from == Nodes.BOOL && _input(node, 1).dtype == node.dtype);
-        } else if (op <= Nodes.IMUL) {
+        } else if (op <= Nodes.LAST_INTEGER) {
             _require(from == Nodes.I32 && node.dtype == Nodes.I32);
         } else if (op == Nodes.BITS) {
             arity = 1;

@@ -4,6 +4,8 @@ pragma solidity ^0.8.30;
 import {Accused, Kind, Terms} from "./Types.sol";
 
 /// @title Jobs: terms, escrow, and where each job stands
+/// @dev A function is found by halving and then one by one in the order of selectors: another name, or order of arguments,
+/// costs others up to 110 gas.
 interface IJobs {
     error NotModule(address caller);
     error JobExists(bytes32 jobId);
@@ -50,6 +52,12 @@ interface IJobs {
         external
         view
         returns (bool);
+    /// @notice Whether a claim that fell, and the one that is settled at its place, start from the same claims: committed after
+    /// so many rewinds each.
+    function beginAlike(bytes32 jobId, Kind kind, uint32 round, uint32 fallen, uint32 settled)
+        external
+        view
+        returns (bool);
     /// @notice Whether the present round wants tasks now: it has begun, the job is not closed, the pipeline not full, and the
     /// outer claim cannot be committed yet. `disputed`: whether nothing is owed to it for as long (docs/protocol.md 4.3.3).
     function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 dueSince, bool disputed);
@@ -62,7 +70,7 @@ interface IJobs {
         external
         returns (uint32 rewinds, uint64 roundStart);
     /// @notice A game or a demand on a claim of the job begins, if the claim is not `overtaken`.
-    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
+    function disputeOpened(Kind kind, bytes32 jobId, uint32 round, uint32 rewinds)
         external
         returns (bool overtaken);
     /// @notice One is over that has not convicted the claim.

@@ -154,10 +154,10 @@ interface ITasks is IBatch {
     /// changed since the claim's commit. `kept`: as in `gameClosed`.
     function convict(Claim calldata claim, address challenger, bool certain) external returns (bool kept);
     /// @notice Count a game on a valid vote, on a claim that may be challenged or fell at most challengeWindow ago. `ballot`
-    /// names the vote in `voteGameClosed`.
-    function voteGameOpened(Claim calldata claim, address verifier)
+    /// names the vote in `voteGameClosed`; `segment` is what its sample replays.
+    function voteGameOpened(Claim calldata claim, address verifier, uint32 sample)
         external
-        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
+        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed, uint32 segment);
     function voteGameClosed(
         bytes32 claimId,
         Accused calldata accused,
@@ -166,9 +166,9 @@ interface ITasks is IBatch {
         bool won
     ) external returns (bool stood);
     /// @notice Convict a valid vote, on a claim as in `voteGameOpened`.
-    function convictVote(Claim calldata claim, address verifier, address challenger)
+    function convictVote(Claim calldata claim, address verifier, uint32 sample, address challenger)
         external
-        returns (bytes32 tracesRoot, bytes32 seed);
+        returns (bytes32 tracesRoot, bytes32 seed, uint32 segment);
     /// @notice Pay a reward that was kept to these, in equal parts; to who convicted the claim if there are none. Not while a
     /// game of a finding on the claim is open.
     function payReward(bytes32 claimId, address[] calldata finders) external;

@@ -56,12 +56,10 @@ contract Challenges is Findings, Batch {
     uint32 private constant MAX_ABSENCE = 128;
 
     IVault private immutable VAULT;
-    address private immutable JOBS;
     ICourt private immutable COURT;
 
-    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(tasks) {
+    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(jobs, tasks) {
         VAULT = vault;
-        JOBS = jobs;
         COURT = court;
     }
 
@@ -121,11 +119,12 @@ contract Challenges is Findings, Batch {
         _spend(_idOf(claim), sample, verifier, keccak256(abi.encode(place, keccak256(said.data))), salt);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         if (sample >= t.samples) revert WrongSample(sample, t.samples);
-        (bytes32 tracesRoot, bytes32 seed) = TASKS.convictVote(claim, verifier, msg.sender);
+        (bytes32 tracesRoot, bytes32 seed, uint32 segment) =
+            TASKS.convictVote(claim, verifier, sample, msg.sender);
         if (!Merkle.verify(tracesRoot, said.traceRoot, sample, t.samples, said.traceProof)) {
             revert BadProof();
         }
-        ProgramRef memory program = _requireState(claim, _segmentOf(claim, seed, verifier, sample), said, t);
+        ProgramRef memory program = _requireState(claim, segment, said, t);
         (uint256 leaf, uint256 leaves) = Chunks.locate(said.stateRoot, program, place, committed);
         if (leaves == 0) revert BadProof();
         bytes32 root =
@@ -315,16 +314,6 @@ contract Challenges is Findings, Batch {
         return kind == Kind.TASK ? t.slots : t.outerSlots;
     }
 
-    /// @dev The segment that the verifier's sample replays.
-    function _segmentOf(Claim calldata claim, bytes32 seed, address verifier, uint32 sample)
-        private
-        view
-        returns (uint32)
-    {
-        Loop[] memory loops = TermsStore.loops(JOBS, claim.jobId, Kind.TASK);
-        return Sampling.segment(seed, verifier, sample, loops).toUint32();
-    }
-
     /// @dev The claim has that state at the segment's end. Returns the program of its steps.
     function _requireState(Claim calldata claim, uint32 segment, VoteProof calldata said, Terms memory t)
         private
@@ -392,11 +381,11 @@ contract Challenges is Findings, Batch {
     {
         v.samples = t.samples;
         if (sample >= v.samples) revert WrongSample(sample, v.samples);
-        (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed) =
-            TASKS.voteGameOpened(claim, verifier);
+        (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed, uint32 segment) =
+            TASKS.voteGameOpened(claim, verifier, sample);
         v.segmentsRoot = claim.segmentsRoot;
         v.leaves = _leaves(claim, t);
-        v.segment = _segmentOf(claim, seed, verifier, sample);
+        v.segment = segment;
         _fill(v.game, claim, claimId, v.segment, t);
         v.game.params.ballot = ballot;
         v.game.cursor.defender = verifier;

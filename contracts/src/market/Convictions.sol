@@ -3,8 +3,9 @@ pragma solidity ^0.8.30;
 
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
+import {Accused, Claim, Kind, Loop, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Shards} from "./Shards.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
@@ -37,7 +38,7 @@ abstract contract Convictions is Shards {
         Status memory st;
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        if (JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, false)) {
+        if (JOBS.disputeOpened(claim.kind, claim.jobId, claim.round, st.rewinds)) {
             revert ITasks.NotStanding();
         }
         _requireWindow(claim, st);
@@ -77,16 +78,18 @@ abstract contract Convictions is Shards {
         return _convict(claimId, st, _accused(claim), challenger, _validSeats(st), false);
     }
 
-    function voteGameOpened(Claim calldata claim, address verifier)
+    function voteGameOpened(Claim calldata claim, address verifier, uint32 sample)
         external
         onlyChallenges
-        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed)
+        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed, uint32 segment)
     {
         Status memory st;
         (claimId, st, ballot) = _requireVote(claim, verifier);
         ++st.openGames;
         _setStatus(claimId, st);
-        return (claimId, ballot, tracesRoots[claimId][ballot - 1], _seed(claimId));
+        tracesRoot = tracesRoots[claimId][ballot - 1];
+        seed = _seed(claimId);
+        segment = _segmentOf(claim.jobId, seed, verifier, sample);
     }
 
     function voteGameClosed(
@@ -103,15 +106,17 @@ abstract contract Convictions is Shards {
         _setStatus(claimId, st);
     }
 
-    function convictVote(Claim calldata claim, address verifier, address challenger)
+    function convictVote(Claim calldata claim, address verifier, uint32 sample, address challenger)
         external
         onlyChallenges
-        returns (bytes32 tracesRoot, bytes32 seed)
+        returns (bytes32 tracesRoot, bytes32 seed, uint32 segment)
     {
         (bytes32 claimId, Status memory st, uint64 ballot) = _requireVote(claim, verifier);
         _convictVote(claimId, st, ballot, challenger, claim.jobId);
         _setStatus(claimId, st);
-        return (tracesRoots[claimId][ballot - 1], _seed(claimId));
+        tracesRoot = tracesRoots[claimId][ballot - 1];
+        seed = _seed(claimId);
+        segment = _segmentOf(claim.jobId, seed, verifier, sample);
     }
 
     function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
@@ -228,6 +233,16 @@ abstract contract Convictions is Shards {
         uint256 i = _ordinal(claimId, st, verifier);
         if (!_has(_validSeats(st), i)) revert ITasks.NoSuchVote(verifier);
         ballot = (i + 1).toUint64();
+    }
+
+    /// @dev The segment that the verifier's sample replays.
+    function _segmentOf(bytes32 jobId, bytes32 seed, address verifier, uint32 sample)
+        private
+        view
+        returns (uint32)
+    {
+        Loop[] memory loops = TermsStore.loops(address(JOBS), jobId, Kind.TASK);
+        return Sampling.segment(seed, verifier, sample, loops).toUint32();
     }
 
     /// @dev Rules 5.1, 5.2 and 5.4. `guilty`: seats whose votes the proof has shown to be false with the claim. Returns whether

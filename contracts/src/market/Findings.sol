@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IChallenges} from "../interfaces/IChallenges.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {Claim, Found, INPUT, Phase} from "../interfaces/Types.sol";
 import {Arrays} from "../libraries/Arrays.sol";
@@ -14,12 +15,14 @@ abstract contract Findings is IChallenges {
     using Arrays for address[];
 
     ITasks public immutable TASKS;
+    address internal immutable JOBS;
 
     mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
     /// @dev Of a claim whose reward waits: the hash over the findings whose games are over, each keccak256(before, its hash).
     mapping(bytes32 claimId => bytes32) public findingsOf;
 
-    constructor(ITasks tasks) {
+    constructor(address jobs, ITasks tasks) {
+        JOBS = jobs;
         TASKS = tasks;
     }
 
@@ -54,15 +57,12 @@ abstract contract Findings is IChallenges {
         Found[] calldata found
     ) external {
         bytes32 claimId = _requireRoots(fallen, fallenRoots);
-        bytes32 truth = _requireRoots(settled, settledRoots);
-        bool samePlace = fallen.jobId == settled.jobId && fallen.kind == settled.kind
-            && fallen.round == settled.round && fallen.shard == settled.shard;
-        if (!samePlace || TASKS.status(truth).phase != Phase.SETTLED) revert NoTruth();
+        _requireTruth(fallen, settled, _requireRoots(settled, settledRoots));
         _requireAll(claimId, found);
         bool[] memory right = new bool[](found.length);
-        bool byInput = _isByInput(claimId, found);
+        bool inputs = _inputsCount(claimId, found, fallen, settled);
         for (uint256 i; i < found.length; ++i) {
-            if (found[i].segment == INPUT && !byInput) continue;
+            if (found[i].segment == INPUT && !inputs) continue;
             right[i] = _isTrue(found[i], fallenRoots, settledRoots);
         }
         TASKS.payReward(claimId, _first(found, right));
@@ -102,13 +102,26 @@ abstract contract Findings is IChallenges {
         return keccak256(abi.encode(found));
     }
 
-    /// @dev The claim fell for its input: what its place is settled from may be another one since, if an earlier claim fell too.
-    function _isByInput(bytes32 claimId, Found[] calldata found) private view returns (bool) {
+    function _requireTruth(Claim calldata fallen, Claim calldata settled, bytes32 truth) private view {
+        bool samePlace = fallen.jobId == settled.jobId && fallen.kind == settled.kind
+            && fallen.round == settled.round && fallen.shard == settled.shard;
+        if (!samePlace || TASKS.status(truth).phase != Phase.SETTLED) revert NoTruth();
+    }
+
+    /// @dev The claim fell for its input; or its place is settled from the same claims. From others it has another input,
+    /// which a ring can choose by felling an earlier claim.
+    function _inputsCount(
+        bytes32 claimId,
+        Found[] calldata found,
+        Claim calldata fallen,
+        Claim calldata settled
+    ) private view returns (bool) {
         (, address winner) = TASKS.reward(claimId);
         for (uint256 i; i < found.length; ++i) {
             if (found[i].segment == INPUT && found[i].finder == winner) return true;
         }
-        return false;
+        return
+            IJobs(JOBS).beginAlike(fallen.jobId, fallen.kind, fallen.round, fallen.rewinds, settled.rewinds);
     }
 
     /// @dev Right from where the claim was still right: it starts from the settled claim's state and ends in its next one.

@@ -251,13 +251,12 @@ contract Jobs is Rewinds {
     /// its owner has failed.
     function _requireClosable(Counts memory c, Terms memory t, bool inTurn) private view {
         bool whole = c.accepted == t.shards || c.flags & FIXED != 0;
-        uint64 end = _stragglersEnd(c, t);
+        uint64 end = _waitsUntil(c, t);
         if (!_closable(c, t)) {
             if (c.accepted < t.minShards) revert ITasks.RoundIncomplete(c.accepted, t.minShards);
             revert ITasks.NotDue(end + 1);
         }
-        uint64 since = uint64(c.roundStart) + c.acceptedAfter;
-        uint64 until = (whole || since > end ? since : end) + t.outerTime;
+        uint64 until = (whole ? uint64(c.roundStart) + c.acceptedAfter : end) + t.outerTime;
         if (!inTurn && block.timestamp <= until) revert ITasks.OuterReserved(until);
     }
 

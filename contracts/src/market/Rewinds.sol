@@ -62,6 +62,7 @@ abstract contract Rewinds is IJobs {
         uint32 round;
         uint32 open; // the first round whose tasks were not fixed
         bool ofTask; // whether the convict's claim was a task, on which its round's outer claims build
+        uint16 present; // of an outer claim: the tasks that its round had
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
@@ -154,7 +155,7 @@ abstract contract Rewinds is IJobs {
         if (number != 0) paid = _compensate(claim, number, payees, fee, worth);
     }
 
-    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewindsThen, bool pending)
+    function disputeOpened(Kind kind, bytes32 jobId, uint32 round, uint32 rewindsThen)
         external
         onlyTasks
         returns (bool)
@@ -162,7 +163,7 @@ abstract contract Rewinds is IJobs {
         Counts memory c = _countsOf(jobId);
         ++c.disputes;
         _setCounts(jobId, c);
-        return _overtaken(c, jobId, kind, round, rewindsThen, pending);
+        return _overtaken(c, jobId, kind, round, rewindsThen, false);
     }
 
     function disputeClosed(bytes32 jobId) external onlyTasks {
@@ -198,6 +199,17 @@ abstract contract Rewinds is IJobs {
         return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
+    /// @dev A task's: the round before has not been closed again. An outer claim's may be its round's tasks, too: its own rewind
+    /// took none of them, but lets one that was missing come.
+    function beginAlike(bytes32 jobId, Kind kind, uint32 round, uint32 fallen, uint32 settled)
+        external
+        view
+        returns (bool)
+    {
+        if (kind == Kind.TASK) return marks[jobId][round].rewinds <= fallen;
+        return settled == fallen + 1 && rewinds[jobId][settled].present == marks[jobId][round + 1].present;
+    }
+
     function leaveOut(bytes32 jobId, uint32 round, uint32 rewindsThen, uint256 worth)
         external
         onlyTasks
@@ -228,16 +240,20 @@ abstract contract Rewinds is IJobs {
             || (c.round == round && _closable(c, TermsStore.load(address(this), jobId)));
     }
 
-    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or the stragglers' time is over and
-    /// enough of them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows
-    /// of which tasks.
+    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or it waits for no more and enough of
+    /// them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows of which
+    /// tasks.
     function _closable(Counts memory c, Terms memory t) internal view returns (bool) {
         if (c.accepted == t.shards || c.flags & FIXED != 0) return true;
-        return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
+        return c.accepted >= t.minShards && block.timestamp > _waitsUntil(c, t);
     }
 
-    function _stragglersEnd(Counts memory c, Terms memory t) internal pure returns (uint64) {
-        return c.roundStart + t.taskTime + t.stragglerTime;
+    /// @dev Until when the round waits for all of its tasks: to the end of the stragglers' time. One that was accepted later
+    /// found too few, while others may be voted on: then for voteTime after the last.
+    function _waitsUntil(Counts memory c, Terms memory t) internal pure returns (uint64) {
+        uint64 end = c.roundStart + t.taskTime + t.stragglerTime;
+        uint64 last = uint64(c.roundStart) + c.acceptedAfter;
+        return last > end ? last + t.voteTime : end;
     }
 
     /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted
@@ -276,7 +292,9 @@ abstract contract Rewinds is IJobs {
     /// this is more (docs/protocol.md 3.1).
     function _recordRewind(Accused calldata accused, uint32 number, uint32 open, uint256 wasted) private {
         bool ofTask = accused.kind == Kind.TASK;
-        rewinds[accused.jobId][number] = Rewind(_short(accused.claimant), accused.round, open, ofTask);
+        uint16 present = ofTask ? 0 : marks[accused.jobId][accused.round + 1].present;
+        rewinds[accused.jobId][number] =
+            Rewind(_short(accused.claimant), accused.round, open, ofTask, present);
         VAULT.move(
             IVault.Bucket.STAKE, 0, IVault.Bucket.COMPENSATION, _rewindKey(accused.jobId, number), wasted
         );

@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Found, INPUT, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {FindingsMarket} from "./FindingsMarket.sol";
 
@@ -68,6 +69,25 @@ contract AttacksTest is FindingsMarket {
         uint256 rich = free(whistle);
         tasks.payUnsettled(fallen);
         assertEq(free(whistle) - rich, REWARD, "then it is its winner's");
+    }
+
+    /// @notice T50: who fells its own claim by a second account, beside an honest finding of another root, has the reward where no
+    /// claim is ever paid at the place. It has paid twice as much for it, and nobody else has lost anything.
+    function test_T50_whoFellsItsOwnClaimWhereNoTruthComesLosesHalfAStake() external {
+        address[] memory ring = three(solvers[0], stranger, client);
+        (uint256 before, uint256 rich) = (owned(ring), free(whistle));
+        (uint256 honest,) = looked(whistle, 0, truth(0)[1]);
+        (uint256 own,) = looked(stranger, 1, keccak256("noise"));
+        court.decide(own, true);
+        court.decide(honest, true);
+        vm.prank(client);
+        jobs.halt(jobId);
+        skip(4000);
+        uint256 escrow = vault.balance(IVault.Bucket.ESCROW, jobId);
+        jobs.close(jobId);
+        tasks.payUnsettled(fallen);
+        assertEq(before - (owned(ring) - escrow), 50 ether, "half of the stake is burnt");
+        assertEq(free(whistle), rich, "the finder has its bond back");
     }
 
     /// @notice The convict's second account claims the place again with the states that a puppet has announced as the truth,

@@ -237,7 +237,7 @@ contract JobsTest is Market {
         vm.expectRevert(refusal);
         jobs.compensate("claim", nobody, false, new address[](1), 0, 0);
         vm.expectRevert(refusal);
-        jobs.disputeOpened("job", Kind.TASK, 0, 0, false);
+        jobs.disputeOpened(Kind.TASK, "job", 0, 0);
         vm.expectRevert(refusal);
         jobs.disputeClosed("job");
     }

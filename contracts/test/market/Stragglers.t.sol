@@ -206,6 +206,85 @@ contract StragglersTest is Market {
         assertSolvent();
     }
 
+    /// @dev Both tasks of a round, of which none is accepted before its stragglers' time is over; then the first is.
+    function stall() private returns (Claim memory first, Claim memory second, uint64 accepted) {
+        vm.warp(jobs.progress(jobId).roundStart + 999);
+        (first, second) = (commitTask(0, 0), commitTask(0, 1));
+        afterTheStragglers();
+        skip(200);
+        seedFor(second);
+        accept(first);
+        accepted = u64(vm.getBlockTimestamp());
+    }
+
+    /// @notice T49: a round stalls below minShards until its stragglers' time is over. The acceptance that is enough leaves the
+    /// time of a vote to the other tasks.
+    function test_T49_theAcceptanceThatIsEnoughTooLateLeavesOutNoTaskThatIsVotedOn() external {
+        (, Claim memory second, uint64 accepted) = stall();
+        address[] memory drawn = drawnOf(second);
+        skip(74);
+        for (uint256 i; i < drawn.length; ++i) {
+            voteAs(drawn[i], second, true);
+        }
+        tasks.tally(second);
+        assertPhase(second, Phase.ACCEPTED);
+        uint64 until = accepted + 74 + 100;
+        Claim memory outer = draft(Kind.OUTER, 0, 0);
+        refuseCommit(solvers[1], outer, abi.encodeWithSelector(ITasks.OuterReserved.selector, until));
+        submit(solvers[0], outer);
+        assertEq(jobs.progress(jobId).round, 1, "it is whole");
+    }
+
+    /// @notice It waits no longer than that: then it can be closed, and who was not accepted is left out (Invariant 21).
+    function test_T49_aRoundThatWasStalledWaitsForAVotesTimeAndNoLonger() external {
+        (, Claim memory second, uint64 accepted) = stall();
+        Claim memory outer = draft(Kind.OUTER, 0, 0);
+        vm.warp(accepted + 74);
+        refuseCommit(solvers[0], outer, abi.encodeWithSelector(ITasks.NotDue.selector, accepted + 75));
+        vm.warp(accepted + 75);
+        vm.expectRevert(ITasks.NotStanding.selector);
+        tasks.tally(second);
+        uint64 until = accepted + 74 + 100;
+        refuseCommit(solvers[1], outer, abi.encodeWithSelector(ITasks.OuterReserved.selector, until));
+        vm.warp(until);
+        refuseCommit(solvers[1], outer, abi.encodeWithSelector(ITasks.OuterReserved.selector, until));
+        skip(1);
+        submit(solvers[1], outer);
+        vm.warp(statusOf(second).since + 501);
+        vm.prank(stranger);
+        tasks.void(second);
+        assertPhase(second, Phase.VOID);
+        assertSolvent();
+    }
+
+    /// @notice T51: a task waits for its seed when its round can be closed. Whoever knows by then whom it would draw fells
+    /// another task of its own, so that the first stands again and has that draw: for half a stake, which no draw is worth.
+    function test_T51_whoWakesATaskThatWasLeftOutForItsDrawPaysHalfAStake() external {
+        vm.warp(jobs.progress(jobId).roundStart + 999);
+        (Claim memory own, Claim memory late) = (acceptedTask(0, 0), commitTask(0, 1));
+        uint256 before = ringOwns();
+        vm.roll(statusOf(late).seedBlock + 1);
+        afterTheStragglers();
+        bytes memory header = mineHeader(statusOf(late).seedBlock, keccak256("randao"));
+        vm.expectRevert(ITasks.NotStanding.selector);
+        tasks.recordSeed(late, header);
+        convictByGame(own);
+        accept(late);
+        afterTheStragglers();
+        skip(101);
+        Claim memory outer = submit(solvers[1], draft(Kind.OUTER, 0, 0));
+        skip(501);
+        tasks.settle(late);
+        tasks.settle(outer);
+        assertEq(before + 5 ether + 1 ether - 50 ether, ringOwns(), "half a stake, for the price of a task");
+    }
+
+    /// @dev Both solvers, and who convicts for them.
+    function ringOwns() private view returns (uint256) {
+        uint256 staked = activeOf(solvers[0], Role.SOLVER) + activeOf(solvers[1], Role.SOLVER);
+        return staked + free(solvers[0]) + free(solvers[1]) + free(whistle);
+    }
+
     function test_whoeverHoldsAShardOfAClosingRoundOwesItNothing() external {
         acceptedTask(0, 0);
         vm.warp(jobs.progress(jobId).roundStart + 1001);

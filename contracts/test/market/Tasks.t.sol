@@ -769,7 +769,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.gameOpened(claim, false);
         vm.expectRevert(refusal);
-        tasks.voteGameOpened(claim, stranger);
+        tasks.voteGameOpened(claim, stranger, 0);
         vm.expectRevert(refusal);
         tasks.gameClosed(0, nobody, stranger, false, true);
         vm.expectRevert(refusal);
@@ -777,7 +777,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.convict(claim, stranger, true);
         vm.expectRevert(refusal);
-        tasks.convictVote(claim, stranger, stranger);
+        tasks.convictVote(claim, stranger, 0, stranger);
         (bool done, bytes memory answer) = address(tasks).call("none");
         assertFalse(done);
         assertEq(answer, abi.encodeWithSelector(ITasks.NoSuchFunction.selector, bytes4("none")));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from assay.blocks.node import NodeBlocks
 from tests.conformance.storage.fake_kubo import FakeKubo
 from tests.conformance.storage.rigs import Rig, gateway, overwrite
 
+ADAPTERS = ("embedded", "node-with-peer", "kubo")
 
-@pytest.fixture(params=["embedded", "node-with-peer", "kubo"])
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    if request.param == "embedded":
-        store = BlockStore(tmp_path)
+
+@contextmanager
+def rig_of(name: str, folder: Path) -> Iterator[Rig]:
+    """One of the adapters, with what it reads from."""
+    if name == "embedded":
+        store = BlockStore(folder)
         yield Rig(store, store, remote=False, damage=partial(overwrite, store))
-    elif request.param == "kubo":
-        far, near = BlockStore(tmp_path / "far"), BlockStore(tmp_path / "near")
+    elif name == "kubo":
+        far, near = BlockStore(folder / "far"), BlockStore(folder / "near")
         with (
             FakeKubo() as daemon,
             KuboClient(daemon.url, timeout_s=10.0) as kubo,
@@ -33,9 +37,15 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
             reader, publisher = KuboNodeBlocks(near, here, kubo), KuboNodeBlocks(far, there, kubo)
             yield Rig(reader, publisher, remote=True, damage=daemon.blocks.__setitem__)
     else:
-        far, near = BlockStore(tmp_path / "far"), BlockStore(tmp_path / "near")
+        far, near = BlockStore(folder / "far"), BlockStore(folder / "near")
         with gateway(far) as url, Exchange(near, [url], ExchangeConfig(backoff_s=0.0)) as exchange:
             yield Rig(NodeBlocks(near, exchange), far, remote=True, damage=partial(overwrite, far))
+
+
+@pytest.fixture(params=ADAPTERS)
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    with rig_of(request.param, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

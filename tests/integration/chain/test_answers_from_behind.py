@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.endpoints import PROBES, Patience, http_endpoints
@@ -23,6 +23,7 @@ def view_of(day: Any, artifacts: Artifacts, url: str, folder: Path) -> ChainView
     return ChainView(endpoints, day.deployment, artifacts, ZERO_ADDRESS, folder / "events.db", max_age_s=0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [3, 8, 20])
 def test_attack_T47_every_second_answer_from_behind_hides_no_job(
     anvil: Anvil, rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, blocks: int

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
-from assay.chain.contracts.view import Unknown
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.cli.commands import job_post
-from assay.protocol.errors import RpcUnreachable
+from assay.protocol.errors import RpcUnreachable, Unknown
 from tests.adversaries.chain_day import ChainDay
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol import trees
 from assay.protocol.demands import Chunk, DemandView, StateLeaf
@@ -16,6 +16,7 @@ from assay.protocol.types import Phase
 from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
 
 
+@pytest.mark.long
 def test_attack_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.dispute.chunks import chunks_of, vote_proof
 from assay.node.audit import keyed_trace, sampled
@@ -17,8 +17,8 @@ from assay.protocol import sampling
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Reverted
 from assay.protocol.types import ClaimView, JobId, Phase, Role, Seconds, Vote, Wei
-from assay.solver.adversary import FaultySolver, WeightPlan
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, WeightPlan
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.adversaries.chain_day import NAMES, ChainDay
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil, dev_account
 from assay.chain.eth.endpoints import http_endpoints
 from assay.chain.eth.errors import Registry
@@ -40,6 +40,7 @@ def test_attack_47_a_fifth_fails_and_each_transaction_is_mined_once(
     assert sender.journal.open_intents(sender.address) == []
 
 
+@pytest.mark.long
 def test_a_single_endpoint_that_does_nothing_but_fail_is_said(anvil: Anvil) -> None:
     with FaultyGateway(anvil.url, 1.0, seed=1) as gateway, pytest.raises(RpcUnreachable):
         for _ in range(20):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.chain_day import NAMES, ChainDay

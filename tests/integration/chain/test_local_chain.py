@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from assay.chain.contracts.compile import CONTRACTS_DIR, Artifacts, CompileFailed, compile_contracts
+from assay.chain.contracts.artifacts import Artifact, Artifacts
 from assay.chain.contracts.deploy import (
     MAX_RUNTIME_BYTES,
     Deployment,
@@ -29,10 +28,11 @@ from assay.chain.eth.contract import Contract, WrongAnswer
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.events import EventFollower, RolledBack
 from assay.chain.eth.journal import Call, Journal, WrongChain
-from assay.chain.eth.rpc import HttpRpc
+from assay.chain.eth.rpc import HttpRpc, Rpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
 from assay.protocol.types import ZERO_ADDRESS
+from scripts.generate import artifacts
 
 SOURCE = """
 // SPDX-License-Identifier: MIT
@@ -71,19 +71,15 @@ PLAN = [
 ]
 
 
-def contracts_root(directory: Path, source: str) -> Path:
-    """A contracts directory with the project's settings and compiler, and one source of its own."""
-    (directory / "src").mkdir(parents=True)
-    (directory / "src" / "Small.sol").write_text(source)
-    for name in ("foundry.toml", "package.json", "package-lock.json"):
-        shutil.copy(CONTRACTS_DIR / name, directory / name)
-    (directory / "node_modules").symlink_to(CONTRACTS_DIR / "node_modules")
-    return directory
+def compiled(source: str) -> Artifacts:
+    """One source with the project's settings and compiler."""
+    made = artifacts.compiled(artifacts.request(artifacts.with_imports({"src/Small.sol": source})))
+    return Artifacts({name: Artifact.parse(document) for name, document in made.items()}, "")
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
-    return compile_contracts(contracts_root(tmp_path_factory.mktemp("contracts"), SOURCE))
+def small() -> Artifacts:
+    return compiled(SOURCE)
 
 
 def open_sender(rpc: HttpRpc, small: Artifacts, path: Path, account=None, **policy) -> Sender:
@@ -100,6 +96,7 @@ def counter(rpc: HttpRpc, small: Artifacts, deployment: Deployment) -> Contract:
     return Contract(rpc, "Counter", deployment.addresses["Counter"], small["Counter"].abi)
 
 
+@pytest.mark.long
 def test_deployed_contracts_know_one_another_and_the_file_is_checked(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -125,7 +122,7 @@ class Killed(BaseException):
     """The process dies here."""
 
 
-class Dying:
+class Dying(Rpc):
     """A node at which the asker dies before, or after, its n-th request of a method."""
 
     def __init__(self, rpc: HttpRpc, method: str, place: int, after: bool) -> None:
@@ -211,6 +208,7 @@ def test_deployment_file_of_another_chain_is_refused(rpc: HttpRpc, small: Artifa
         Deployment.load(path, HttpRpc(other.url))
 
 
+@pytest.mark.long
 def test_refusals_name_the_custom_error_before_and_after_mining(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
@@ -340,14 +338,6 @@ def _runs(pid: int) -> bool:
     return not Path(f"/proc/{pid}/stat").exists() or " Z " not in Path(f"/proc/{pid}/stat").read_text()
 
 
-def test_sources_compile_once_and_change_with_their_text(tmp_path: Path) -> None:
-    root = contracts_root(tmp_path / "c", "pragma solidity ^0.8.28; contract A { uint256 public x; }")
-    first = compile_contracts(root)
-    assert list((root / "out-assay").iterdir()) == [root / "out-assay" / f"{first.source_hash}.json"]
-    (root / "node_modules").unlink()  # no compiler is needed the second time
-    assert compile_contracts(root) == first
-
-
 TOO_LARGE = f"""
 pragma solidity ^0.8.28;
 interface I {{}}
@@ -359,10 +349,11 @@ contract A {{
 """
 
 
+@pytest.mark.long
 def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
     rpc: HttpRpc, small: Artifacts, tmp_path: Path
 ) -> None:
-    large = compile_contracts(contracts_root(tmp_path / "c", TOO_LARGE))
+    large = compiled(TOO_LARGE)
     sender = open_sender(rpc, small, tmp_path)
     with pytest.raises(DeploymentFailed, match=str(MAX_RUNTIME_BYTES)):
         deploy(sender, large, [Planned("B", "B", lambda at: []), Planned("A", "A", lambda at: [])])
@@ -371,6 +362,6 @@ def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
     assert sender.next_nonce() == 0
 
 
-def test_sources_with_errors_give_the_compilers_words(tmp_path: Path) -> None:
-    with pytest.raises(CompileFailed, match="ParserError"):
-        compile_contracts(contracts_root(tmp_path / "c", "pragma solidity ^0.8.28; contract A { uint256 x }"))
+def test_sources_with_errors_give_the_compilers_words() -> None:
+    with pytest.raises(SystemExit, match="ParserError"):
+        compiled("pragma solidity ^0.8.28; contract A { uint256 x }")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
@@ -81,7 +81,7 @@ def again(market: ChainMarket, events_file: Path) -> ChainView:
     """A view of the same market that has read nothing yet."""
     addresses = {name: contract.address for name, contract in market.contracts.items()}
     deployment = Deployment(market.sender.identity, 0, "", addresses, {})
-    rpc, artifacts = market.sender.rpc, compile_contracts()
+    rpc, artifacts = market.sender.rpc, load_artifacts()
     return ChainView(rpc, deployment, artifacts, market.me, events_file, max_age_s=0.0)
 
 
@@ -121,6 +121,7 @@ def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
     return job_id, commit(solver, job_id, 0)
 
 
+@pytest.mark.long
 def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
     client, solver, verifier = markets
     verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
@@ -160,6 +161,7 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     assert verifier.stake(verifier.me, Role.VERIFIER).locked == 0
 
 
+@pytest.mark.long
 def test_a_view_that_reads_its_history_part_by_part_knows_the_same(
     markets: list[ChainMarket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_view_that_reads_its_history_part_by_part_knows_the_same(
     assert (fresh.held, fresh.block, fresh.events()) == (client.held, client.block, client.events())
 
 
+@pytest.mark.long
 def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
     client, solver, challenger = markets
     job_id, claim = committed(markets)
@@ -206,6 +209,7 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     assert solver.claim(claim_id).status.open_games == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opens", [False, True])
 def test_a_claimant_is_made_to_open_its_input_state(
     rpc: HttpRpc, markets: list[ChainMarket], opens: bool
@@ -240,6 +244,7 @@ def test_a_claimant_is_made_to_open_its_input_state(
     assert challenger.free(challenger.me) > before
 
 
+@pytest.mark.long
 def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_other(
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:

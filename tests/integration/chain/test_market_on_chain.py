@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan
@@ -66,6 +66,7 @@ def market_of(
     return ChainMarket(rpc, deployment, artifacts, sender, path / f"events{index}.db", max_age_s=0.0)
 
 
+@pytest.mark.long
 def test_job_is_posted_and_its_shard_is_claimed(
     rpc: HttpRpc, deployment: Deployment, artifacts: Artifacts, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_job_is_posted_and_its_shard_is_claimed(
     assert [j.job_id for j in again.jobs()] == [job_id]
 
 
+@pytest.mark.long
 def test_another_account_sees_the_same_market(
     rpc: HttpRpc, deployment: Deployment, artifacts: Artifacts, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ def test_another_account_sees_the_same_market(
         theirs.take_shard("c", JobId(b"none".ljust(32)), 0)
 
 
+@pytest.mark.long
 def test_market_on_a_token_that_exists(
     rpc: HttpRpc, deployment: Deployment, artifacts: Artifacts, tmp_path: Path
 ) -> None:

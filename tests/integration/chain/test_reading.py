@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from assay.chain.contracts import lens
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
-from assay.chain.eth.rpc import HttpRpc, RpcFailed, identity
+from assay.chain.eth.rpc import HttpRpc, Rpc, RpcFailed, identity
 from assay.protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote
 from tests.integration.chain.test_market_cycle import commit, markets_on, pass_time, posted
 
 ESCROW = 3
 
 
-class Gate:
+class Gate(Rpc):
     """A node's endpoint that counts requests and refuses calls with more data than `most_bytes`."""
 
     def __init__(self, rpc: HttpRpc, most_bytes: int) -> None:
@@ -47,6 +47,7 @@ def alone(market: ChainView, contract: str, view: str, *arguments: Any) -> Any:
     return market.contracts[contract].read(view, *arguments)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 3, 0), (1_000, 7, 1), (400, 25, 5)])
 def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     rpc: HttpRpc,
@@ -93,6 +94,7 @@ def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
         assert not view.stale
 
 
+@pytest.mark.long
 def test_a_batch_that_runs_out_of_a_real_nodes_gas_is_halved(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
 from assay.client.verifying import verify
@@ -17,23 +17,13 @@ from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, JobId, Kind, Phase, Terms, Wei
-from assay.solver.adversary import (
+from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
+from drills.solvers import (
     AggregatePlan,
     CheatingSolver,
     FaultySolver,
     Plan,
     WrongInputSolver,
-)
-from assay.training.round_names import (
-    DELAYED,
-    EAGER,
-    NAMES,
-    ONE_STEP,
-    PATHS,
-    STREAMING,
-    WHOLE,
-    algorithm_of,
-    eager_of,
 )
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import (
@@ -48,18 +38,18 @@ from tests.fakes.alone import (
 )
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, one_tensor_files, recipe_files
-from tests.unit.training.test_round_names import keep_own_base
+from tests.unit.training.test_catalogue import keep_own_base
 from tests.unit.training.test_streaming import streaming
 
 torch.set_num_threads(1)
 NAME = "diloco-4bit"
-SIZES = dict.fromkeys(ONE_STEP, (1, 1))
+SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_step), (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
 """Of which one is left when the least and the greatest are cut off."""
-ROUNDS = {STREAMING: 4, EAGER: 4, "diloco-late": 3, DELAYED: 4}
+ROUNDS = {"streaming": 4, "eager": 4, "diloco-late": 3, "delayed-nesterov": 4}
 """Of which the last ones begin from what came of the first ones."""
-SPEEDS = {DELAYED: (1, 2)}
+SPEEDS = {"delayed-nesterov": (1, 2)}
 """From which shard on by how much fewer steps are taken."""
 
 
@@ -85,12 +75,12 @@ def alone(name: str, terms: Terms) -> Alone:
     rule, size = RULES.get(name, DiLoCo()), SIZES.get(name, (STEPS, SEGMENT))
     if name == WHOLE:
         return whole_alone(rule, terms.seed, terms.rounds)
-    if name == STREAMING:
+    if name == "streaming":
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
-    if name == PATHS:
+    if name == "dipaco":
         return paths_alone(rule, terms.seed, terms.rounds)
-    if name == EAGER:
-        return eager_alone(eager_of(rule), terms.seed, terms.rounds)
+    if name == "eager":
+        return eager_alone(algorithm_of("eager", rule.lr, rule.momentum), terms.seed, terms.rounds)
     return recipe_alone(
         algorithm_of(name, rule.lr, rule.momentum, rule.every),
         terms.seed,
@@ -103,7 +93,7 @@ def alone(name: str, terms: Terms) -> Alone:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_every_settled_state_has_its_bits_on_a_real_chain(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, name: str
 ) -> None:
@@ -153,9 +143,9 @@ def test_a_wrong_step_of_a_slow_shard_is_convicted_on_a_real_chain(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
 ) -> None:
     """The last of the four steps that the second shard takes in round 1: a game about that step's counter."""
-    plan = Plan(1, 1, NodeFault(7, recipe_files(DELAYED).inner.outputs[0], 2))
+    plan = Plan(1, 1, NodeFault(7, recipe_files("delayed-nesterov").inner.outputs[0], 2))
     day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(FaultySolver, plan=plan)})
-    job_id = day.post(recipe_files(DELAYED), slow=SPEEDS[DELAYED])
+    job_id = day.post(recipe_files("delayed-nesterov"), slow=SPEEDS["delayed-nesterov"])
     assert day.run(day.closed(job_id)), day.events[-10:]
     assert fallen(day, job_id) == [(Kind.TASK, 1)]
     (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
@@ -168,7 +158,7 @@ def test_a_path_that_takes_another_module_is_convicted_on_a_real_chain(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
 ) -> None:
     """The contracts' own reading of a link's parts."""
-    slot = recipe_files(PATHS).slot_names.index("w")
+    slot = recipe_files("dipaco").slot_names.index("w")
 
     def other(kind: Kind, at: int, shard: int, honest: Any) -> list[torch.Tensor]:
         state = list(honest(kind, at, shard))
@@ -177,7 +167,7 @@ def test_a_path_that_takes_another_module_is_convicted_on_a_real_chain(
         return state
 
     day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=other)})
-    job_id = day.post(recipe_files(PATHS))
+    job_id = day.post(recipe_files("dipaco"))
     assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
     assert fallen(day, job_id) == [(Kind.TASK, 1)]
     assert not market_games(day, job_id), "a binding takes no game"

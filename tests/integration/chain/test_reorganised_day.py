@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
-from assay.solver.adversary import FaultySolver, WeightPlan
+from drills.solvers import FaultySolver, WeightPlan
 from tests.adversaries.chain_day import FUNDS, NAMES, ChainDay
 
 torch.set_num_threads(1)

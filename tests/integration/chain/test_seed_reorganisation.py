@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth import headers
+from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.rpc import HttpRpc
 from assay.node.service import LOST_RACES
 from assay.protocol import sampling, trees
@@ -42,6 +43,7 @@ def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
     return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()[:16] + bytes(16)
 
 
+@pytest.mark.long
 def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     rpc: HttpRpc, markets: list[ChainMarket], tmp_path: Path
 ) -> None:
@@ -86,6 +88,7 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     assert all(market.claim(claim_id).status.phase == Phase.ACCEPTED for market in markets)
 
 
+@pytest.mark.long
 def test_attack_31_a_seed_that_was_dropped_is_recorded_again_with_the_new_header(
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
@@ -111,6 +114,7 @@ def test_attack_31_a_seed_that_was_dropped_is_recorded_again_with_the_new_header
     assert view.status.seed == seed_of_the_chain(rpc, view) != gone
 
 
+@pytest.mark.long
 def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,12 +122,12 @@ def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     _, claim = awaiting_seed(markets)
     pass_time(rpc, 1, blocks=3)
 
-    def unreachable(rpc: HttpRpc, number: int) -> None:
+    def unreachable(asked: SeedHeaders, number: int) -> None:
         raise RpcUnreachable(f"no answer about block {number}")
 
     writes = [Write("seed", "record_seed", (claim,)), Write("settle", "settle", (claim,))]
     with monkeypatch.context() as patch:
-        patch.setattr(headers, "get_block", unreachable)
+        patch.setattr(SeedHeaders, "of", unreachable)
         waits, tried = verifier.send_all(writes)
     assert isinstance(waits, RpcUnreachable)
     assert isinstance(tried, Reverted) and tried.error == "WrongPhase"
@@ -131,12 +135,13 @@ def test_where_a_header_cannot_be_had_only_its_own_write_waits(
     assert isinstance(done, TxResult)
 
 
+@pytest.mark.long
 def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
     rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, verifier = markets
     claim_id, claim = awaiting_seed(markets)
-    known = {name: kind for name, kind in headers._FIELDS.items() if name != "requestsHash"}
+    known = tuple(name for name in headers._FIELDS if name != "requestsHash")
     monkeypatch.setattr(headers, "_FIELDS", known)  # as if Prague were a fork that this code knows nothing of
     seed_block = verifier.claim(claim_id).status.seed_block
     pass_time(rpc, 1, blocks=3)

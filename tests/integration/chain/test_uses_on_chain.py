@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
 from assay.protocol.types import Chain, JobId, Kind, Phase
-from assay.solver.adversary import AggregatePlan, FaultySolver, WeightPlan
 from assay.training import results
 from assay.training.actors import ROLLOUT
 from assay.training.evaluation import SUM
 from assay.training.inference import TOKENS
+from drills.solvers import AggregatePlan, FaultySolver, WeightPlan
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS

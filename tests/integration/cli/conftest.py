@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Typer
 
-from assay.cli.main import main
+from assay.app.devnet_record import recorded
+from assay.chain.eth.rpc import HttpRpc
+from assay.cli.main import main, root
 from assay.devnet.market import take_down
 
 
@@ -47,14 +53,22 @@ class Ran:
 Assay = Callable[..., Ran]
 
 
-def run(*arguments: str, stdin: str = "") -> Ran:
-    """Run ``assay`` with these arguments, as if from a script: standard input is not a terminal."""
+class Terminal(io.StringIO):
+    """Standard input of somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: str, stdin: str = "", terminal: bool = False, commands: Typer = root) -> Ran:
+    """Run ``assay``, or other `commands`, with these arguments, as if from a script: standard input is not a
+    terminal, unless it is said to be."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["assay", *arguments])
-        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        patch.setattr(sys, "stdin", Terminal(stdin) if terminal else io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(commands)
     return Ran(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
@@ -79,6 +93,81 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
     finally:
         take_down(folder)
+
+
+def _meant(journal: Path) -> bytes:
+    """Everything in a journal but which blocks were seen."""
+    with closing(sqlite3.connect(journal)) as database:
+        tables = [database.execute(f"SELECT * FROM {name}").fetchall() for name in ("intents", "attempts")]
+        facts = database.execute("SELECT * FROM facts WHERE name NOT LIKE 'checkpoints/%'").fetchall()
+    return repr((tables, facts)).encode()
+
+
+class Unchanged:
+    """The chain of a devnet without nodes, and all files below its home and the working directory, as they
+    were when this was made. What the chain's own process writes is left out, and with `reads` what is kept of
+    the chain's blocks and events, and how SQLite keeps it."""
+
+    def __init__(self, home: Path, *, reads: bool = False) -> None:
+        self._reads = reads
+        devnet = recorded(home)
+        assert devnet is not None
+        self._home, self._rpc = home, HttpRpc(devnet.rpc_url)
+        self._block = self._number()
+        self._accounts, self._files, self._ahead_s = self._held(), self._kept(), self._clock()
+
+    def _ask(self, method: str, *parameters: object) -> Any:
+        return self._rpc.request(method, list(parameters))
+
+    def _number(self) -> int:
+        return int(self._ask("eth_blockNumber"), 16)
+
+    def _clock(self) -> float:
+        return int(self._ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16) - time.time()
+
+    def _held(self) -> dict[str, tuple[str, str]]:
+        """Nonce, pending transactions counted, and ether of every account that the chain's users have."""
+        names = {json.loads(path.read_text())["address"] for path in (self._home / "keystore").glob("*")}
+        who = [*(f"0x{name.removeprefix('0x')}" for name in sorted(names)), *self._ask("eth_accounts")]
+        return {
+            each: (
+                self._ask("eth_getTransactionCount", each, "pending"),
+                self._ask("eth_getBalance", each, "pending"),
+            )
+            for each in who
+        }
+
+    def _kept(self) -> dict[str, str]:
+        """Digests by path."""
+        found = {}
+        for folder in (self._home, Path.cwd()):
+            for path in sorted(folder.rglob("*")):
+                own = path.relative_to(folder).parts[0]
+                if own == "logs" or own.startswith("chain.state") or not path.exists():
+                    continue
+                cache = path.name.startswith("events.db") or path.suffix in (".db-wal", ".db-shm", ".seal")
+                if self._reads and cache:
+                    continue
+                if self._reads and path.suffix == ".db":
+                    body = _meant(path)
+                else:
+                    body = path.read_bytes() if path.is_file() else b"a folder"
+                found[str(path)] = sha256(body).hexdigest()
+        return found
+
+    def check(self) -> None:
+        """Assert that nothing has changed: no transaction, no balance, no clock, no file."""
+        now = self._number()
+        mined = [
+            block
+            for block in range(self._block + 1, now + 1)
+            if int(self._ask("eth_getBlockTransactionCountByNumber", hex(block)), 16)
+        ]
+        assert mined == [] and self._held() == self._accounts
+        assert abs(self._clock() - self._ahead_s) < 30, "nobody has moved the chain's clock"
+        kept = self._kept()
+        assert {path for path in kept if kept[path] != self._files.get(path)} == set()
+        assert self._files.keys() == kept.keys()
 
 
 @pytest.fixture(scope="module")

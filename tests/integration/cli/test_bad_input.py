@@ -41,6 +41,7 @@ def _nothing_is_lost(assay: Assay, balance: Any) -> Iterator[None]:
     assert assay("token", "balance").data == balance
 
 
+@pytest.mark.long
 def test_a_wrong_password_opens_nothing(with_flags: Any, tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.touch(mode=0o600)
@@ -98,22 +99,14 @@ def test_a_deployment_with_foreign_code_is_refused(with_flags: Any, home: Path, 
     assert refused.status in (Exit.USAGE, Exit.CONFIG) and one in refused.error["message"]
 
 
-@pytest.mark.parametrize("fault", ["", "1:2:3", "a:b:c:d", "1:2:3:4:5", "1:9:4:-"])
-def test_a_fault_that_cannot_be_read_starts_no_node(with_flags: Any, fault: str) -> None:
-    refused = with_flags(command=("solver", "run", "--fault", fault))
-    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-fault"
-
-
 @pytest.mark.parametrize(
     ("command", "code"),
     [
         (("whistle", "run", "--auto", "maybe"), "bad-mode"),
         (("solver", "run", "--min-price", "7"), "bad-amount"),
         (("verifier", "run", "--patience", "soon"), "bad-duration"),
-        (("verifier", "run", "--collude-with", "nobody"), "no-account"),
         (("verifier", "replay", "ab" * 32, "--round", "0", "--segments", "3:1"), "bad-range"),
         (("devnet", "warp", "yesterday"), "bad-duration"),
-        (("devnet", "scenario", "run", "nothing"), "not-found"),
         (("devnet", "logs", "nobody"), "not-found"),
         (("devnet", "up"), "devnet-running"),
         (("job", "init", "x.toml", "--template", "rnn"), "bad-job-file"),

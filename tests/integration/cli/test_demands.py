@@ -39,6 +39,7 @@ def claim(assay: Assay, home: Path) -> str:
     return committed.hex()
 
 
+@pytest.mark.long
 def test_attack_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home: Path, claim: str) -> None:
     make = ("dispute", "demand", "make", claim, "--end", "0")
     for wrong in (("--place", "0"), ("--place", "9999:0"), ("--place", "0:0") * 5):
@@ -54,6 +55,7 @@ def test_attack_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home
     assert [d["outcome"] for d in assay("dispute", "demand", "ls").data] == ["supplied"]
 
 
+@pytest.mark.long
 def test_attack_33_48_a_demand_cut_off_is_made_once_and_an_unmet_one_convicts(
     assay: Assay, claim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

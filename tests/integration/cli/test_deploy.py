@@ -46,6 +46,7 @@ def sent(chain: Anvil) -> int:
     return int(count, 16)
 
 
+@pytest.mark.long
 def test_a_market_is_as_announced_and_given_again_nothing_changes(
     chain: Anvil, deploy: Deploy, tmp_path: Path
 ) -> None:

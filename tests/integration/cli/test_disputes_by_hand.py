@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.app.devnet_record import NodeRecord
+from assay.app.devnet_record import NodeRecord, recorded
 from assay.app.invocation import App
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.app.units import parse_amount
+from assay.chain.eth.rpc import HttpRpc
 from assay.devnet.market import NodeSpec, fund_account, start_node
 from tests.integration.cli.conftest import Assay, run
 from tests.integration.cli.test_jobs import serving
@@ -47,7 +49,7 @@ def job(home: Path, assay: Assay) -> Iterator[str]:
         text = re.sub(rf'(?m)^{name} = "\w+"', f'{name} = "{time_}"', text)
     path.write_text(text)
     posted = str(assay("job", "post", str(path), "--budget", "200tok", "--no-serve").data["job"])
-    node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"))
+    node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"), "drills")
     with serving(home):
         pid = start_node(app, node)
         try:
@@ -71,11 +73,30 @@ def by_hand(home: Path, *words: str) -> tuple[int, str, str]:
     return ran.status, ran.out, ran.err
 
 
+def tries(home: Path, *words: str) -> None:
+    """A dry run, and a no: the account has sent nothing."""
+
+    def nonce() -> str:
+        devnet = recorded(home)
+        assert devnet is not None
+        address = "0x" + json.loads((home / "keystore" / "hand").read_text())["address"]
+        return str(HttpRpc(devnet.rpc_url).request("eth_getTransactionCount", [address, "pending"]))
+
+    before = nonce()
+    dry = run("--home", str(home), "--account", "hand", "--dry-run", "--yes", *words)
+    assert dry.status == Exit.OK and "would send: " in dry.out and nonce() == before, dry.err
+    refused = run("--home", str(home), "--account", "hand", *words, stdin="n\n", terminal=True)
+    assert refused.status == Exit.CONFIRM and nonce() == before, refused.err
+
+
 def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: str) -> None:
     status, out, err = by_hand(home, "whistle", "scan", job)
     assert status == Exit.FRAUD and "does not end in the state" in out
+    tries(home, "dispute", "open", job, "--round", "0", "--shard", "0")
     status, out, err = by_hand(home, "dispute", "open", job, "--round", "0", "--shard", "0")
     assert status == Exit.OK, err
+    for words in (("open", job, "--round", "0", "--shard", "0"), ("move", "1"), ("play", "1")):
+        tries(home, "dispute", *words)
     assert ("game 1" in out and "in 3 min" in out) or "in 2 min" in out
     assert f"assay --home {home} --account hand dispute play 1" in out
     again = assay("dispute", "open", job[2:12], "--round", "0", "--shard", "0", account="hand").data

@@ -47,6 +47,7 @@ def job(assay: Assay, job_file: Path) -> str:
     return str(posted.data["job"])
 
 
+@pytest.mark.long
 def test_what_pays_nobody_honest_is_said_before_it_is_posted(assay: Assay, job_file: Path) -> None:
     poor = job_file.with_name("poor.toml")
     cheap = job_file.read_text().replace('verifier_fee = "3tok"', 'verifier_fee = "2.2tok"')
@@ -110,6 +111,7 @@ def test_a_job_file_that_is_not_there_is_said(assay: Assay, tmp_path: Path) -> N
     assert refused.status == Exit.USAGE and "assay job init" in refused.error["hint"]
 
 
+@pytest.mark.long
 def test_a_posted_job_is_listed_and_shown(assay: Assay, home: Path, job: str) -> None:
     listed = {entry["job_id"]: entry for entry in assay("job", "ls").data}
     assert listed[job]["escrow"] == str(200 * TOK)
@@ -126,6 +128,7 @@ def test_a_job_is_funded(assay: Assay, job: str) -> None:
     assert int(after) - int(before) == 5 * TOK
 
 
+@pytest.mark.long
 def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file: Path) -> None:
     posted = assay("job", "post", str(job_file), "--budget", "110tok", "--no-serve").data["job"]
     assay("account", "new", "stranger")
@@ -137,6 +140,7 @@ def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file:
     assert entry["progress"]["halted"] is True
 
 
+@pytest.mark.long
 def test_a_budget_below_the_worst_case_posts_nothing(assay: Assay, job_file: Path) -> None:
     jobs, balance = assay("job", "ls").data, assay("token", "balance").data
     refused = assay("job", "post", str(job_file), "--budget", "105tok", "--no-serve")
@@ -165,6 +169,7 @@ def test_a_budget_that_the_client_has_not_got_posts_nothing(assay: Assay, job_fi
     assert assay("job", "ls").data == jobs
 
 
+@pytest.mark.long
 def test_a_dry_run_posts_nothing(assay: Assay, job_file: Path) -> None:
     jobs = assay("job", "ls").data
     dry = assay("--dry-run", "job", "post", str(job_file), "--budget", "200tok", "--no-serve")
@@ -291,6 +296,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_attack_43_a_hostile_manifest_is_refused_by_every_reader(
     assay: Assay, home: Path, sound_terms: Terms, kind: str
@@ -329,6 +335,7 @@ def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, 
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"
 
 
+@pytest.mark.long
 def test_an_owner_gives_back_what_its_operator_holds(assay: Assay, sound_terms: Terms, home: Path) -> None:
     """Also of a job that is closed, where nobody could expire it and a stolen key never would."""
     for name in ("boss", "hand"):
@@ -359,6 +366,7 @@ def test_an_owner_gives_back_what_its_operator_holds(assay: Assay, sound_terms: 
     hand.close()
 
 
+@pytest.mark.long
 def test_a_shard_is_let_go_with_its_cost_said_before(assay: Assay, sound_terms: Terms, home: Path) -> None:
     app = app_for(home)
     connection = app.connect()

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from assay.app import earnings
+from assay.app.devnet_record import recorded
 from assay.app.output import Exit
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.protocol.types import Role
 from assay.protocol.words import show_amount
 from tests.integration.cli.conftest import Assay, run
@@ -133,7 +134,8 @@ def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, ho
     from assay.app.settings import Flags, Settings
     from assay.app.wiring import connect
 
-    node = connect(Settings(Flags(home=str(home), account="client")), "client")
+    settings = Settings(Flags(home=str(home), account="client"))
+    node = connect(settings, "client", home / "nodes" / "client")
     try:
         staked = node.market.stake(node.market.me, Role.VERIFIER).active
         endpoints = len(node.market.events())
@@ -223,3 +225,16 @@ def test_an_amount_without_a_sound_number_and_unit_is_refused(assay: Assay, amou
 def test_a_role_that_does_not_exist_is_refused(assay: Assay) -> None:
     refused = assay("stake", "deposit", "1tok", "--role", "king")
     assert refused.status == Exit.USAGE and refused.error["code"] == "bad-role"
+
+
+def test_a_chain_that_was_set_back_is_refused_with_a_step_that_works(assay: Assay, home: Path) -> None:
+    rpc = HttpRpc(recorded(home).rpc_url)  # type: ignore[union-attr]
+    kept = rpc.request("evm_snapshot", [])
+    rpc.request("anvil_mine", [hex(300)])
+    assert assay("job", "ls").status == Exit.OK
+    assert rpc.request("evm_revert", [kept])
+    refused = assay("job", "ls")
+    assert refused.status == Exit.UNREACHABLE and refused.error["code"] == "endpoint-behind"
+    (file,) = re.findall(r"remove (\S+),", refused.error["hint"])
+    Path(file).unlink()
+    assert assay("job", "ls").status == Exit.OK

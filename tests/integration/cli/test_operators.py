@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from assay.app.output import Exit
 from tests.integration.cli.conftest import Assay, run
 
@@ -16,6 +18,7 @@ def give(assay: Assay, *names: str) -> None:
         assert assay("token", "faucet", name, "100tok").status == Exit.OK
 
 
+@pytest.mark.long
 def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay, home: Path) -> None:
     give(assay, "owner", "worker")
     consent = assay("operator", "consent", "owner", account="worker").data
@@ -53,6 +56,7 @@ def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay
     assert again.status == Exit.REVERTED, "a consent is good once"
 
 
+@pytest.mark.long
 def test_an_owner_caps_what_its_operator_locks_and_spends(assay: Assay) -> None:
     give(assay, "chief", "aide", "patron")
     consent = assay("operator", "consent", "chief", account="aide").data
@@ -77,6 +81,7 @@ def test_an_owner_caps_what_its_operator_locks_and_spends(assay: Assay) -> None:
     assert theirs == {**others, "most": str(30 * TOK)}
 
 
+@pytest.mark.long
 def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
     give(assay, "boss", "hand")
     consent = assay("operator", "consent", "boss", account="hand").data
@@ -88,6 +93,7 @@ def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
     assert malformed.error["code"] == "bad-consent"
 
 
+@pytest.mark.long
 def test_the_pauser_pauses_new_stakes_and_nobody_else_does(assay: Assay, home: Path) -> None:
     key = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"  # Anvil's first account
     assert assay("account", "import", "deployer", stdin=key + "\n").status == Exit.OK

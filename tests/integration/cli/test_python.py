@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import assay
+from assay import Sgd, connect, cross_entropy
 from assay.api.job import Job
 from assay.api.market import Market
 from assay.app.devnet_record import recorded
@@ -26,7 +27,7 @@ from assay.client.posting import OverBudget
 from assay.dashboard.serve import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
-from tests.integration.cli.conftest import Assay, run
+from tests.integration.cli.conftest import Assay, Unchanged, run
 
 TOK = 10**18
 DATA = assay.Dataset(assay.LabelledLayout(4, 255.0), bytes(range(250)) * 4, bytes(50))
@@ -55,13 +56,23 @@ def job(market: Market) -> Job:
     return market.post(Net(), assay.cross_entropy, assay.Sgd(0.1), DATA, budget="150tok", plan=PLAN)
 
 
+def test_an_estimate_stores_and_sends_nothing(home: Path, assay: Assay) -> None:
+    with connect(home=home, account="client") as fresh:
+        before = Unchanged(home, reads=True)
+        assert fresh.estimate(Net(), cross_entropy, Sgd(0.1), DATA, PLAN) == WORST
+        before.check()
+
+
+@pytest.mark.long
 def test_a_posted_job_is_known_by_the_first_digits_of_its_id(market: Market, job: Job) -> None:
     assert [found.id for found in market.jobs()] == [job.id]
     assert market.job(job.id[:8]).id == job.id
     seen = job.progress()
     assert seen.job.escrow == 150 * TOK and seen.job.terms.rounds == 2
     assert [line.phase for line in seen.tasks] == [Phase.NONE] * 4
-    assert market.balance().free == 0 and market.balance().wallet == (10_000 - 150) * TOK
+    bond = seen.job.terms.challenge_bond
+    assert market.balance().free == bond > 0, "deposited for the audit's disputes"
+    assert market.balance().wallet == (10_000 - 150) * TOK - bond
     with pytest.raises(Stop, match="no job whose id begins"):
         market.job("ab" * 4 if not job.id.startswith("ab" * 4) else "cd" * 4)
 
@@ -87,6 +98,7 @@ def test_more_budget_is_given(market: Market, job: Job) -> None:
     assert job.progress().job.escrow == before + 2 * TOK
 
 
+@pytest.mark.long
 def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
     market: Market, job: Job, home: Path
 ) -> None:

@@ -9,17 +9,16 @@ import pytest
 import torch
 
 from assay.api.plan import Plan, traced_job
-from assay.job.outer import TRAINED
 from assay.job.read import BadJobFile, parse_job_file
 from assay.job.templates import LOCAL, PUBLIC, by_algorithm, own_template
 from assay.protocol.errors import Stop
-from assay.training.algorithms import RECIPES, Algorithm, OuterSgd
+from assay.training.algorithms import Algorithm, OuterSgd
+from assay.training.catalogue import CATALOGUE, OWN, RECIPES
 from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.job import JobArtifacts
 from assay.training.losses import cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.recipe import BadRecipe
-from assay.training.round_names import OWN
 
 TOK = 10**18
 
@@ -80,7 +79,7 @@ def test_what_is_no_job_is_refused_by_name(arguments: dict[str, Any], says: str)
         Plan(**arguments).job_file("Net")
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_an_outer_algorithm_by_its_name_is_what_job_init_writes(name: str) -> None:
     """Its section, and the amounts that pay for its votes; rounds and shards stay the plan's."""
     file = Plan(outer=name).job_file("Net")

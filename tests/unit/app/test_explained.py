@@ -16,8 +16,8 @@ from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.types import ZERO_DIGEST, JobId, Kind, Phase, Role
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, Plan, WrongInputSolver, invent
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 
@@ -91,7 +91,7 @@ def test_a_game_is_told_from_its_segment_to_its_element(day: MarketDay) -> None:
     assert f"{name}'s runs out at" in first.clock and "then wendy wins" in first.clock
     assert f"operations 0 to {LAST} are in dispute, of its {LAST + 1}" in seen[GamePhase.PICK_NODE].narrowed
     operation = PROGRAM.nodes[LAST]
-    assert f"operation {LAST} ({operation.op.name.lower()} of shape" in last.narrowed
+    assert f"operation {LAST} ({operation.op.word} of shape" in last.narrowed
     assert f"bytes 0 to {operation.bytes - 1} of its output, elements 0 to {operation.elements - 1}" in (
         last.narrowed
     )

@@ -219,6 +219,7 @@ def late(tmp_path: Path, wire: Counting) -> Iterator[NodeBlocks]:
         yield NodeBlocks(store, exchange)
 
 
+@pytest.mark.long
 def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks, far: BlockStore) -> None:
     """Each file would come in its own time; all together are put off, and what came of them is there when
     they are asked for again."""
@@ -273,6 +274,7 @@ def test_attack_T38_what_never_comes_is_missing_however_short_the_looks(
     raise AssertionError("it was put off for ever")
 
 
+@pytest.mark.long
 def test_a_file_that_was_put_off_is_not_streamed_anew(
     far: BlockStore, wire: Counting, tmp_path: Path
 ) -> None:

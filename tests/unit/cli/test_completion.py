@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("assay jo", {"job"}), ("assay dispute pl", {"play"}), ("assay devnet scenario r", {"replay", "run"})],
+    [("assay jo", {"job"}), ("assay dispute pl", {"play"}), ("assay devnet sn", {"snapshot", "snapshots"})],
 )
 def test_a_word_is_completed(words: str, expected: set[str], tmp_path: Path) -> None:
     completing = {

@@ -30,7 +30,7 @@ def test_a_bug_is_a_report_with_a_log_file(monkeypatch: pytest.MonkeyPatch, tmp_
     def broken(*_: object, **__: object) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr(cli, "tree", lambda: broken)
+    monkeypatch.setattr(cli, "tree", lambda _: broken)
     status, out, err = assay("--json", "job", "ls")
     error = json.loads(err)["error"]
     assert status == Exit.BUG and out == "" and error["code"] == "bug" and "Traceback" not in err

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assay.cli.main import tree
+from drills.main import root as drills
 from tests.unit.test_documents import ROOT, tracked
 
 DOCUMENTS = [
@@ -19,23 +20,28 @@ DOCUMENTS = [
     for name in tracked("*.md")
     if not name.startswith(("docs/decisions/", "docs/log/")) and name != "docs/commands.md"  # generated
 ]
-SAID = re.compile(r"\bassay (?!import\b|here\b|again\b)[a-z-][^\"'`;,()\n]*")
+SAID = re.compile(r"\b(?:assay|python -m drills) (?!import\b|here\b|again\b)[a-z-][^\"'`;,()\n]*")
 """In code: what is told to a user, and what docstrings say."""
+
+
+PROGRAMS = ("assay ", "python -m drills ")
 
 
 def in_document(text: str) -> Iterator[str]:
     """Command lines of code blocks and of code in a sentence."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     lines = [line.lstrip("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    yield from (line.partition(" #")[0] for line in lines if line.startswith("assay "))
+    yield from (line.partition(" #")[0] for line in lines if line.startswith(PROGRAMS))
     outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    yield from re.findall(r"`(assay\s[^`]+)`", outside)
+    yield from re.findall(r"`((?:assay|python -m drills)\s[^`]+)`", outside)
 
 
-def wrong(top: Any, line: str) -> list[str]:
+def wrong(line: str) -> list[str]:
     """What a command line names that there is not: a command, or options of it. `a|b` is either."""
     faults: list[str] = []
-    path, words = [top], iter(line.split()[1:])
+    program, *rest = line.removeprefix("python -m ").split()
+    path: list[Any] = [tree(drills) if program == "drills" else tree()]
+    words = iter(rest)
     for raw in words:
         if raw.endswith("…"):  # the rest is left out
             return faults
@@ -60,16 +66,14 @@ def wrong(top: Any, line: str) -> list[str]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_command_of_a_document_is_one(name: str) -> None:
-    top = tree()
-    assert [fault for line in in_document((ROOT / name).read_text()) for fault in wrong(top, line)] == []
+    assert [fault for line in in_document((ROOT / name).read_text()) for fault in wrong(line)] == []
 
 
 def test_every_command_that_the_code_names_is_one() -> None:
-    top = tree()
     sources = [name for name in tracked("*.py") if not name.startswith(("tests/", "scripts/", "examples/"))]
     said = [(name, line) for name in sources for line in SAID.findall((ROOT / name).read_text())]
     assert len(said) > 80
-    assert [(name, fault) for name, line in said for fault in wrong(top, line)] == []
+    assert [(name, fault) for name, line in said for fault in wrong(line)] == []
 
 
 @pytest.mark.parametrize(
@@ -80,10 +84,13 @@ def test_every_command_that_the_code_names_is_one() -> None:
         "assay job watch latest --often",
         "assay --anount=client job ls",
         "assay dispute open|played GAME",
+        "assay devnet scenario list",
+        "python -m drills solver run --cheats idle",
+        "python -m drills runs one-ulp",
     ],
 )
 def test_one_that_there_is_not_is_noticed(line: str) -> None:
-    assert len(wrong(tree(), line)) == 1
+    assert len(wrong(line)) == 1
 
 
 def test_commands_are_found_in_a_document() -> None:

@@ -11,8 +11,8 @@ import torch
 from assay.app.output import Exit
 from assay.job.read import read_job_file
 from assay.program.execute import Executor, StepContext
-from assay.training.algorithms import programs
 from assay.training.recipe import load
+from assay.training.rounds import programs
 from tests.unit.cli.test_own_model import assay
 
 torch.set_num_threads(1)
@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_documents_commands_make_a_valid_job_of_its_file(folder: Path) -> None:
     assert [call[:2] for call in CALLS] == [["job", "init"], ["job", "validate"]]
     for call in CALLS:

@@ -1,6 +1,6 @@
 """What a command imports: no more than it needs, which is what its first output waits for.
 
-Every line of the bench `first_output` is run with a market that knows one job and nothing else, in a process
+Every line of `usual_lines` is run with a market that knows one job and nothing else, in a process
 that can import nothing of LATER; who tries before a word was said keeps a person waiting for seconds.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from assay.job.templates import LOCAL, template
-from scripts.bench.first_output import CASES
+from tests.unit.cli.usual_lines import CASES
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
@@ -96,19 +96,37 @@ def imported(command: str, folder: Path) -> set[str]:
     "command", ["--help", "job --help", "dispute --help", "devnet --help", "account ls", "config"]
 )
 def test_help_and_what_needs_no_chain_imports_nothing_heavy(command: str, tmp_path: Path) -> None:
-    assert imported(command, tmp_path) & {*HEAVY, "requests", "eth_abi", "assay.chain.eth.rpc"} == set()
+    assert imported(command, tmp_path) & {*HEAVY, "httpcore", "eth_abi", "assay.chain.eth.rpc"} == set()
 
 
+@pytest.mark.long
 def test_a_command_that_reads_imports_no_torch_and_no_keys() -> None:
     program = "import sys, assay.app.wiring; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert set(done.stdout.split()) & set(HEAVY) == set() and "requests" in done.stdout.split()
+    assert set(done.stdout.split()) & set(HEAVY) == set() and "httpcore" in done.stdout.split()
+
+
+def test_web3_comes_without_the_pairing_curve() -> None:
+    """It takes as long as all the rest of web3."""
+    program = "import sys, assay.chain.eth.client; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "web3" in done.stdout.split() and not set(LATER) & set(done.stdout.split())
+
+
+def test_a_job_file_is_written_and_read_without_torch() -> None:
+    modules = "assay.cli.commands.job_init, assay.job.read, assay.job.templates, assay.job.uses"
+    program = f"import sys, {modules}; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "assay.training.catalogue" in done.stdout.split(), done.stderr
+    assert set(done.stdout.split()) & set(LATER) == set()
 
 
 @pytest.mark.long
 def test_the_measure_would_notice(tmp_path: Path) -> None:
-    assert {"torch", "requests"} <= imported("doctor --role solver", tmp_path)
+    assert {"torch", "httpcore"} <= imported("doctor --role solver", tmp_path)
 
 
 def heard(lines: list[str], folder: Path) -> list[Any]:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from assay.blocks.blockstore import BlockStore
 
 
@@ -18,6 +20,7 @@ def assay(home: Path, *words: str) -> tuple[int, Any]:
     return ended.returncode, json.loads(ended.stdout)["data"] if ended.stdout else ended.stderr
 
 
+@pytest.mark.long
 def test_blocks_are_counted_and_compared_with_their_names(tmp_path: Path) -> None:
     one = BlockStore(tmp_path / "nodes" / "ann" / "store")
     BlockStore(tmp_path / "nodes" / "bob" / "store")

@@ -30,9 +30,9 @@ from assay.numerics.encoding import to_bytes
 from assay.protocol import trees
 from assay.protocol.canonical_json import canonical_json
 from assay.protocol.encoding import words
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Unknown
 from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Phase, Terms
-from assay.verifier.adversary import LazyVerifier
+from drills.verifiers import LazyVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.client.conftest import Fetched
@@ -180,6 +180,7 @@ def test_another_number_of_rounds_does_not_verify(copy: Path, rounds: int) -> No
         verify(copy)
 
 
+@pytest.mark.long
 def test_a_job_fetched_while_its_next_round_is_being_settled_verifies(tmp_path: Path) -> None:
     """Tasks settle before their round's outer step: the receipt has them, and the model has not."""
     day = MarketDay(tmp_path / "nodes")
@@ -258,7 +259,7 @@ def test_attack_r13_an_invented_job_is_unknown_to_the_chain(fetched: Fetched, co
     forgery.seal(terms=words(terms).hex(), job=job_id.hex())
     Forgery(copy).claims(lambda view: with_claim(view, True, job_id=job_id))
     assert verify(copy).job_id == job_id.hex() != true.job_id.hex()
-    with pytest.raises(Stop, match="no such job"):
+    with pytest.raises(Unknown, match="no such job"):
         compared(fetched[0], copy)
 
 

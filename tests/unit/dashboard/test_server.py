@@ -135,6 +135,7 @@ def test_nonsense_is_a_404_and_never_a_bug(rig: Rig, path: str) -> None:
         assert answer.json()["error"]["code"] != "bug"
 
 
+@pytest.mark.long
 def test_it_only_reads(rig: Rig) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         for path in ("/", "/api/market", "/events/market", "/api/replay/1", "/static/main.js"):

@@ -30,6 +30,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[DaySource, Seen, S
     raise AssertionError("the job came to no end")
 
 
+@pytest.mark.long
 def test_the_fault_was_there_and_was_convicted(played: tuple[DaySource, Seen, Seen]) -> None:
     _, jobs, games = played
     assert jobs[-1]["convictions"] == 1

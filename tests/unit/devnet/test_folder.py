@@ -144,19 +144,19 @@ def test_options_that_are_not_heeded_are_named(
     user: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "resume", lambda app, stopped: stopped)
-    words = ["assay", "--home", str(user), "devnet", "up", "--solvers", "7", "--fault", "one-ulp@0"]
+    words = ["assay", "--home", str(user), "devnet", "up", "--solvers", "7", "--block-time", "2"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as ended:
         main()
     err = " ".join(capsys.readouterr().err.split())
-    assert not ended.value.code and "--solvers, --fault not heeded" in err and "--verifiers" not in err
+    assert not ended.value.code and "--solvers, --block-time not heeded" in err and "--verifiers" not in err
 
 
 @pytest.mark.parametrize("other", [[], ["Jobs"]])
 def test_a_devnet_of_another_version_is_not_gone_on_with(
     other: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "compile_contracts", dict[str, Any])
+    monkeypatch.setattr(chain, "load_artifacts", dict[str, Any])
     monkeypatch.setattr(chain, "parse", lambda path: SimpleNamespace(addresses={"Jobs": "0x1"}))
     monkeypatch.setattr(chain, "differing", lambda *_: iter(other))
     if not other:

@@ -54,6 +54,7 @@ def waiting(folder: Path) -> list[str]:
     return ["--home", str(folder / "a home"), "--password-file", str(password), "account", "new"]
 
 
+@pytest.mark.long
 def test_a_fork_is_the_command_with_its_own_log_and_its_own_end(nursery: Nursery, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "one.log"
     log.parent.mkdir()
@@ -91,6 +92,7 @@ def test_a_line_that_has_no_room_starts_nothing_and_is_told(nursery: Nursery, tm
     assert "has no room" in log.read_text()
 
 
+@pytest.mark.long
 def test_what_was_started_outlives_the_nursery_and_a_dead_one_is_told(tmp_path: Path) -> None:
     words = [*waiting(tmp_path), "bob"]
     with Nursery() as nursery:
@@ -117,12 +119,13 @@ def test_a_log_that_cannot_be_written_starts_nothing(nursery: Nursery, tmp_path:
         nursery.start(["config", "show"], tmp_path)
 
 
+@pytest.mark.long
 def test_what_nobody_was_told_of_ends_with_it(tmp_path: Path) -> None:
     """As where it is closed while somebody waits for a start."""
     words = [*waiting(tmp_path), "bob"]
     nursery = Nursery()
     assert nursery._process.stdin is not None
-    nursery._process.stdin.write(json.dumps([words, str(tmp_path / "log")]) + "\n")
+    nursery._process.stdin.write(json.dumps(["assay", words, str(tmp_path / "log")]) + "\n")
     nursery._process.stdin.flush()
 
     def started() -> list[int]:

@@ -44,6 +44,7 @@ def meddle(folder: Path, statement: str) -> None:
     db.close()
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(

@@ -39,6 +39,7 @@ def claimed_bits(trace: StepTrace, node: int, element: int) -> int:
     return int.from_bytes(trace.output(node)[element * size : (element + 1) * size], "little")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [b"", b"k" * 32])
 def test_every_instruction_is_proven_from_its_openings(key: bytes) -> None:
     seen = set()

@@ -22,8 +22,8 @@ from assay.program.fault import NodeFault
 from assay.program.isa import Op
 from assay.protocol import trees
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, omit_last_shard
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from drills.solvers import FaultySolver, Plan, WrongInputSolver, omit_last_shard
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.conformance.storage.rigs import gateway
 from tests.fakes.jobs import account, inner_program, recipe_files
 from tests.fakes.staged import MAY_BE_ABSENT, staffed
@@ -93,7 +93,7 @@ def element(data: bytes, index: int, size: int) -> int:
     return int.from_bytes(data[index * size : (index + 1) * size], "little")
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name.lower())
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.word)
 def test_its_arithmetic_is_the_vectors(instructions: ModuleType, op: Op) -> None:
     for node, cases in groups(op):
         nan = node.dtype.name == "F32"
@@ -254,6 +254,7 @@ def test_a_lazy_verifiers_traces_are_found_false(tmp_path: Path) -> None:
     assert [note for note in seen["notes"] if note.startswith(lie)]
 
 
+@pytest.mark.long
 def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
     """Its outer step counts the missing shard with the round's base, and the shard goes on from its last."""
     day = StoredDay(tmp_path / "day")

@@ -126,7 +126,7 @@ def test_one_wrong_bit_in_a_training_step_is_traced_to_its_node() -> None:
     found = only(run="mlp")
     program = found.samples[0].program
     node = program.nodes[program.outputs[0]].inputs[0].ref
-    op = program.nodes[node].op.name.lower()
+    op = program.nodes[node].op.word
     report = check(found, [faulty(node, 5, step=2)], silent, steps=4, exercises=[])
     (finding,) = report.findings
     assert finding.what == f"run mlp, step 2, node {node} ({op})"

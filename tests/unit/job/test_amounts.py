@@ -17,7 +17,7 @@ from assay.job.templates import LOCAL, PUBLIC, by_own_algorithm, own_template, s
 from assay.job.use_templates import grpo_template
 from assay.node.work import outer_share
 from assay.protocol.types import Terms, Wei
-from scripts.economics.classes import table
+from labs.economics.classes import table
 from tests.unit.solver.test_solver_policy import terms
 
 LEARNER = Fraction(187, 10)

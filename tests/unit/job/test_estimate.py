@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from assay.blocks.blockstore import BlockStore
 from assay.job.build import build
 from assay.job.cautions import cautions, seen_too_often
 from assay.job.estimate import drafted, estimated
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
+from assay.job.terms import terms_of
+from assay.node.artifacts import publish_job
 from assay.program.validate import measure
 from assay.protocol.errors import AssayError
 from assay.protocol.params import worst_case
@@ -61,6 +64,7 @@ def test_more_samples_than_segments_check_everything_once(files: Any) -> None:
     assert estimated(terms, files, 32).audited == 1.0
 
 
+@pytest.mark.long
 def test_loops_count_by_what_they_compute() -> None:
     """A loop of one step is replayed by everybody who is drawn, and is a small part of a task."""
     body = parse_job_file(by_algorithm(job_text(), "diloco-4bit"), "a job")
@@ -114,3 +118,9 @@ def test_what_pays_nobody_honest_is_said_before_it_is_paid(
     _, out, _ = assay("--json", "job", "estimate", "job.toml")
     warnings = json.loads(out)["data"]["warnings"]
     assert [said for said in warnings if "by heart" not in said] == [line], "of few data it is said too"
+
+
+def test_drafted_terms_are_those_of_the_published_files(files: Any, tmp_path: Path) -> None:
+    store = BlockStore(tmp_path)
+    assert drafted(job(), files) == terms_of(job(), publish_job(store, files))
+    assert list(store.cids())

@@ -9,9 +9,8 @@ import pytest
 from assay.job.amounts import short_amounts
 from assay.job.build import build
 from assay.job.estimate import drafted
-from assay.job.held_out import with_held_out
 from assay.job.read import JobFile, parse_job_file, read_job_file
-from assay.job.templates import LOCAL, by_algorithm, stated, template
+from assay.job.templates import LOCAL, by_algorithm, stated, template, with_held_out
 from tests.unit.cli.test_command_line import assay
 
 

@@ -8,20 +8,19 @@ import pytest
 
 from assay.job.amounts import short_amounts
 from assay.job.build import build
-from assay.job.outer import OPTIMISERS
 from assay.job.parts import rule_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
 from assay.protocol.errors import Stop
 from assay.training.algorithms import Trimmed
+from assay.training.catalogue import defined_with, outer_of
+from assay.training.checks import check_algorithm
 from assay.training.codings import E3M0, Bins, Coding, Largest, LowRank
-from assay.training.round_names import outer_of
-from assay.training.sound import check_algorithm
 
 
 def stating(algorithm: str, numbers: str) -> JobFile:
     """The least template's job file by an algorithm, with numbers of its own."""
-    text = template("mlp", source="digits", rounds=3, times=LOCAL, optimiser=OPTIMISERS.get(algorithm, ""))
+    text = template("mlp", source="digits", rounds=3, times=LOCAL, optimiser=defined_with(algorithm))
     lines = by_algorithm(text, algorithm).split("\n")
     keys = [line.partition(" = ")[0] for line in numbers.splitlines()]
     kept = [line for line in lines if line.partition(" = ")[0] not in keys]
@@ -53,6 +52,7 @@ def test_a_higher_rank_than_was_measured_is_told() -> None:
     assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
 
 
+@pytest.mark.long
 def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
     made = build(stating("powersgd", "rank = 2"))
     named = zip(made.slot_names, made.inner.state, strict=True)

@@ -15,26 +15,33 @@ from assay.app.units import parse_amount
 from assay.cli.commands.verifier import run
 from assay.job.amounts import DEAR, UNMEASURED, short_amounts
 from assay.job.build import build
+from assay.job.cautions import overshooting
 from assay.job.estimate import drafted
-from assay.job.outer import NUMBERS, OF_STREAMING, OPTIMISERS, PAPERS, TRAINED, Outer, levels_of
-from assay.job.overshoot import overshooting
+from assay.job.outer import Outer, levels_of
 from assay.job.parts import config_of, rule_of
 from assay.job.read import BadJobFile, JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, own_template, template
 from assay.protocol.params import most_wasted
-from assay.training import models, round_names
-from assay.training.algorithms import RECIPES
+from assay.training import models
+from assay.training.catalogue import (
+    CATALOGUE,
+    NUMBERS,
+    OTHER_USES,
+    OWN,
+    defined_with,
+    numbers_of,
+    outer_of,
+)
+from assay.training.optimisers import OPTIMISERS
 from assay.training.outer import DiLoCo
-from assay.training.overlap import Streaming
-from assay.training.round_names import NAMES, OTHER_USES, OWN, numbers_of, outer_of
 from assay.training.streaming import FRAGMENTS
 from tests.unit.cli.test_command_line import assay
 
-CONCEPTS = Path(__file__).resolve().parents[3] / "docs" / "concepts.md"
+STREAMINGS = CATALOGUE["streaming"].admits
 
 
 def text_by(name: str) -> str:
-    optimiser = OPTIMISERS.get(name, "")
+    optimiser = defined_with(name)
     return by_algorithm(template("gpt", source="stdlib", rounds=3, times=LOCAL, optimiser=optimiser), name)
 
 
@@ -57,17 +64,15 @@ def wasted(file: JobFile) -> int:
 
 def test_a_job_file_may_name_what_there_is_and_nothing_else() -> None:
     named = get_args(Outer.model_fields["algorithm"].annotation)
-    assert set(named) == {*NAMES, *OTHER_USES, OWN} and set(TRAINED) == set(NAMES)
-    assert set(PAPERS) | set(OPTIMISERS) <= set(TRAINED)
+    assert set(named) == {*CATALOGUE, *OTHER_USES, OWN}
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
     file = parse_job_file(text_by(name), name)
-    rule = RECIPES[name].rule if name in RECIPES else Streaming(()).algorithm.rule
-    if name in RECIPES or name == "streaming":
-        assert file.outer.learning_rate == getattr(rule, "lr", None)
-        assert file.outer.momentum == getattr(rule, "momentum", 0.0)
+    rule = CATALOGUE[name].algorithm.rule
+    assert file.outer.learning_rate == getattr(rule, "lr", None)
+    assert file.outer.momentum == getattr(rule, "momentum", 0.0)
     assert overshooting(file) == []
     assert bool(short_amounts(file)) == (name in DEAR | UNMEASURED)
     assert file.money.miss_penalty <= file.money.verifier_stake // 2
@@ -78,7 +83,7 @@ def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
 
 
 def test_paths_and_two_speeds_have_their_sections_and_no_other_algorithm_has() -> None:
-    files = {name: parse_job_file(text_by(name), name) for name in TRAINED}
+    files = {name: parse_job_file(text_by(name), name) for name in CATALOGUE}
     paths, speeds = files["dipaco"].paths, files["delayed-nesterov"].speeds
     assert paths is not None and files["dipaco"].training.shards == paths.modules ** len(paths.levels)
     assert speeds is not None and (speeds.slow_shards, speeds.slow_by) == (1, 4)
@@ -115,17 +120,16 @@ def test_rounds_that_somebody_asked_for_stand() -> None:
 def test_streamings_own_numbers_are_written_and_are_what_it_has_without_them() -> None:
     text = text_by("streaming")
     written = parse_job_file(text, "a test")
-    kept = [line for line in text.splitlines() if line.partition(" = ")[0] not in OF_STREAMING]
-    assert len(text.splitlines()) - len(kept) == len(OF_STREAMING)
+    kept = [line for line in text.splitlines() if line.partition(" = ")[0] not in STREAMINGS]
+    assert len(text.splitlines()) - len(kept) == len(STREAMINGS)
     assert (written.outer.fragments, written.outer.overlap_rounds, written.outer.alpha) == (4, 1, 0.5)
     without = rule_of(parse_job_file("\n".join(kept), "a test")).overlap
     assert replace(without, fragments=FRAGMENTS) == rule_of(written).overlap
-    assert all(key not in text_by(name) for name in TRAINED if name != "streaming" for key in OF_STREAMING)
+    assert all(key not in text_by(name) for name in CATALOGUE if name != "streaming" for key in STREAMINGS)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_an_algorithms_own_numbers_are_written_and_are_those_it_has_without_them(name: str) -> None:
-    assert list(NUMBERS) == list(round_names.NUMBERS)
     named = outer_of(name, DiLoCo(momentum=0.0))
     assert named is not None
     own = numbers_of(named)
@@ -133,8 +137,17 @@ def test_an_algorithms_own_numbers_are_written_and_are_those_it_has_without_them
     assert dict(rule_of(parse_job_file(text_by(name), name)).numbers) == own
 
 
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_an_entry_names_keys_and_sections_that_job_files_have(name: str) -> None:
+    entry = CATALOGUE[name]
+    assert {*entry.requires, *entry.admits} <= set(Outer.model_fields)
+    assert set(entry.sections) <= set(JobFile.model_fields)
+    assert entry.needs is None or entry.needs.optimiser in OPTIMISERS
+    assert entry.travels and entry.follows and entry.paper, "a row of docs/concepts.md"
+
+
 def test_each_number_of_its_own_is_some_algorithms() -> None:
-    assert all(number.usual and set(number.usual) <= set(TRAINED) for number in NUMBERS.values())
+    assert all(number.usual and set(number.usual) <= set(CATALOGUE) for number in NUMBERS.values())
 
 
 @pytest.mark.slow
@@ -147,7 +160,7 @@ def test_what_job_init_writes_job_validate_accepts_without_a_warning(name: str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_it_is_a_sound_job(name: str) -> None:
     file = small(name)
     terms = drafted(file, build(file))
@@ -172,8 +185,3 @@ def test_a_section_is_where_it_begins_not_where_a_comment_names_it() -> None:
     text = own_template("mine.py:build", batch=8, rounds=1, times=LOCAL)
     assert "[optimiser]" in text and "\n[optimiser]" not in text
     assert parse_job_file(by_algorithm(text, "demo"), "a test").outer.algorithm == "demo"
-
-
-@pytest.mark.parametrize("name", [*TRAINED, *NUMBERS])
-def test_the_documents_name_every_algorithm_and_its_numbers(name: str) -> None:
-    assert f"`{name}`" in CONCEPTS.read_text()

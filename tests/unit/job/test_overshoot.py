@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.job.overshoot import overshooting, stepless, unsent
+from assay.job.cautions import overshooting, stepless, unsent
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, stated, template
 

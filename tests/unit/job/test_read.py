@@ -10,7 +10,6 @@ import torch
 from assay.app.settings import _read_file
 from assay.job.build import build
 from assay.job.estimate import drafted, estimated
-from assay.job.outer import BLOCKS
 from assay.job.parts import rule_of, schedule_of
 from assay.job.read import BadJobFile, JobFile, parse_job_file, read_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template
@@ -20,8 +19,8 @@ from assay.program.isa import Op
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.loops import model_names
 from assay.training.algorithms import Algorithm
+from assay.training.catalogue import NUMBERS, outer_of
 from assay.training.job import JobArtifacts
-from assay.training.round_names import outer_of
 from tests.marked import long
 
 HOSTILE = {
@@ -320,7 +319,8 @@ def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
     def sent_by(numbers: str) -> Algorithm | None:
         return outer_of(name, rule_of(file(numbers)))
 
-    assert sent_by("") == sent_by(f"\nblock_size = {BLOCKS[name]}") != sent_by("\nblock_size = 32")
+    usual = NUMBERS["block_size"].usual[name]
+    assert sent_by("") == sent_by(f"\nblock_size = {usual}") != sent_by("\nblock_size = 32")
     made = build(file("\nblock_size = 32"))
     named = zip(made.slot_names, made.inner.state, strict=True)
     wire = {node.shape for slot, node in named if slot.startswith("wire")}
@@ -332,7 +332,7 @@ def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
     ("algorithm", "block", "why"),
     [
         ("diloco-4bit", "0", r"outer\.block_size: it should be greater than or equal to 1"),
-        ("diloco-4bit", "4097", r"outer\.block_size: it should be less than or equal to 4096"),
+        ("diloco-4bit", "4097", r"outer\.block_size is 4097, and at most 4096: the arbiter"),
         ("diloco-4bit", "64.5", r"outer\.block_size"),
         ("diloco", "64", r"outer\.block_size .* has a scale for a block: .*diloco-4bit.*; not for diloco"),
         ("sparseloco", "64", r"outer\.block_size .*; not for sparseloco"),
@@ -359,6 +359,7 @@ def of_paths(text: str, paths: str, shards: int = 4) -> str:
 LEVELS = '[paths]\nmodules = 2\nlevels = [["linears.0.*"], ["linears.1.*"]]\n'
 
 
+@pytest.mark.long
 def test_paths_of_a_file_are_links_of_its_terms() -> None:
     file = parse_job_file(of_paths(template("mlp", source="digits", rounds=2, times=LOCAL), LEVELS), "a test")
     made = build(file)

@@ -87,6 +87,7 @@ def said(outer: Algorithm, min_shards: int = 2) -> list[str]:
     return own_warnings(files, drafted(body, files), body.training.seed)
 
 
+@pytest.mark.long
 def test_what_goes_where_training_went_is_no_warning() -> None:
     assert said(Algorithm(Plain(-0.5))) == []
     assert said(Algorithm(Nesterov(0.7, 0.9), Bins(4, 64), feedback=1.0)) == []
@@ -99,6 +100,7 @@ def test_a_rule_with_the_wrong_sign_is_told(late: int) -> None:
     assert "moves parameters against what training changed, in 3 rounds rehearsed" in line
 
 
+@pytest.mark.long
 def test_a_mean_that_counts_an_absent_shard_is_told() -> None:
     (line,) = said(Algorithm(Plain(-0.5), mean=of_all))
     assert line.startswith("with one shard absent the outer step of your own goes elsewhere")

@@ -40,6 +40,7 @@ def build_model(config: models.Config) -> dict[str, object]:
     return dict(models.build(config, 0).named_parameters())
 
 
+@pytest.mark.long
 def test_too_few_slices_for_the_class_are_refused_with_the_number_that_fits() -> None:
     """64 shards of the digits' model: what is said to be enough is, and less than half of it is refused."""
     small = {"state_bytes": "1000000", "step_bytes": "4000000", "solver_stake": '"99999tok"'}

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from assay.cli.main import main
 from assay.client.receipt import read_receipt
-from assay.job import trained_on
+from assay.job import weights
 from assay.job.build import build
 from assay.job.estimate import drafted
 from assay.job.parts import recipe_of
@@ -49,7 +49,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
         terms = drafted(body, files)
         (folder / "manifest.json").write_text(json.dumps({"model": files.model}))
         save_file(dict(recipe.model.named_parameters()), folder / "model.safetensors")
-        monkeypatch.setattr(trained_on, "read_receipt", lambda _: SimpleNamespace(terms=terms))
+        monkeypatch.setattr(weights, "read_receipt", lambda _: SimpleNamespace(terms=terms))
         return terms, recipe.dataset
 
     return made
@@ -83,6 +83,7 @@ def test_an_evaluation_holds_out_what_the_training_held_out(
     assert abs(len(found.held_out) - len(dataset.held_out)) <= size
 
 
+@pytest.mark.long
 def test_data_of_another_training_are_named(trained: Callable[[int], tuple[Terms, Dataset]]) -> None:
     trained(50_000)
     said = assay(*OF, "--data", "other.txt")
@@ -91,11 +92,12 @@ def test_data_of_another_training_are_named(trained: Callable[[int], tuple[Terms
     assert "other records than other.txt gives" in warning and "--data" in warning
 
 
+@pytest.mark.long
 def test_weights_without_a_receipt_are_of_data_that_nobody_knows(
     trained: Callable[[int], tuple[Terms, Dataset]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained(50_000)
-    monkeypatch.setattr(trained_on, "read_receipt", read_receipt)
+    monkeypatch.setattr(weights, "read_receipt", read_receipt)
     said = assay(*OF, "--data", "mow.txt")
     assert said["sameData"] is None
     assert "no receipt says on which data" in said["warnings"][0]

@@ -23,10 +23,10 @@ from assay.job.uses import EVALUATE, GRPO, INFER, misplaced
 from assay.job.weights import weights_of
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
+from assay.training.catalogue import OTHER_USES
 from assay.training.evaluate import with_parameters
 from assay.training.grpo import Shape
 from assay.training.policy import Policy
-from assay.training.round_names import OTHER_USES
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from tests.marked import long
 from tests.unit.cli.test_command_line import assay
@@ -51,6 +51,7 @@ def grpo(times: dict[str, str] = LOCAL) -> str:
 SMALL = {"layers": "1", "heads": "1", "width": "8", "batch": "8", "group": "4", "warm_steps": "0"}
 
 
+@pytest.mark.long
 def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
     theta = Policy(Addition(1), Shape(1, 1, 8, 6), seed=9).params
     save_file({**theta, "grpo.reward": torch.ones(())}, folder / "policy.safetensors")
@@ -62,6 +63,7 @@ def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
         assert all(torch.equal(state[i], x) for i, x in enumerate(theta.values()))
 
 
+@pytest.mark.long
 def test_supervised_steps_say_how_far_they_are(folder: Path) -> None:
     said: list[str] = []
     build(file(folder, grpo(), **{**SMALL, "warm_steps": "23"}), say=said.append)

@@ -98,6 +98,7 @@ def test_codes_that_are_as_at_genesis_are_sent_all_the_same(monkeypatch: pytest.
     assert 0 < zeros.task < usual.task and zeros.fewer > usual.fewer
 
 
+@pytest.mark.long
 def test_streaming_sends_a_fragment() -> None:
     whole, part = found(job("diloco-4bit")), found(job("streaming"))
     assert 0 < part.task < whole.task and part.data_parallel == whole.data_parallel

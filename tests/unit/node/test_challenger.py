@@ -10,7 +10,7 @@ from assay.node.challenger import Challenger, salt_of
 from assay.node.states import open_state_provider
 from assay.protocol.dispute import Timeout
 from assay.protocol.types import Phase
-from assay.solver.adversary import FaultySolver, WeightPlan
+from drills.solvers import FaultySolver, WeightPlan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay, secret
 

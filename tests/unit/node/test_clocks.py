@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.node.clocks import HALF, LATE, Alarms, Clock, clocks
+from assay.protocol.demands import DemandView
+from assay.protocol.types import ClaimId, Seconds
 from tests.fakes.dashboard import DaySource
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
@@ -95,3 +97,14 @@ def test_a_demand_is_told_as_soon_as_it_is_seen(now: int) -> None:
     assert [alarm.share for alarm in alarms.look([demand], now)] == [HALF]
     assert alarms.look([demand], now) == []
     assert [alarm.share for alarm in alarms.look([demand], 100)] == [LATE]
+
+
+def test_a_demand_on_a_claim_that_is_gone_hides_no_other_clock(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    day.post()
+    day.solver("ann")
+    day.run(lambda: bool(owed(day, "ann")), turns=5)
+    due = owed(day, "ann")
+    lost = DemandView(1, ClaimId(b"l" * 32), day.address("client"), 0, b"s" * 32, Seconds(10**9), (), "")
+    day.market_state.demands[1] = lost
+    assert due and owed(day, "ann") == due

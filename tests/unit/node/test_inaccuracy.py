@@ -18,9 +18,9 @@ from assay.program.fault import NodeFault
 from assay.program.isa import Op, Program
 from assay.program.parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
-from assay.solver.adversary import FaultySolver, Plan
 from assay.training.precision import Precisions
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_precision import made
@@ -44,6 +44,7 @@ def seen(day: MarketDay, job_id: JobId, measure: bool = True) -> Following:
     return follow(market, job_id, losses_of(market, day.blocks(), job_id, files, measure=measure))
 
 
+@pytest.mark.long
 def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = settled(day, Precisions("single"))
@@ -61,6 +62,7 @@ def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(tmp_pa
     assert seen(day, job_id, measure=False).inaccuracy is None
 
 
+@pytest.mark.long
 def test_the_same_job_in_parts_is_within_the_limit(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     following = seen(day, settled(day, Precisions("auto")))
@@ -93,6 +95,7 @@ def nodes_in_parts(program: Program) -> dict[str, int]:
     return {"first part": column, "rest": rest, "rest's product": product}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["first part", "rest", "rest's product"])
 def test_a_lie_about_a_part_of_an_operand_is_disputed_and_convicted(tmp_path: Path, what: str) -> None:
     """Every verifier colludes; element 6 is that of a feature beside the outlier."""

@@ -22,7 +22,7 @@ from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
-from assay.solver.adversary import FaultySolver, Plan
+from drills.solvers import FaultySolver, Plan
 from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
 from tests.fakes.market_day import MarketDay
 
@@ -121,6 +121,7 @@ def test_another_claim_with_the_same_roots_is_known_to_be_right(
     assert [kept.knows(elsewhere, i) for i in range(SEGMENTS)] == [False] * SEGMENTS, "a shard's rows differ"
 
 
+@pytest.mark.long
 def test_segments_that_were_replayed_together_are_kept_too(
     day: MarketDay, counted: Counted, tmp_path: Path
 ) -> None:

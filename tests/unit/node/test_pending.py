@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from assay.node.pending import Pending, pending
 from assay.protocol.types import Phase, Role
 from tests.fakes.dashboard import DaySource
 from tests.fakes.market_day import FUNDS, MarketDay
 
 
+@pytest.mark.long
 def test_what_was_to_come_is_what_came_and_not_before_it_was_due(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post()

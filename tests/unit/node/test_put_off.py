@@ -16,9 +16,9 @@ from assay.node.role import Node
 from assay.program.execute import Records
 from assay.protocol.errors import BlockNotFound, PutOff
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Role, Seconds
-from assay.solver.adversary import WrongDataSolver
 from assay.training.outer import outer_genesis
 from assay.whistleblower import policy
+from drills.solvers import WrongDataSolver
 from tests.fakes.jobs import WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.slow_blocks import DrippingBlocks, SlowBlocks
@@ -157,6 +157,7 @@ def test_holes_are_looked_for_once_by_an_action(
         assert sparing.holes("b", 4, Random(1), 4) == [range(3)]
 
 
+@pytest.mark.long
 def test_attack_T43_baits_that_are_put_off_by_turns_cost_no_vote(put_off_day: PutOffDay) -> None:
     """Each look is used up by one of the baits: the honest vote is replayed, committed and shown in time."""
     day = put_off_day.day

@@ -82,6 +82,7 @@ def test_what_orders_come_to_is_given_in_order_with_what_needs_no_replay_between
     assert found == [wanted(sample, first, 1) if first % 3 else first for first in range(8)]
 
 
+@pytest.mark.long
 def test_a_process_of_its_own_gives_the_bits_of_a_replay_here() -> None:
     sample = training_sample()
     elsewhere = LocalReplays(1)
@@ -168,12 +169,12 @@ def test_without_ray_its_address_is_refused_with_what_to_install() -> None:
 
     with pytest.raises(Ask, match="Ray is not installed") as refused:
         RayReplays("local")
-    assert "pip install 'assay[ray]'" in refused.value.hint
+    assert "pip install 'assay-market[ray]'" in refused.value.hint
 
 
 @pytest.mark.slow
 def test_ray_gives_the_bits_of_a_replay_here_and_outlives_its_workers() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'assay[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'assay-market[ray]'")
     from assay.node.ray_replays import RayReplays
 
     sample = training_sample()

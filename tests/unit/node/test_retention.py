@@ -24,9 +24,9 @@ from assay.node.work import Work
 from assay.program.state import state_root
 from assay.protocol.errors import BlockNotFound, CorruptBlock
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
-from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, WeightPlan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
 from tests.fakes.later import Later
 from tests.unit.examples.second import StoredDay

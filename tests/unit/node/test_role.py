@@ -429,3 +429,12 @@ def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: Ma
         node.tick()
         done.append((list(node.recorder.done), node.status.counters["put_off"]))
     assert done[5:] == [([2], 3), ([1], 3), ([1], 3)], "in the policy's order, once nothing is put off"
+
+
+def test_what_a_reorganisation_has_taken_away_is_no_reason_to_abandon_its_job(tmp_path: Path) -> None:
+    """A `Stop` would: the chain may have the job again in the next block, and stakes with it."""
+    day = MarketDay(tmp_path)
+    verifier, market = day.verifier("ver"), day.markets["ver"]
+    for read in (lambda: market.job(JOB), lambda: market.claim(ClaimId(JOB)), lambda: market.game(7)):
+        assert not verifier.attempt(read, JOB, read)
+    assert not verifier.refusal(JOB) and len(day.named("retry")) == 3

@@ -13,10 +13,12 @@ from assay.node.rounds import (
     STANDING,
     Claims,
     closable,
+    closable_from,
     closable_since,
     moving,
     slices,
     standing,
+    stragglers_end,
 )
 from assay.protocol.types import ClaimView, Kind, Phase, Seconds
 from tests.unit.solver.test_solver_policy import ME, OTHER, claim, observation
@@ -70,3 +72,20 @@ def test_a_round_with_a_slice_is_closable_since_its_first_one() -> None:
     assert not closable(cut, [task, replace(first, stale=True)], now)
     early = at(first, cut.progress.round_start - 9)
     assert closable_since(cut, [task, early]) == cut.progress.round_start, "a rewind has begun it anew"
+
+
+def test_a_stalled_round_is_closable_a_votes_time_after_its_last_acceptance() -> None:
+    """Rule 4.3.1: others are voted on while the acceptance comes that is enough."""
+    job = observation((ME, OTHER)).jobs[0].view
+    stalled = replace(job, terms=replace(job.terms, min_shards=1))
+    end = stragglers_end(stalled)
+    passed = claim(Kind.TASK, 0, 0, Phase.ACCEPTED)
+
+    def since(when: int) -> list[ClaimView]:
+        return [replace(passed, status=replace(passed.status, since=Seconds(when)))]
+
+    for when, until in ((end, end), (end + 1, end + 1 + job.terms.vote_time)):
+        assert closable_from(stalled, since(when)) == closable_since(stalled, since(when)) == until
+        assert not closable(stalled, since(when), Seconds(until))
+        assert closable(stalled, since(when), Seconds(until + 1))
+    assert closable_from(stalled, []) is None, "too few"

@@ -13,11 +13,11 @@ from assay.node.artifacts import publish_job
 from assay.node.role import Node
 from assay.program.execute import Records
 from assay.protocol.types import JobId, Kind, Phase, Role, Seconds, Wei
-from assay.solver.adversary import WrongDataSolver
 from assay.training.outer import outer_genesis
-from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits as WhistleLimits
 from assay.whistleblower.policy import Mode
+from drills.solvers import WrongDataSolver
+from drills.whistleblowers import JunkChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay, secret

@@ -23,8 +23,8 @@ from assay.protocol.types import (
     Wei,
 )
 from assay.solver.observation import Takes
-from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits, Mode
+from drills.whistleblowers import JunkChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import FUNDS, MarketDay, secret

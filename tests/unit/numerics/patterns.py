@@ -5,8 +5,12 @@ Contract: deterministic for a seed; f32 patterns are uint32 arrays. Not guarante
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+
+from assay.program.isa import Op
 
 HARD_LOG = (0x3C413D3A, 0x41178FEB, 0x4C5D65A5, 0x65D890D3, 0x6F31A8EC)
 HARD_EXP = (0xC16912CD,)
@@ -19,6 +23,13 @@ SPECIAL = (
     0x4E000000, 0x4EFFFFFF, 0x4F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF,
     0x3FC90FDB, 0x40490FDB, 0x3E7FFFFF, 0x3F400000, 0x40700000,
 )  # fmt: skip
+
+
+def by_model(word: str, *operands: Any, **attributes: Any) -> Any:
+    """One element of an instruction by its integer-only model."""
+    model = Op[word.upper()].row.model
+    assert model is not None
+    return model(*operands, **attributes)
 
 
 def special() -> np.ndarray:

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.numerics import REFERENCE
+from assay.program.isa import Family, Op
+from assay.program.kernels import REFERENCE
 from tests.unit.numerics import patterns as p
 
-UNARY = ("neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "floor")
-BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "eq", "lt", "le")
+UNARY = [op.word for op in Op.of(Family.UNARY)]
+BINARY = [op.word for op in Op.of(Family.BINARY, Family.COMPARISON)]
 
 
 def elementwise(a: Tensor, b: Tensor) -> list[Tensor]:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.numerics import REFERENCE, backends, blocks, contraction, scalar
+from assay.numerics import backends, blocks, contraction
+from assay.program.kernels import REFERENCE
 from tests.unit.numerics import patterns as p
 
 LENGTHS = (1, 2, 3, 7, 64, 65)
@@ -50,13 +51,13 @@ def as_rows(x: np.ndarray) -> list[list[int]]:
 def test_reduction_equals_the_model(op: str, length: int) -> None:
     x = rows(length, 1700, seed=1)
     got = REFERENCE[op](p.tensor(x))
-    p.assert_same(got, [scalar.evaluate(op, row) for row in as_rows(x)], np.arange(len(x)))
+    p.assert_same(got, [p.by_model(op, row) for row in as_rows(x)], np.arange(len(x)))
 
 
 @pytest.mark.parametrize("length", [1000, 4095, 4096])
 def test_long_sum_equals_the_model(length: int) -> None:
     x = rows(length, 16, seed=2)
-    p.assert_same(REFERENCE["sum"](p.tensor(x)), [scalar.evaluate("sum", row) for row in as_rows(x)])
+    p.assert_same(REFERENCE["sum"](p.tensor(x)), [p.by_model("sum", row) for row in as_rows(x)])
 
 
 def test_quantise_equals_the_model_with_its_own_exponent_and_any_other() -> None:
@@ -67,9 +68,7 @@ def test_quantise_equals_the_model_with_its_own_exponent_and_any_other() -> None
         torch.int16
     )
     for e in (own, foreign, near):
-        want = [
-            scalar.evaluate("quantise", v, int(k)) for row, k in zip(as_rows(x), e, strict=True) for v in row
-        ]
+        want = [p.by_model("quantise", v, int(k)) for row, k in zip(as_rows(x), e, strict=True) for v in row]
         got = REFERENCE["quantise"](p.tensor(x), e)
         assert got.dtype == torch.int16
         p.assert_same(got, want, x.reshape(-1))
@@ -89,7 +88,7 @@ def test_product_equals_the_model(length: int, limit: int) -> None:
     qa, ea = _quantised((2, 23, length), 1, limit)
     qb, eb = _quantised((2, 29, length), 2, limit)
     want = [
-        scalar.evaluate("product", qa[b, i].tolist(), int(ea[b, i]), qb[b, j].tolist(), int(eb[b, j]))
+        p.by_model("product", qa[b, i].tolist(), int(ea[b, i]), qb[b, j].tolist(), int(eb[b, j]))
         for b in range(2)
         for i in range(23)
         for j in range(29)
@@ -183,9 +182,7 @@ def test_scatter_sum_equals_the_model(length: int) -> None:
     size = 11
     idx = np.random.default_rng(14).integers(-2, size + 2, length).astype(np.int32)
     want = [
-        scalar.evaluate("scatter_sum", row, idx.tolist(), v=v, V=size)
-        for row in as_rows(x)
-        for v in range(size)
+        p.by_model("scatter_sum", row, idx.tolist(), v=v, V=size) for row in as_rows(x) for v in range(size)
     ]
     p.assert_same(REFERENCE["scatter_sum"](p.tensor(x), torch.from_numpy(idx), V=size), want)
 
@@ -196,7 +193,7 @@ def test_scatter_sum_by_a_rows_own_index_equals_the_model() -> None:
     x[::2] = x[::2] & 0xBFFFFFFF | 0x20000000  # every other row is finite
     idx = generator.integers(-2, 9, x.shape).astype(np.int32)
     want = [
-        scalar.evaluate("scatter_sum", [int(v) for v in row], at.tolist(), v=v, V=7)
+        p.by_model("scatter_sum", [int(v) for v in row], at.tolist(), v=v, V=7)
         for row, at in zip(x, idx, strict=True)
         for v in range(7)
     ]
@@ -232,7 +229,7 @@ F32 = {"inf": 0x7F800000, "-inf": 0xFF800000, "nan": p.NAN, "1": 0x3F800000, "0"
 def test_special_row(op: str, row: list[str], want: str) -> None:
     x = np.array([[F32[name] for name in row]], dtype=np.uint32)
     assert p.bits(REFERENCE[op](p.tensor(x)))[0] == F32[want]
-    assert scalar.evaluate(op, as_rows(x)[0]) == F32[want]
+    assert p.by_model(op, as_rows(x)[0]) == F32[want]
 
 
 def test_infinite_operand_poisons_its_row_of_the_product_only() -> None:
@@ -261,7 +258,7 @@ def test_take_and_pick_clamp_their_index() -> None:
     idx = torch.tensor([[-(2**31), 0], [1, 2**31 - 1]], dtype=torch.int32)
     taken = REFERENCE["take"](table, idx)
     assert taken.shape == (2, 2, 2)
-    assert taken.tolist() == [[scalar.evaluate("take", table.tolist(), int(i)) for i in line] for line in idx]
+    assert taken.tolist() == [[p.by_model("take", table.tolist(), int(i)) for i in line] for line in idx]
     picked = REFERENCE["pick"](table, torch.tensor([-1, 1, 9], dtype=torch.int32))
     assert picked.tolist() == [1.0, 4.0, 6.0]
 

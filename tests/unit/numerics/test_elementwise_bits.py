@@ -6,33 +6,35 @@ import numpy as np
 import pytest
 import torch
 
-from assay.numerics import REFERENCE, scalar
+from assay.numerics import scalar
+from assay.program.isa import Family, Op
+from assay.program.kernels import REFERENCE
 from tests.unit.numerics import patterns as p
 
-UNARY = ("neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "floor")
-BINARY = ("add", "sub", "mul", "div", "max", "min", "pow")
-TRANSCENDENTAL = ("exp", "log", "tanh", "erf", "sin", "cos")
+UNARY = [op.word for op in Op.of(Family.UNARY)]
+BINARY = [op.word for op in Op.of(Family.BINARY)]
+TRANSCENDENTAL = [op.word for op in Op.of(Family.UNARY) if op.row.transcendental]
 
 
 @pytest.mark.parametrize("op", UNARY)
 def test_unary_equals_the_model(op: str) -> None:
     x = p.unary(seed=UNARY.index(op))
     assert len(x) >= 10_000
-    p.assert_same(REFERENCE[op](p.tensor(x)), [scalar.evaluate(op, int(v)) for v in x], x)
+    p.assert_same(REFERENCE[op](p.tensor(x)), [p.by_model(op, int(v)) for v in x], x)
 
 
 @pytest.mark.parametrize("op", BINARY)
 def test_binary_equals_the_model(op: str) -> None:
     a, b = p.pairs(seed=BINARY.index(op))
     assert len(a) >= 10_000
-    want = [scalar.evaluate(op, int(u), int(v)) for u, v in zip(a, b, strict=True)]
+    want = [p.by_model(op, int(u), int(v)) for u, v in zip(a, b, strict=True)]
     p.assert_same(REFERENCE[op](p.tensor(a), p.tensor(b)), want, a, b)
 
 
-@pytest.mark.parametrize("op", ["eq", "lt", "le"])
+@pytest.mark.parametrize("op", [op.word for op in Op.of(Family.COMPARISON)])
 def test_f32_comparison_equals_the_model(op: str) -> None:
     a, b = p.pairs(seed=3)
-    want = [scalar.evaluate(op, int(u), int(v)) for u, v in zip(a, b, strict=True)]
+    want = [p.by_model(op, int(u), int(v)) for u, v in zip(a, b, strict=True)]
     got = REFERENCE[op](p.tensor(a), p.tensor(b))
     assert got.dtype == torch.bool
     assert {0, 1} == set(want)
@@ -49,20 +51,20 @@ def _i32_pairs() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([left, a]), np.concatenate([right, b])
 
 
-@pytest.mark.parametrize("op", ["iadd", "isub", "imul", "eq", "lt", "le"])
+@pytest.mark.parametrize("op", [op.word for op in Op.of(Family.INTEGER, Family.COMPARISON)])
 def test_i32_operation_equals_the_model(op: str) -> None:
     a, b = _i32_pairs()
     attributes = {"type": "i32"} if op in ("eq", "lt", "le") else {}
-    want = [scalar.evaluate(op, int(u), int(v), **attributes) for u, v in zip(a, b, strict=True)]
+    want = [p.by_model(op, int(u), int(v), **attributes) for u, v in zip(a, b, strict=True)]
     p.assert_same(REFERENCE[op](torch.from_numpy(a), torch.from_numpy(b)), want, a, b)
 
 
-@pytest.mark.parametrize("op", ["and", "or", "not"])
+@pytest.mark.parametrize("op", [op.word for op in Op.of(Family.LOGIC)])
 def test_logic_equals_the_model(op: str) -> None:
     rows = [[0, 0], [0, 1], [1, 0], [1, 1]]
     rows = [row[:1] for row in rows] if op == "not" else rows
     operands = [torch.tensor(column, dtype=torch.bool) for column in zip(*rows, strict=True)]
-    p.assert_same(REFERENCE[op](*operands), [scalar.evaluate(op, *row) for row in rows])
+    p.assert_same(REFERENCE[op](*operands), [p.by_model(op, *row) for row in rows])
 
 
 def test_select_copies_either_side_of_any_dtype() -> None:
@@ -71,7 +73,7 @@ def test_select_copies_either_side_of_any_dtype() -> None:
         a, b = torch.tensor([1, 1]).to(dtype), torch.tensor([0, 0]).to(dtype)
         got = REFERENCE["select"](condition, a, b)
         assert got.dtype == dtype
-        assert got.tolist() == [scalar.evaluate("select", int(c), 1, 0) for c in condition]
+        assert got.tolist() == [p.by_model("select", int(c), 1, 0) for c in condition]
 
 
 DTYPES = {"f32": torch.float32, "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
@@ -92,7 +94,7 @@ def test_conversion_equals_the_model(source: str, target: str) -> None:
     operand = p.tensor(x) if source == "f32" else torch.from_numpy(x).to(DTYPES[source])
     got = REFERENCE["convert"](operand, dtype=DTYPES[target])
     assert got.dtype == DTYPES[target]
-    p.assert_same(got, [scalar.evaluate("convert", int(v), source=source, target=target) for v in x], x)
+    p.assert_same(got, [p.by_model("convert", int(v), source=source, target=target) for v in x], x)
 
 
 @pytest.mark.parametrize(("source", "target"), [("f32", "i32"), ("i32", "f32")])
@@ -104,7 +106,7 @@ def test_bits_equal_the_model(source: str, target: str) -> None:
     operand = p.tensor(x) if source == "f32" else torch.from_numpy(x)
     got = REFERENCE["bits"](operand, dtype=DTYPES[target])
     assert got.dtype == DTYPES[target]
-    want = [scalar.evaluate("bits", int(v), source=source, target=target) for v in x]
+    want = [p.by_model("bits", int(v), source=source, target=target) for v in x]
     assert p.NAN in want
     p.assert_same(got, want, x)
 
@@ -189,4 +191,4 @@ SPECIAL_VALUES = [
 def test_special_value(op: str, operands: tuple[int, ...], want: int) -> None:
     got = REFERENCE[op](*(p.tensor(np.array([x], dtype=np.uint32)) for x in operands))
     assert hex(p.bits(got)[0]) == hex(want)
-    assert hex(scalar.evaluate(op, *operands)) == hex(want)
+    assert hex(p.by_model(op, *operands)) == hex(want)

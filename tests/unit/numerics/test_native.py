@@ -102,6 +102,7 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_kept_library_is_loaded_and_not_compiled_again(commands: list[list[str]]) -> None:
     for _ in range(3):
         assert sha_kernel.build(SHA)

@@ -57,6 +57,7 @@ def _operand(random: Random, batch: tuple[int, ...], rows: int, length: int) -> 
     return x
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted as Linux shows them")
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_products_wake_the_threads_that_there_are(kernel: Kernel, batch: tuple[int, ...]) -> None:
@@ -140,6 +141,7 @@ def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wro
         product_kernel.build(planted(tmp_path, SOURCE, right, wrong), UNOPTIMISED)
 
 
+@pytest.mark.long
 def test_threads_that_give_other_products_are_done_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,6 +160,7 @@ def test_threads_that_give_other_products_are_done_without(
     assert not all(right()), "the fault was planted"
 
 
+@pytest.mark.long
 def test_several_threads_are_compared_once_and_then_used(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh, compared = product_kernel.build(SOURCE), list[int]()
     check = product_kernel._check
@@ -176,6 +179,7 @@ def test_several_threads_are_compared_once_and_then_used(monkeypatch: pytest.Mon
     assert compared == [2, 2, 2] and fresh._several is True
 
 
+@pytest.mark.long
 def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
     assert product_kernel.build(
         planted(tmp_path, SOURCE, "#define LIMIT 0x1p62", "#define LIMIT 0x1p62"), UNOPTIMISED

@@ -122,6 +122,7 @@ def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
     assert windows_kernel.build(planted(tmp_path, SOURCE, "((1 << 18) - 1)", "((1 << 18) - 1)"), UNOPTIMISED)
 

@@ -36,6 +36,7 @@ def test_data_reads_the_records_of_its_rows() -> None:
         assert after[0][row].tolist() == [at, at + 1]
 
 
+@pytest.mark.long
 def test_attack_T40_a_tree_over_records_of_one_byte_takes_what_it_is_said_to() -> None:
     """It took 146 times their size, which a node's operator had allowed for the data alone."""
     records, count = Records(bytes(100_000), 1), 100_000
@@ -167,6 +168,7 @@ def doubled(elements: int) -> Program:
     return b.finish([b.add(x, x)], 1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited in this way on Linux")
 def test_too_little_memory_is_said_with_sizes() -> None:
     """The processor's own allocator refuses, since this process may have no more address space."""

@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from assay.fitness.check import model_differences
-from assay.numerics import FAST, REFERENCE
 from assay.numerics.bits import differences
 from assay.program.build import ProgramBuilder
 from assay.program.compiled import graph as compiled_graph
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, Records, StepContext
 from assay.program.isa import DType, Op, Program
+from assay.program.kernels import FAST, REFERENCE
 from assay.program.lowering import lower
 from assay.program.lowering.tracing import trace_step
 from assay.program.parts import Precision, dequantised, dequantised_nodes, rest

@@ -14,6 +14,7 @@ from assay.program.validate import validate
 from tests.fakes.programs import random_sample
 
 
+@pytest.mark.long
 def test_its_slots_are_stepped_and_the_others_are_as_they_were() -> None:
     rng = random.Random(7)
     for seed in range(20):

@@ -6,7 +6,7 @@ The quick tests take small exercises; the slow ones take all, more than a millio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import pytest
@@ -15,11 +15,12 @@ from torch import Tensor
 
 from assay.fitness.check import model_differences
 from assay.fitness.exercise import CONTEXT, Exercise, all_exercises, contractions, elementwise
-from assay.numerics import FAST, REFERENCE, backends, contraction
+from assay.numerics import backends, contraction
 from assay.numerics.bits import differences
 from assay.program.compiled.executor import CompiledExecutor
-from assay.program.execute import TORCH_DTYPES, Executor, Kernels
+from assay.program.execute import Executor
 from assay.program.isa import Node, Op
+from assay.program.kernels import FAST, REFERENCE, Kernels, on_inputs
 from tests.marked import long
 
 EXERCISES = all_exercises()
@@ -63,16 +64,6 @@ def assert_same(exercise: Exercise, got: Mapping[int, Tensor], want: Outputs, ho
         )
 
 
-def kernel_of(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
-    """The node's function of its inputs."""
-    kernel = kernels[node.op.name.lower()]
-    if node.op in (Op.CONVERT, Op.BITS):
-        return lambda x: kernel(x, dtype=TORCH_DTYPES[node.dtype])
-    if node.op is Op.SCATTER_SUM:
-        return lambda x, idx: kernel(x, idx, V=node.shape[-1])
-    return kernel
-
-
 CUT = {Op.SUM: 1, Op.AMAX: 1, Op.ARGMAX: 1, Op.EXPONENT: 1, Op.QUANTISE: 2, Op.PRODUCT: 2, Op.SCATTER_SUM: 1}
 """How many of the first operands are cut along the first dimension; element-wise, those as long."""
 
@@ -90,7 +81,7 @@ def in_pieces(node: Node, inputs: list[Tensor], sizes: list[int], kernels: Kerne
         cut = [node.op is Op.PICK, True]
     else:
         return None
-    kernel, made, start = kernel_of(node, kernels), [], 0
+    kernel, made, start = on_inputs(node, kernels[node.op.word]), [], 0
     for size in sizes:
         piece = [x[start : start + size] if c else x for c, x in zip(cut, inputs, strict=True)]
         made.append(kernel(*piece))
@@ -150,6 +141,7 @@ def test_every_instruction_gets_a_million_values() -> None:
     assert {op for op in Op if values[op] < 1_000_000} - sources == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exercise", SMALL, ids=NAMES)
 def test_a_chunk_is_the_same_in_every_eager_form(exercise: Exercise) -> None:
     eager_forms_agree(exercise, 1)

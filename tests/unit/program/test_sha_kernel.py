@@ -58,6 +58,7 @@ def test_any_nan_anywhere_is_hashed_in_its_one_form(kernel: Kernel, bits: int) -
         assert root(kernel, given, KEY) == plain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -73,6 +74,7 @@ def test_a_kernel_with_a_fault_is_refused(kernel: Kernel, tmp_path: Path, right:
         sha_kernel.build(planted(tmp_path, SOURCE, right, wrong))
 
 
+@pytest.mark.long
 def test_a_processor_without_the_instructions_is_left_alone(kernel: Kernel, tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="no SHA-256 instructions"):
         sha_kernel.build(planted(tmp_path, SOURCE, "&& (b >> 29 & 1)", "&& !(b >> 29 & 1)"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from assay.program.isa import DType, Input, Node, Op, Program
-from assay.program.rules import CONVERSIONS, RuleBroken, check_node
+from assay.program.isa import CONVERSIONS, DType, Input, Node, Op, Program
+from assay.program.rules import RuleBroken, check_node
 from assay.program.validate import InvalidProgram, validate
 from tests.fakes.programs import RECORD_SIZE, random_sample, training_sample
 

@@ -39,6 +39,7 @@ def test_depth_is_bounded_and_brackets_in_strings_are_no_depth() -> None:
     assert loads(json.dumps([{"a": []}] * 10_000)) == [{"a": []}] * 10_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -117,6 +117,7 @@ def walked(loops: tuple[Loop, ...], shard: int) -> Iterator[tuple[int, int, int]
                 yield number, step, segment_steps
 
 
+@pytest.mark.long
 def test_every_segments_loop_and_step_are_those_of_a_walk_through_all_steps() -> None:
     rng = random.Random("loops")
     for _ in range(10_000):
@@ -211,6 +212,7 @@ class Simulator:
                 assert source.slot in wire(self.terms)
 
 
+@pytest.mark.long
 def test_every_input_slot_is_what_copying_gives() -> None:
     rng = random.Random("links")
     seen = set()

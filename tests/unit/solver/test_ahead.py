@@ -30,13 +30,13 @@ from assay.protocol.types import (
     Wei,
 )
 from assay.solver import policy
-from assay.solver.adversary import WrongDataSolver
 from assay.solver.ahead import Ahead, ExpectedStates, unmade
 from assay.solver.drafting import Draft
 from assay.solver.observation import Limits, Observation
 from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
 from assay.solver.trainer import TaskTrainer, Trained
+from drills.solvers import WrongDataSolver
 from tests.fakes.later import Later
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,11 +30,11 @@ from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver import policy, storing
-from assay.solver.adversary import Plan
 from assay.solver.service import SolverService
 from assay.solver.storing import OpenTask, Storing
 from assay.solver.trainer import TaskTrainer
 from assay.solver.under_way import Computing
+from drills.solvers import Plan
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -94,6 +95,7 @@ def led(day: MarketDay, shards: int = 1, **options: Engine) -> dict[tuple[Kind, 
     return outputs(day, job_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [1, 2])
 def test_the_claims_are_those_of_computing_here(apart: Apart, tmp_path: Path, shards: int) -> None:
     here = led(MarketDay(tmp_path / "here"), shards)
@@ -155,6 +157,7 @@ def test_a_process_that_is_killed_costs_its_segment_alone(apart: Apart, day: Mar
     assert len(day.named("trained")) == 8
 
 
+@pytest.mark.long
 def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     assert "bugs" not in ann.status.counters
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", [0, 4, 5])
 def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
     apart: Apart, day: MarketDay, monkeypatch: pytest.MonkeyPatch, call: int
@@ -209,6 +213,7 @@ def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
     assert "bugs" not in ann.status.counters
 
 
+@pytest.mark.long
 def test_shards_that_take_turns_lose_no_segment(apart: Apart, day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=2, **LATER)
     ann = day.solver("ann", engine=Engine(apart=apart))
@@ -232,8 +237,8 @@ def test_shards_that_take_turns_lose_no_segment(apart: Apart, day: MarketDay) ->
 def test_a_planted_fault_is_computed_here(apart: Apart, day: MarketDay) -> None:
     """Or the process, which knows of none, would mend it."""
     from assay.program.fault import NodeFault
-    from assay.solver.adversary import FaultySolver
     from assay.solver.policy import Examine
+    from drills.solvers import FaultySolver
 
     job_id = day.post(rounds=1, shards=1)
     made = list[SolverService]()
@@ -294,3 +299,14 @@ def test_memory_that_flips_a_bit_costs_no_stake(
     assert flipped
     assert [event["code"] for event in day.named("retry")] == ["progress-lost"]
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
+
+
+def test_to_ask_what_is_stored_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = SimpleNamespace(place=(0, 0, b"r" * 32), publishing=True, is_stored=True)
+    shop = TaskTrainer.__new__(TaskTrainer)
+    shop._heeded = set()
+    monkeypatch.setattr(shop, "_in_memory", lambda: [done])
+    monkeypatch.setattr(shop, "_is_over", lambda task: True)
+    assert shop.newly_stored() == shop.newly_stored() == {done.place}
+    shop.heed({done.place})
+    assert not shop.newly_stored()

@@ -17,8 +17,8 @@ from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.types import JobId, Kind, Phase, Seconds
 from assay.solver import policy
-from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
+from drills.solvers import FaultySolver, WeightPlan
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import ME, OTHER, observation

@@ -17,7 +17,7 @@ from assay.node.states import StateProvider, open_state_provider
 from assay.program.state import state_root
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import JobId, Kind, Phase, Role
-from assay.solver.adversary import WrongInputSolver
+from drills.solvers import WrongInputSolver
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 

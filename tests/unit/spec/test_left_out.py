@@ -46,6 +46,42 @@ def window_end(story: Story, claim_id: ClaimId) -> Seconds:
     return Seconds(story.market_state.claims[claim_id].status.since + story.terms.challenge_window)
 
 
+def stalled() -> tuple[Story, ClaimId, Seconds]:
+    """Bob's task, of whose round Ann's is accepted, once the stragglers' time is over; and when that was."""
+    story = begin(**STRAGGLERS)
+    anns, bobs = story.commit(Kind.TASK, 0, ANN), story.commit(Kind.TASK, 1, BOB)
+    story.time = story.market_state.jobs[story.job_id].stragglers_end + 1
+    story.seed(bobs)
+    story.accept(anns)
+    accepted = story.market_state.claims[anns].status.since
+    assert accepted == story.market_state.jobs[story.job_id].accepted_at
+    return story, bobs, accepted
+
+
+def test_a_round_that_was_stalled_waits_a_votes_time_for_those_that_are_voted_on() -> None:
+    """Rule 4.3.1: the acceptance that makes it enough leaves nobody out at once."""
+    story, bobs, accepted = stalled()
+    story.vote(bobs)
+    story.time = Seconds(accepted + story.terms.vote_time - 1)
+    story.tell(e.Tally(story.claim(bobs)), CLIENT)
+    assert story.phase(bobs) == Phase.ACCEPTED
+    outer = story.commit(Kind.OUTER, 0, ANN)
+    assert story.stands(outer), "it waits for nobody else"
+
+
+def test_a_round_that_was_stalled_waits_no_longer() -> None:
+    story, bobs, accepted = stalled()
+    story.vote(bobs)
+    story.time = Seconds(accepted + story.terms.vote_time)
+    assert story.stands(bobs)
+    assert story.refuse(e.Tally(story.claim(bobs)), CLIENT) == "NotStanding"
+    story.time = Seconds(story.time + 1)
+    assert not story.stands(bobs)
+    story.commit(Kind.OUTER, 0, ANN)
+    story.tell(e.Void(story.claim(bobs)), CLIENT, window_end(story, bobs) + 1 - story.time)
+    assert story.phase(bobs) == Phase.VOID
+
+
 def seed(claim: Claim) -> e.RecordSeed:
     return e.RecordSeed(claim, keccak(b"block"), e.Header(keccak(b"block"), keccak(b"randao")))
 

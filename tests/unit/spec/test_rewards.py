@@ -9,7 +9,7 @@ import pytest
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.params import GRACE_MOVES
-from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Seconds
+from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Role, Seconds, Wei
 from spec import events as e
 from spec.stakes import SEIZED
 from tests.fakes.story import ANN, BOB, CLIENT, SALT, WHISTLER, Story, begin
@@ -116,13 +116,14 @@ def test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone() -> N
     assert story.refuse(e.PayUnsettled(story.claim(claim_id)), BOB) == "MayBeSettled"
 
 
-@pytest.mark.parametrize("by_input", [False, True])
-def test_a_finding_about_the_input_counts_where_the_claim_fell_for_its_input(by_input: bool) -> None:
-    """Rule 5.4: by felling an earlier claim a ring makes any root the right one of the input."""
-    story = begin()
+@pytest.mark.parametrize("fell", ["for its input", "alone", "before an earlier one"])
+def test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so(fell: str) -> None:
+    """Rule 5.4: by felling an earlier claim a ring makes any root the right one of the input. Where none
+    fell, a finding about it is right, whatever the claim fell for."""
+    story, by_input = begin(), fell == "for its input"
     for shard, by in ((0, ANN), (1, BOB)):
         story.accept(story.commit(Kind.TASK, shard, by))
-    story.commit(Kind.OUTER, 0, ANN)
+    outer = story.commit(Kind.OUTER, 0, ANN)
     fallen = story.commit(Kind.TASK, 0, ANN)
     root = story.scene.state(INNER)
     story.tell(e.Announce(fallen, INPUT_SEGMENT, ZERO_ADDRESS, root, SALT), BOB)
@@ -133,6 +134,10 @@ def test_a_finding_about_the_input_counts_where_the_claim_fell_for_its_input(by_
     reward, kept = story.market_state.claims[fallen].reward, story.market_state.claims[fallen].kept
     assert story.market_state.claims[fallen].winner == WHISTLER and len(kept) == 2
     story.tell(e.TakeShard(story.job_id, 0, story.terms.price_floor), ANN)
+    if fell == "before an earlier one":
+        story.tell(e.Stake(Role.SOLVER, Wei(5_000)), ANN)
+        story.silence(story.challenge(outer, CLIENT))
+        story.commit(Kind.OUTER, 0, ANN)
     settled = story.accept(story.commit(Kind.TASK, 0, ANN, root))
     settle_all(story)
     assert story.phase(settled) == Phase.SETTLED
@@ -140,6 +145,32 @@ def test_a_finding_about_the_input_counts_where_the_claim_fell_for_its_input(by_
     roots = [story.scene.segments[claim.segments_root].levels[0] for claim in claims]
     before = story.free(WHISTLER), story.free(BOB)
     story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], kept), CLIENT)
-    rings_part = reward // 2 if by_input else 0
+    rings_part = {"for its input": reward // 2, "alone": reward, "before an earlier one": 0}[fell]
     assert story.free(BOB) - before[1] == rings_part
     assert story.free(WHISTLER) - before[0] == reward - rings_part
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come(comes: bool) -> None:
+    """Rule 5.4: once the outer claim has fallen, a shard that was missing may come, and changes the input."""
+    story = begin(**STRAGGLERS)
+    story.accept(story.commit(Kind.TASK, 0, ANN))
+    story.time = story.market_state.jobs[story.job_id].stragglers_end + 1
+    fallen = story.commit(Kind.OUTER, 0, ANN)
+    root = story.scene.state(INNER)
+    story.tell(e.Announce(fallen, INPUT_SEGMENT, ZERO_ADDRESS, root, SALT), BOB)
+    whistlers, bobs = story.challenge(fallen), story.challenge_input(fallen, BOB, root)
+    story.silence(whistlers)
+    time_out(story, bobs)
+    state = story.market_state.claims[fallen]
+    if comes:
+        story.accept(story.commit(Kind.TASK, 1, BOB))
+    story.time = story.market_state.jobs[story.job_id].stragglers_end + 1
+    settled = story.commit(Kind.OUTER, 0, ANN, root)
+    settle_all(story)
+    claims = story.claim(fallen), story.claim(settled)
+    roots = [story.scene.segments[claim.segments_root].levels[0] for claim in claims]
+    before = story.free(WHISTLER), story.free(BOB)
+    story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], state.kept), CLIENT)
+    gained = story.free(WHISTLER) - before[0], story.free(BOB) - before[1]
+    assert gained == ((state.reward, 0) if comes else (0, state.reward))

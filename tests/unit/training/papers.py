@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from assay.training import algorithms, models
 from assay.training.algorithms import Algorithm
+from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from assay.training.outer import DiLoCo, Overlap
-from assay.training.round_names import EAGER, ONE_STEP, STREAMING, WHOLE, algorithm_of, eager_of
 from assay.training.streaming import streaming_of
 from tests.fakes.jobs import RULES
 from tests.unit.training.test_algorithms import low_rank, mean_of, outer_step, rows_of, wave_table
@@ -59,11 +58,11 @@ def batch(at: int, shard: int, step: int) -> Tensor:
 def optimiser_of(name: str) -> Optimiser:
     if name == "muloco":
         return Muon(0.02, others=AdamW(1e-2, eps=1e-3, weight_decay=0.0))
-    return Sgd(0.5 if name in ONE_STEP else 0.2, 0.0 if name in ONE_STEP else 0.8)
+    return Sgd(0.5 if CATALOGUE[name].one_step else 0.2, 0.0 if CATALOGUE[name].one_step else 0.8)
 
 
 def steps_of(name: str) -> int:
-    return 1 if name in ONE_STEP else 2
+    return 1 if CATALOGUE[name].one_step else 2
 
 
 class Inner64:
@@ -174,7 +173,7 @@ def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> tuple[Array, A
 
 def rule_of(name: str) -> DiLoCo:
     """The outer rate and momentum that an algorithm is run with here."""
-    if name in ONE_STEP:
+    if CATALOGUE[name].one_step:
         return DiLoCo(0.01 if name == "demo" else 1.0, 0.0)
     return replace(RULES.get(name, DiLoCo(0.7, 0.6)), every=2, overlap=Overlap(alpha=0.25))
 
@@ -202,15 +201,15 @@ class Paper:
 
     def _algorithm(self) -> Algorithm:
         rule = rule_of(self.name)
-        if self.name == EAGER:
-            return eager_of(rule)
-        if self.name == STREAMING:
+        if self.name == "eager":
+            return algorithm_of("eager", rule.lr, rule.momentum)
+        if self.name == "streaming":
             return Algorithm(algorithms.Nesterov(rule.lr, rule.momentum), E3M0())
         return algorithm_of(self.name, rule.lr, rule.momentum, rule.every)
 
     def turns(self, at: int) -> list[int]:
         """Parameters whose outer step comes in this round."""
-        if self.name != STREAMING:
+        if self.name != "streaming":
             return list(range(len(GENESIS)))
         found = streaming_of([tuple(p.shape) for p in GENESIS]).fragments
         return list(found[(at + 1) % len(found)])
@@ -218,7 +217,7 @@ class Paper:
     def begin(self, at: int, k: int) -> tuple[list[Array], list[Array]]:
         """What a shard begins from, and what its change goes against."""
         came_back = k not in self.here and at > 0
-        if self.name == STREAMING:  # τ = 1, and α is how much of its own a shard keeps
+        if self.name == "streaming":  # τ = 1, and α is how much of its own a shard keeps
             base = self.past[max(at - 1, 0)]
             mixed = self.turns(at - 2) if at > 1 else []
             if came_back:
@@ -228,7 +227,7 @@ class Paper:
                 for i, (x, y) in enumerate(zip(self.own[k], base, strict=True))
             ]
             return own, base
-        if self.name == EAGER:
+        if self.name == "eager":
             if came_back:
                 self.own[k], self.pace[k] = list(self.past[-1]), [list(s) for s in self.state]
                 self.before[k] = [self.shards * m for m in self.means]
@@ -256,7 +255,7 @@ class Paper:
                 made.append((np.zeros(p.shape), np.zeros(p.shape)))
             first += width
         self.own[k] = local
-        if self.name == EAGER:
+        if self.name == "eager":
             for i, (sent, _) in enumerate(made):
                 change = self.means[i] + (sent - self.before[k][i]) / self.shards
                 self.own[k][i], self.pace[k][i] = outer_step(a, begun[i], change, self.pace[k][i])

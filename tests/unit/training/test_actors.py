@@ -16,13 +16,13 @@ from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind
-from assay.solver.adversary import AggregatePlan, FaultySolver, WeightPlan
 from assay.training.actors import KNOWN, REWARD, ROLLOUT, Play, check_play, grpo_job
 from assay.training.grpo import Shape
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
+from drills.solvers import AggregatePlan, FaultySolver, WeightPlan
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 from tests.marked import long
@@ -84,6 +84,7 @@ def day_of(folder: Path) -> tuple[MarketDay, JobId]:
     return day, day.post(files(), steps_per_round=PLAY.steps, segment_steps=1, rounds=ROUNDS)
 
 
+@pytest.mark.long
 def test_the_market_gives_the_bits_of_one_process(tmp_path: Path) -> None:
     day, job_id = day_of(tmp_path)
     staffed(day)

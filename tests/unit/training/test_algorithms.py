@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.training import algorithms, models
-from assay.training.algorithms import RECIPES, Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed, programs
+from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
+from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+from assay.training.rounds import programs
 
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SHARDS = 4
@@ -353,6 +355,7 @@ def test_error_feedback_loses_nothing(name: str) -> None:
     assert run.residuals[0][0].norm() > 0.01, "something was held back"
 
 
+@pytest.mark.long
 def test_an_absent_shard_keeps_its_residual_and_moves_nothing() -> None:
     run, other = (Run(RECIPES["diloco-4bit"], [torch.zeros(64)]) for _ in range(2))
     local = [[torch.linspace(-1, 1, 64) * (k + 1)] for k in range(SHARDS)]

@@ -213,4 +213,4 @@ def test_one_that_ours_cannot_stand_in_for_is_told_what_to_use(theirs) -> None:
     made = Recipe(net, functional.mse_loss, DATA, theirs(net.parameters()))
     with pytest.raises(BadRecipe, match=r"torch\.optim's ") as caught:
         recipe.checked(made, "net.py:build")
-    assert "Muon of assay.training.muon" in caught.value.hint and "--optimiser" in caught.value.hint
+    assert "Muon of assay.training.optimisers" in caught.value.hint and "--optimiser" in caught.value.hint

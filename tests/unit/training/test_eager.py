@@ -16,15 +16,15 @@ from assay.node.audit import WrongInput, WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.algorithms import Algorithm, Nesterov
+from assay.training.catalogue import algorithm_of
 from assay.training.eager import eager_programs
-from assay.training.round_names import eager_of
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import eager_alone
-from tests.fakes.jobs import DiLoCo, recipe_files
+from tests.fakes.jobs import recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
-from tests.unit.training.test_round_names import fallen
+from tests.unit.training.test_catalogue import fallen
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
@@ -102,7 +102,7 @@ def test_the_market_gives_its_bits_also_after_an_absence(day: MarketDay, tmp_pat
     dead = absent_in_round_1(day, job_id)
     assert not day.market_state.games
     terms = day.market_state.jobs[job_id].view.terms
-    expected = eager_alone(eager_of(DiLoCo()), terms.seed, 5, {(1, dead)})
+    expected = eager_alone(algorithm_of("eager", 0.7, 0.9), terms.seed, 5, {(1, dead)})
     assert roots_of(day) == expected.roots
     found = day.fetch(job_id, tmp_path / "model")
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))

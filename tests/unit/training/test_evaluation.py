@@ -24,12 +24,12 @@ from assay.program.isa import Op
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind
-from assay.solver.adversary import FaultySolver, WeightPlan
+from assay.training.catalogue import loops_of
 from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.evaluation import COUNT, RESULT, SUM, check_passes, evaluation_job
 from assay.training.job import JobArtifacts
 from assay.training.losses import cross_entropy
-from assay.training.round_names import loops_of
+from drills.solvers import FaultySolver, WeightPlan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -119,6 +119,7 @@ def test_every_record_is_read_once_and_in_its_order() -> None:
     assert np.allclose([loss for _, loss in sorted(seen)], expected, rtol=3e-3)
 
 
+@pytest.mark.long
 def test_a_loss_that_is_better_than_it_is_is_convicted(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day)

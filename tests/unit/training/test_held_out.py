@@ -21,14 +21,14 @@ from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan
 from assay.training import datasets, models
+from assay.training.catalogue import WHOLE
 from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_of
-from assay.training.round_names import PATHS, WHOLE
+from drills.solvers import FaultySolver, Plan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -51,7 +51,7 @@ def made(algorithm: str = WHOLE, held_out: int = RECORDS, slices: int | None = N
         outer=DiLoCo(0.7, 0.9),
         algorithm=algorithm,
         slices=slices,
-        paths=first_layer_apart if algorithm == PATHS else None,
+        paths=first_layer_apart if algorithm == "dipaco" else None,
         held_out=held_out,
     )
 
@@ -75,9 +75,10 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "slices"),
-    [(WHOLE, None), (WHOLE, 3), ("diloco-4bit", None), ("streaming", None), ("eager", None), (PATHS, None)],
+    [(WHOLE, None), (WHOLE, 3), *((name, None) for name in ("diloco-4bit", "streaming", "eager", "dipaco"))],
 )
 def test_the_step_is_the_models_loss_and_stands_before_the_training(
     algorithm: str, slices: int | None
@@ -106,6 +107,7 @@ def played(folder: Path, held_out: int) -> tuple[Following, dict[str, torch.Tens
     return told, day.fetch(job_id, folder / "model")
 
 
+@pytest.mark.long
 def test_rounds_tell_it_and_the_model_has_the_same_bits(tmp_path: Path) -> None:
     following, model = played(tmp_path / "with", RECORDS)
     without, plain = played(tmp_path / "without", 0)
@@ -121,6 +123,7 @@ def test_rounds_tell_it_and_the_model_has_the_same_bits(tmp_path: Path) -> None:
     assert "held-out losses when rounds began: 2.40" in line_of(following)
 
 
+@pytest.mark.long
 def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
     """The only wrong node is one of the held-out step."""
     files = made()

@@ -20,10 +20,10 @@ from assay.program.isa import Op
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind
-from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.training.inference import RESULT, TOKENS, Asked, check_turns, inference_job, prompt_records
 from assay.training.job import JobArtifacts
 from assay.training.models import Gpt, GptConfig, build
+from drills.solvers import FaultySolver, WeightPlan
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -86,6 +86,7 @@ def test_greedy_rows_are_those_of_the_whole_model() -> None:
     assert rows[-1].tolist() == rows[-2].tolist(), "rows beyond the last prompt repeat it"
 
 
+@pytest.mark.long
 def test_drawn_rows_differ_by_row_shard_and_round_and_not_by_run() -> None:
     rows = alone(WARM)
     assert torch.equal(rows, alone.__wrapped__(WARM)) and not torch.equal(rows, alone(GREEDY))
@@ -112,6 +113,7 @@ def post(day: MarketDay, asked: Asked) -> JobId:
     return day.post(files(asked), steps_per_round=STEPS, segment_steps=2, rounds=ROUNDS)
 
 
+@pytest.mark.long
 def test_the_market_gives_the_rows_of_every_prompt(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day, WARM)
@@ -143,6 +145,7 @@ def _published(day: MarketDay, job_id: JobId) -> list[str]:
     return [slot.cid for slot in decode_index(index, terms.outer_slots)]
 
 
+@pytest.mark.long
 def test_a_byte_that_the_policy_did_not_draw_is_convicted(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day, WARM)

@@ -77,6 +77,7 @@ GPTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GPTS)
 def test_a_gpt_step_is_what_pytorch_computes(name: str) -> None:
     config = GPTS[name]
@@ -84,6 +85,7 @@ def test_a_gpt_step_is_what_pytorch_computes(name: str) -> None:
     _compare(models.build(config, 1), rule, _corpus(config.context), steps=2, relative=2e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [AdamW(), AdamW(schedule=Schedule(3), clip_norm=0.5, eps=1e-4)])
 def test_adamw_is_what_pytorch_computes(rule: AdamW) -> None:
     config = GPTS["plain"]
@@ -128,6 +130,7 @@ def test_sgd_agrees_with_the_library(nesterov: bool) -> None:
     torch.testing.assert_close(ours["w"], theirs.detach())
 
 
+@pytest.mark.long
 def test_slots_come_in_the_order_of_the_contract() -> None:
     config = GPTS["plain"]
     made = _job(models.build(config, 0), AdamW(schedule=Schedule(2)), _corpus(config.context))
@@ -140,6 +143,7 @@ def test_slots_come_in_the_order_of_the_contract() -> None:
     assert made.genesis[-1].item() == 0
 
 
+@pytest.mark.long
 def test_equal_arguments_give_equal_roots_and_another_seed_another_genesis() -> None:
     config = GPTS["erf"]
     first, second, other = (_job(models.build(config, seed), AdamW(), _corpus(5)) for seed in (1, 1, 2))
@@ -167,6 +171,7 @@ def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
     assert after[seen].item() == 3 and torch.equal(after[2], made.genesis[2])
 
 
+@pytest.mark.long
 def test_training_reduces_the_loss() -> None:
     config = models.GptConfig(n_layer=1, n_head=2, d_model=32, context=16)
     made = _job(models.build(config, 0), AdamW(lr=5e-3), _corpus(16), batch=8)
@@ -208,6 +213,7 @@ def test_a_model_that_cannot_be_trained_is_refused(model: nn.Module) -> None:
         _job(model, Sgd(), _images())
 
 
+@pytest.mark.long
 def test_the_templates_make_whole_jobs() -> None:
     small = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=8)
     text = job.TEMPLATES["gpt"](small, batch=2, shards=2, max_bytes=20_000)

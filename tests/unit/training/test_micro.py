@@ -8,8 +8,7 @@ from torch import Tensor
 
 from assay.protocol.errors import Stop
 from assay.training import models
-from assay.training.micro import COUNTER, SUM, MicroSteps
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.optimisers import COUNTER, SUM, AdamW, MicroSteps, Optimiser, Sgd
 from tests.unit.training.steps import built, compare, images
 
 CONFIG = models.MlpConfig(hidden=8, layers=1)
@@ -52,6 +51,7 @@ def test_the_traced_step_does_what_the_rule_does() -> None:
     assert COUNTER in made.slot_names
 
 
+@pytest.mark.long
 def test_a_program_does_not_grow_with_the_passes_of_a_step() -> None:
     def nodes(count: int) -> int:
         return len(built(models.build(CONFIG, 3), MicroSteps(Sgd(), count), images(), batch=4).inner.nodes)

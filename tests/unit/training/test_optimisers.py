@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from assay.program.isa import Op
 from assay.protocol.errors import Stop
 from assay.training import job, models
-from assay.training.muon import Muon, orthogonalised
-from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.optimisers import AdamW, Lion, Muon, Optimiser, Sgd, orthogonalised
 from assay.training.schedules import Schedule
 from tests.unit.training.steps import batch_of, built, compare, corpus, images, trained
 
@@ -21,6 +20,7 @@ COSINE = Schedule(2, "cosine", 8, floor=0.1)
 GPT = models.GptConfig(n_layer=1, n_head=2, d_model=16, context=8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rule",
     [
@@ -104,6 +104,7 @@ def test_muon_agrees_with_the_library_step_by_step(shape: tuple[int, int]) -> No
     assert (wrong - expected).norm() > 0.05 * expected.norm(), "the momentum is seen"
 
 
+@pytest.mark.long
 def test_muon_leaves_embeddings_heads_and_vectors_to_adamw() -> None:
     made = built(models.build(GPT, 1), Muon(), corpus(8))
     mine = {n.removeprefix("momentum.") for n in made.slot_names if n.startswith("momentum.")}

@@ -24,6 +24,7 @@ def _seeded() -> None:
     torch.manual_seed(5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", [False, True], ids=["computed", "buffers"])
 def test_a_llama_step_is_what_pytorch_computes(table: bool) -> None:
     made = compare(Llama(table=table), Sgd(lr=0.1), corpus(8), steps=2, relative=5e-3)
@@ -37,6 +38,7 @@ def test_a_llama_learns() -> None:
     assert losses[-1] < 0.6 * losses[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm", ["batch", "group"])
 def test_a_residual_network_step_is_what_pytorch_computes(norm: str) -> None:
     made = compare(ResNet(norm=norm), Sgd(lr=0.05), images(), steps=2, relative=2e-2)
@@ -47,16 +49,19 @@ def test_a_residual_network_step_is_what_pytorch_computes(norm: str) -> None:
         assert not torch.equal(held["blocks.0.norm_1.running_mean"], torch.zeros(4))
 
 
+@pytest.mark.long
 def test_a_residual_network_learns_digits() -> None:
     losses = trained(built(ResNet(), AdamW(lr=0.02), datasets.digits(), batch=32), 25)
     assert sum(losses[-5:]) / 5 < 0.6 * losses[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", [CharLstm, CharGru])
 def test_a_recurrent_step_is_what_pytorch_computes(model: type[nn.Module]) -> None:
     compare(model(), Sgd(lr=0.1), corpus(5), steps=2, relative=5e-3)
 
 
+@pytest.mark.long
 def test_dropout_in_a_model_differs_from_step_to_step() -> None:
     made = built(CharGru(dropout=0.5), Sgd(lr=0.0, momentum=0.0), corpus(5))
     executor, state = Executor(made.inner), list(made.genesis)
@@ -72,6 +77,7 @@ def _base(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_lora_trains_the_adapters_alone(tmp_path: Path) -> None:
     model = models.build(models.GptConfig(n_layer=1, n_head=2, d_model=16, context=8), 4)
     lora.load(model, _base(tmp_path))

@@ -17,16 +17,17 @@ from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
 from assay.protocol.errors import Stop
-from assay.training.algorithms import Algorithm, programs
-from assay.training.own_outer import SIGNATURES, told
-from assay.training.rounds import coded_round
+from assay.training.algorithms import Algorithm
+from assay.training.own_outer import SIGNATURES, wrapped
+from assay.training.rounds import coded_round, programs
 
 torch.set_num_threads(1)
 SHAPES = [(4, 6), (5,)]
 MINE = """
 import torch
 
-from assay.training.algorithms import Average, split
+from assay.training.algorithms import Average
+from assay.training.rounds import split
 
 
 class Ball:
@@ -72,13 +73,13 @@ def traced(folder: Path, old: str, new: str) -> None:
     assert old in MINE
     mine = made(folder, MINE.replace(old, new))
     algorithm = Algorithm(mine.Ball(), mine.Halves(), feedback=1.0, mean=mine.mean)
-    programs(told(algorithm), SHAPES, 2)
+    programs(wrapped(algorithm), SHAPES, 2)
 
 
 def test_what_is_told_is_what_the_algorithm_computes(tmp_path: Path) -> None:
     mine = made(tmp_path, MINE)
     algorithm = Algorithm(mine.Ball(), mine.Halves(), feedback=1.0, mean=mine.mean)
-    ours, theirs = programs(told(algorithm), SHAPES, 2), programs(algorithm, SHAPES, 2)
+    ours, theirs = programs(wrapped(algorithm), SHAPES, 2), programs(algorithm, SHAPES, 2)
     assert (ours.compress.root, ours.outer.root) == (theirs.compress.root, theirs.outer.root)
 
 
@@ -166,9 +167,9 @@ def test_what_it_returns_is_told_by_where_it_is_written(
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:7\), and its slots are missing"),
+        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:8\), and its slots are missing"),
         ("    slots = 1\n", "    slots = 1.5\n", r"Ball .*, and its slots are 1\.5"),
-        ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:7\), which has no step"),
+        ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:8\), which has no step"),
         ("def sent(", "def went(", r"coding is a Halves \(.*mine\.py:\d+\), which has no sent"),
     ],
 )
@@ -182,12 +183,12 @@ def test_a_part_that_lacks_something_is_told_by_its_class(
 
 def test_a_class_in_the_place_of_a_value_is_told_so(tmp_path: Path) -> None:
     ball = made(tmp_path, MINE).Ball
-    with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:7\)") as refused:
-        told(Algorithm(ball))
+    with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:8\)") as refused:
+        wrapped(Algorithm(ball))
     assert "Ball()" in refused.value.hint
     nothing: Any = None
     with pytest.raises(Stop, match="rule is a NoneType, which has no start"):
-        told(Algorithm(nothing))
+        wrapped(Algorithm(nothing))
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def test_a_rules_state_begins_as_its_start_makes_it_of_the_parameters() -> None:
     b = ProgramBuilder()
     slots = [b.state(DType.F32, tuple(x.shape)) for x in genesis]
     names = ["weight", "bias"]
-    job = coded_round(told(Algorithm(Kept())), b.finish(slots, params=2), genesis, names, shards=2)
+    job = coded_round(wrapped(Algorithm(Kept())), b.finish(slots, params=2), genesis, names, shards=2)
     began = [*genesis, genesis[0], torch.tensor(7), genesis[1], torch.tensor(7)]
     for x, y in zip(job.outer_genesis, began, strict=False):
         assert torch.equal(x, y.to(x.dtype)) and x.dtype in (torch.float32, torch.int32)
@@ -233,7 +234,7 @@ def test_a_start_that_writes_in_place_changes_no_genesis() -> None:
     genesis = [torch.full((3, 2), 5.0)]
     b = ProgramBuilder()
     train = b.finish([b.state(DType.F32, (3, 2))], params=1)
-    job = coded_round(told(Algorithm(InPlace())), train, genesis, ["weight"], shards=2)
+    job = coded_round(wrapped(Algorithm(InPlace())), train, genesis, ["weight"], shards=2)
     assert torch.equal(job.genesis[0], torch.full((3, 2), 5.0))
     assert torch.equal(job.outer_genesis[0], torch.full((3, 2), 5.0)) and not job.outer_genesis[1].any()
     assert torch.equal(job.genesis[job.slot_names.index("base.weight")], torch.full((3, 2), 5.0))
@@ -243,4 +244,4 @@ def test_a_start_of_numbers_that_no_slot_holds_is_refused() -> None:
     b = ProgramBuilder()
     train = b.finish([b.state(DType.F32, (3, 2))], params=1)
     with pytest.raises(Stop, match=r"a rule's start gives torch\.int64 numbers that torch\.int32 has not"):
-        coded_round(told(Algorithm(Kept(first=1 << 40))), train, [torch.ones(3, 2)], ["weight"], shards=2)
+        coded_round(wrapped(Algorithm(Kept(first=1 << 40))), train, [torch.ones(3, 2)], ["weight"], shards=2)

@@ -30,17 +30,16 @@ from assay.program.isa import DType
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names, model_slots
 from assay.protocol.types import Kind
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training import models
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
-from assay.training.round_names import PATHS
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
-from tests.unit.training.test_round_names import fallen
+from tests.unit.training.test_catalogue import fallen
 
 torch.set_num_threads(1)
 SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
@@ -122,6 +121,7 @@ class Run:
         self.rest = list(after[len(self.order) : len(self.order) + len(self.rest)])
 
 
+@pytest.mark.long
 def test_rounds_on_a_quadratic_follow_the_papers_equations() -> None:
     """Two levels of two modules between shared parameters; one path is away in round 2, and both paths of a
     module in round 3, which then stands still."""
@@ -168,6 +168,7 @@ def test_the_first_step_is_against_the_mean_times_the_root_of_the_paths() -> Non
     assert told == pytest.approx({name: step * x for name, x in wanted.items()}, rel=1e-6)
 
 
+@pytest.mark.long
 def test_error_feedback_and_codes_go_along_a_path() -> None:
     """A path's change in 4 bits, with feedback, reaches its modules alone."""
     paths = Paths(2, ((1,),))
@@ -272,9 +273,10 @@ def test_each_path_reads_its_own_part_in_order(records: int, rows: int, paths: i
 # -- in the market
 
 
+@pytest.mark.long
 def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketDay, tmp_path: Path) -> None:
     """Three rounds of two paths; what is fetched are the modules of both, with one proof."""
-    job_id = day.post(recipe_files(PATHS), rounds=3, max_unsettled=3, solver_stake=200)
+    job_id = day.post(recipe_files("dipaco"), rounds=3, max_unsettled=3, solver_stake=200)
     terms = day.market_state.jobs[job_id].view.terms
     staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
@@ -283,7 +285,7 @@ def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketD
     assert roots_of(day) == expected.roots
     folder = tmp_path / "model"
     found = day.fetch(job_id, folder)
-    assert list(found) == ["v", "u", "w", "w@1"] == model_names(terms, recipe_files(PATHS).slot_names)
+    assert list(found) == ["v", "u", "w", "w@1"] == model_names(terms, recipe_files("dipaco").slot_names)
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
     assert not torch.equal(found["w"], found["w@1"]), "each path has its own records"
     assert [model_slots(terms, path) for path in range(2)] == [[0, 1, 2], [0, 1, 3]]
@@ -302,7 +304,7 @@ def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketD
 
 @pytest.mark.slow
 def test_a_module_without_paths_stands_still_in_the_market(day: MarketDay, tmp_path: Path) -> None:
-    job_id = day.post(recipe_files(PATHS), rounds=3, **MAY_BE_ABSENT)
+    job_id = day.post(recipe_files("dipaco"), rounds=3, **MAY_BE_ABSENT)
     staffed(day)
     dead = absent_in_round_1(day, job_id)
     expected = paths_alone(DiLoCo(), day.market_state.jobs[job_id].view.terms.seed, 3, {(1, dead)})
@@ -312,7 +314,7 @@ def test_a_module_without_paths_stands_still_in_the_market(day: MarketDay, tmp_p
 
 def test_modules_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
     """Every part that some path may take has the shape of the first."""
-    files = recipe_files(PATHS)
+    files = recipe_files("dipaco")
     job_id = day.post(files)
     terms = day.market_state.jobs[job_id].view.terms
     every = {Kind.TASK: files.tasks, Kind.OUTER: files.outers}
@@ -329,7 +331,7 @@ def test_modules_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
 def test_attack_T27_a_model_that_no_receipt_could_hold_is_no_job(day: MarketDay, trick: str) -> None:
     """A parameter called what the other module of w is, so that one of the two is lost; and a "module" of w
     behind the rule's state, with slots between that have no name."""
-    files = recipe_files(PATHS)
+    files = recipe_files("dipaco")
     assert files.slot_names[:3] == ["v", "u", "w"]
     if trick == "a name of a part":
         bad = replace(files, slot_names=["v", "w@1", *files.slot_names[2:]])
@@ -346,7 +348,7 @@ def test_attack_T27_a_model_that_no_receipt_could_hold_is_no_job(day: MarketDay,
 
 def test_one_bit_of_a_module_is_convicted(day: MarketDay) -> None:
     """A module's parameter at one step of its path's training."""
-    files = recipe_files(PATHS)
+    files = recipe_files("dipaco")
     slot = files.slot_names.index("w")
     faults = [Plan(0, path, NodeFault(5, files.inner.outputs[slot], 1)) for path in range(2)]
 
@@ -358,14 +360,14 @@ def test_one_bit_of_a_module_is_convicted(day: MarketDay) -> None:
             work.faults.update({(0, p.shard): p.fault for p in faults})
             return work
 
-    finding, view = fallen(day, partial(Both, plan=faults[0]), 2, PATHS)
+    finding, view = fallen(day, partial(Both, plan=faults[0]), 2, "dipaco")
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
     assert isinstance(finding, WrongSegment) and finding.segment == 2
 
 
 def test_a_path_that_takes_another_module_is_convicted_in_one_move(day: MarketDay) -> None:
     """The second round's task begins from the other path's module, as that path's task rightly does."""
-    slot = recipe_files(PATHS).slot_names.index("w")
+    slot = recipe_files("dipaco").slot_names.index("w")
 
     def other(kind: Kind, at: int, shard: int, honest: Any) -> list[Tensor]:
         state = list(honest(kind, at, shard))
@@ -373,6 +375,6 @@ def test_a_path_that_takes_another_module_is_convicted_in_one_move(day: MarketDa
             state[slot] = honest(kind, at, 1 - shard)[slot]
         return state
 
-    finding, view = fallen(day, partial(WrongInputSolver, patch=other), 2, PATHS)
+    finding, view = fallen(day, partial(WrongInputSolver, patch=other), 2, "dipaco")
     assert isinstance(finding, WrongInput) and (finding.slot, view.claim.round) == (slot, 1)
     assert not day.market_state.games, "a binding takes no game"

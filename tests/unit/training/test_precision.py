@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.job.rehearsal import warnings_of
-from assay.numerics import FAST
 from assay.program.accuracy import products_of
 from assay.program.execute import Executor, StepContext
+from assay.program.kernels import FAST
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import job
@@ -95,6 +95,7 @@ def test_an_ordinary_network_is_left_as_it_is() -> None:
     assert files.inner.root == made(None, outlier=1.0).inner.root
 
 
+@pytest.mark.long
 def test_training_with_an_outlier_follows_fp32_in_parts_and_not_without() -> None:
     steps = 60
     files = made(Precisions("auto"))
@@ -157,6 +158,7 @@ def adapted(precisions: Precisions, dataset: Dataset) -> job.JobArtifacts:
     )
 
 
+@pytest.mark.long
 def test_adapters_are_judged_by_steps_in_which_they_have_gradients() -> None:
     files = adapted(Precisions("auto"), images())
     assert all(product.within for product in files.chosen), [str(p) for p in files.chosen]

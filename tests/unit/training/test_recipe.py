@@ -135,6 +135,7 @@ def test_a_template_needs_its_sections(tmp_path: Path, section: str) -> None:
         read_job_file(tmp_path / "job.toml")
 
 
+@pytest.mark.long
 def test_the_template_of_a_residual_network_is_a_job(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     text = template("cnn", source="digits", rounds=2, times=LOCAL, optimiser="lion")

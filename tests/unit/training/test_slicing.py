@@ -29,12 +29,12 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import round_shape
 from assay.protocol.params import BadTerms, check_shape
 from assay.protocol.types import Kind, Loop, Phase, Wei
-from assay.solver.adversary import AggregatePlan, FaultySolver, WrongInputSolver
-from assay.training.algorithms import RECIPES, programs
-from assay.training.job import JobArtifacts
+from assay.training.catalogue import CATALOGUE, RECIPES
+from assay.training.job import JobArtifacts, made_round
 from assay.training.outer import DiLoCo
-from assay.training.round_names import NAMES, made_round
+from assay.training.rounds import programs
 from assay.training.slicing import PARAMETERS, Blocks, blocks_in, blocks_of, least_slices
+from drills.solvers import AggregatePlan, FaultySolver, WrongInputSolver
 from tests.fakes.alone import train
 from tests.fakes.classes import WIDE
 from tests.fakes.jobs import account, recipe_files, three_files
@@ -90,6 +90,7 @@ def test_a_program_on_blocks_computes_the_same_bits() -> None:
             assert torch.equal(tensor, right) and tensor.shape == right.shape
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slices", [2, 3])
 def test_slices_give_the_bits_of_one_outer_step(day: MarketDay, tmp_path: Path, slices: int) -> None:
     """Blocks of four numbers, or of three: parameters of four, two and two lie across them, and one is
@@ -145,6 +146,7 @@ def four_bits_alone(seed: bytes, rounds: int, absent: set[tuple[int, int]]) -> d
     return blocks.parted(theta)
 
 
+@pytest.mark.long
 def test_codes_of_slices_and_an_absent_shard_are_added_as_they_are_alone(
     day: MarketDay, tmp_path: Path
 ) -> None:
@@ -241,6 +243,7 @@ def test_a_slice_of_other_inputs_is_convicted_in_one_move(day: MarketDay, patch:
         assert finding.source is None, "it is led to the root over all slices' first states"
 
 
+@pytest.mark.long
 def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: MarketDay) -> None:
     """Of three slices of each round one is computed with one bit too many: it is convicted, what was built on
     it is done again, and the other two stand and are paid as if nothing had been."""
@@ -265,7 +268,7 @@ def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: Marke
     assert not any(e.status.phase == Phase.VOID for e in of_round)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"diloco-centred", "diloco-trimmed"}))
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
 def test_every_algorithm_is_sliced_or_refused_with_the_reason(name: str) -> None:
     if name in ("demo", "sparseloco", "powersgd", "streaming", "eager", "dipaco", "diloco-median"):
         with pytest.raises(Stop, match=f"outer step of {name} cannot be cut into slices: "):

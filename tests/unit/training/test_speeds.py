@@ -17,9 +17,11 @@ from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Terms
-from assay.solver.adversary import CheatingSolver, FaultySolver, WeightPlan
-from assay.training.algorithms import RECIPES, DelayedNesterov, Nesterov, programs
-from assay.training.round_names import DELAYED, algorithm_of, check_speeds
+from assay.training.algorithms import DelayedNesterov, Nesterov
+from assay.training.catalogue import RECIPES, algorithm_of
+from assay.training.checks import check_speeds
+from assay.training.rounds import programs
+from drills.solvers import CheatingSolver, FaultySolver, WeightPlan
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -55,7 +57,7 @@ def test_rounds_are_the_papers_server_to_which_all_changes_of_a_round_come(every
     are 24 arrivals at the paper's server whose buffer holds `every` rounds' worth."""
     shards, dim, rng = 4, 5, np.random.default_rng(1)
     optima = rng.normal(size=(shards, dim))
-    algorithm = algorithm_of(DELAYED, 0.7, 0.9, every)
+    algorithm = algorithm_of("delayed-nesterov", 0.7, 0.9, every)
     outer = Executor(programs(algorithm, [(dim,)], shards).outer)
     theta = torch.zeros(dim)
     state, here = algorithm.rule.start(theta), [torch.tensor(True)] * shards
@@ -86,7 +88,7 @@ def test_a_buffer_of_one_round_is_nesterovs_momentum_bit_for_bit() -> None:
         x, state = late.step(x, delta, state)
         y, kept = plain.step(y, delta, kept)
         assert torch.equal(x, y) and torch.equal(state[0], kept[0])
-    assert RECIPES[DELAYED].rule == DelayedNesterov(0.7, 0.9, 4)
+    assert RECIPES["delayed-nesterov"].rule == DelayedNesterov(0.7, 0.9, 4)
 
 
 def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
@@ -100,17 +102,18 @@ def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
     assert "leave [speeds] out" in refused.value.hint
 
 
+@pytest.mark.long
 def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: Path) -> None:
     """Four rounds, two moves of the momentum; the slow shard's task has as many segments, each half as
     long."""
-    job_id = day.post(recipe_files(DELAYED), rounds=4, slow=SLOW)
+    job_id = day.post(recipe_files("delayed-nesterov"), rounds=4, slow=SLOW)
     terms = day.market_state.jobs[job_id].view.terms
     assert [terms.main.of(k).steps for k in range(2)] == [8, 4]
     staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
     assert not day.market_state.games
-    rule = RULES[DELAYED]
-    algorithm = algorithm_of(DELAYED, rule.lr, rule.momentum, rule.every)
+    rule = RULES["delayed-nesterov"]
+    algorithm = algorithm_of("delayed-nesterov", rule.lr, rule.momentum, rule.every)
     expected = recipe_alone(algorithm, terms.seed, 4, slow=SLOW)
     assert roots_of(day) == expected.roots
     assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
@@ -120,11 +123,11 @@ def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: P
 
 @pytest.mark.slow
 def test_an_absent_slow_shard_has_no_part(day: MarketDay, tmp_path: Path) -> None:
-    job_id = day.post(recipe_files(DELAYED), rounds=4, slow=SLOW, **MAY_BE_ABSENT)
+    job_id = day.post(recipe_files("delayed-nesterov"), rounds=4, slow=SLOW, **MAY_BE_ABSENT)
     staffed(day)
     dead = absent_in_round_1(day, job_id)
-    rule, seed = RULES[DELAYED], day.market_state.jobs[job_id].view.terms.seed
-    algorithm = algorithm_of(DELAYED, rule.lr, rule.momentum, rule.every)
+    rule, seed = RULES["delayed-nesterov"], day.market_state.jobs[job_id].view.terms.seed
+    algorithm = algorithm_of("delayed-nesterov", rule.lr, rule.momentum, rule.every)
     expected = recipe_alone(algorithm, seed, 4, {(1, dead)}, slow=SLOW)
     assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
 
@@ -133,7 +136,7 @@ def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
     """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
     slow one is left; where all are alike the speed is nothing."""
     day.solver("ann", slow=False)
-    job_id = day.post(recipe_files(DELAYED), rounds=1, slow=SLOW)
+    job_id = day.post(recipe_files("delayed-nesterov"), rounds=1, slow=SLOW)
     plain = day.post(nonce=2, rounds=1)
     reason = "this solver already holds its 1 shard(s)"
     assert day.run(lambda: day.services["ann"].why(job_id) == reason), day.services["ann"].why(job_id)
@@ -148,7 +151,7 @@ def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
 def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
     """One weight at the third of the slow shard's four steps: its segments are one step each, so the
     fault is in its third; in a fast shard it would be in the second."""
-    job_id = day.post(recipe_files(DELAYED), rounds=2, slow=SLOW, nonce=2)
+    job_id = day.post(recipe_files("delayed-nesterov"), rounds=2, slow=SLOW, nonce=2)
     plan = WeightPlan(round=0, step=2, slot=0, element=3)
     finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
     assert isinstance(finding, WrongSegment)
@@ -165,7 +168,7 @@ class Loafer(CheatingSolver):
 
 
 def test_a_fast_shard_that_takes_a_slow_ones_steps_is_convicted(day: MarketDay) -> None:
-    job_id = day.post(recipe_files(DELAYED, 1), rounds=2, shards=1, slow=SLOW)
+    job_id = day.post(recipe_files("delayed-nesterov", 1), rounds=2, shards=1, slow=SLOW)
     finding, view = convicted(day, job_id, Loafer)
     assert (view.claim.kind, view.claim.shard) == (Kind.TASK, 0)
     assert isinstance(finding, WrongSegment) and finding.segment == 0

@@ -18,17 +18,17 @@ from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Origin
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.outer import Overlap
 from assay.training.overlap import Streaming
 from assay.training.streaming import stream_programs, streaming_of
+from drills.solvers import FaultySolver, Plan, WrongInputSolver
 from tests.fakes.alone import stream_alone
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
-from tests.unit.training.test_round_names import fallen
+from tests.unit.training.test_catalogue import fallen
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)

@@ -1,6 +1,6 @@
 """The vectors that forge reads, read here: PyTorch and the integer-only model give the same bits (attack 44).
 
-The format: ``scripts/generate/vectors.py``; the other reader: ``contracts/test/arbiter/Vectors.t.sol``.
+The format: ``spec/vectors/vectors.py``; the other reader: ``contracts/test/arbiter/Vectors.t.sol``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from assay.dispute import element as model
-from assay.numerics import REFERENCE
 from assay.numerics.encoding import to_bytes
-from assay.program.execute import TORCH_DTYPES, Executor, StepContext
+from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Input, Node, Op, Program, decode_node
+from assay.program.kernels import REFERENCE, TORCH_DTYPES
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP, Op.SHARD, Op.RECORD))
@@ -59,7 +59,7 @@ class _Reader:
 
 def groups(op: Op) -> Iterator[tuple[Node, list[Case]]]:
     """All groups of an instruction's file."""
-    reader = _Reader((FOLDER / f"{op.name.lower()}.bin").read_bytes())
+    reader = _Reader((FOLDER / f"{op.word}.bin").read_bytes())
     while reader.at < len(reader.data):
         node = decode_node(reader.take(reader.numbers("H")[0]))
         yield node, [reader.case() for _ in range(reader.numbers("I")[0])]
@@ -130,7 +130,7 @@ def written(bits: int, dtype: DType) -> int:
     return 0x7FC00000 if nan else bits
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name.lower())
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.word)
 def test_vectors_of(op: Op) -> None:
     """One element after the other: file = integer-only model = PyTorch."""
     seen = 0

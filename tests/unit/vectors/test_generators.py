@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 # The scripts import each other by their bare names.
-from scripts.generate import game as gen_game
-from scripts.generate import nodes as gen_nodes
-from scripts.generate import vectors as gen_vectors
+from spec.vectors import game as gen_game
+from spec.vectors import nodes as gen_nodes
+from spec.vectors import vectors as gen_vectors
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 
 
-@pytest.mark.parametrize("op", gen_vectors.OPS, ids=lambda op: op.name.lower())
+@pytest.mark.parametrize("op", gen_vectors.OPS, ids=lambda op: op.word)
 def test_arithmetic_vectors_are_the_models(op: gen_vectors.Op) -> None:
     data, cases = gen_vectors.encoded(op, 150, 1)
-    assert (VECTORS / f"{op.name.lower()}.bin").read_bytes() == data
+    assert (VECTORS / f"{op.word}.bin").read_bytes() == data
     assert cases >= 150
 
 

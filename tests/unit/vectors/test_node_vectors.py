@@ -1,6 +1,6 @@
 """The node encodings that forge reads, sound and broken, judged here by the validator (attacks 43 and 45).
 
-The format is described in ``scripts/generate/nodes.py``; forge reads it in
+The format is described in ``spec/vectors/nodes.py``; forge reads it in
 ``contracts/test/arbiter/Nodes.t.sol``.
 """
 

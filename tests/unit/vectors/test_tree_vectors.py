@@ -1,4 +1,4 @@
-"""Trees, proofs and draws from the shared vectors (attack 38); ``scripts/generate/trees.py`` describes the
+"""Trees, proofs and draws from the shared vectors (attack 38); ``spec/vectors/trees.py`` describes the
 format.
 
 ``contracts/test/market/TreeVectors.t.sol`` reads the same file.

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from assay.protocol.types import ZERO_DIGEST, JobView, Phase, Seconds, Vote, Wei
+from assay.chain.eth.contract import WrongAnswer
+from assay.protocol.types import ZERO_DIGEST, JobId, JobView, Phase, Seconds, Vote, Wei
 from assay.verifier.joining import (
     ClassLimits,
     Past,
@@ -195,6 +196,25 @@ def test_a_damaged_record_of_stays_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "stays").write_bytes(b"junk")
     later = Seconds(NOW + 1)
     assert Stays(tmp_path / "stays").look(HOME, later, {}) == (Stay(HOME, later, Wei(0)),)
+
+
+@pytest.mark.parametrize("broken", ["a key of no job", "an error", "a bug"])
+def test_a_verifier_votes_whatever_is_wrong_with_what_it_was_paid(tmp_path: Path, broken: str) -> None:
+    """A conviction once put a rewind's key among the jobs that had paid, and every verifier failed in every
+    look from then on."""
+    day = MarketDay(tmp_path)
+    job_id = day.post(rounds=1, shards=1, samples=1)
+
+    def fees() -> dict[JobId, Wei]:
+        if broken == "an error":
+            raise WrongAnswer("the node's events contradict one another")
+        return {JobId(b"r" * 32): Wei(3)} if broken == "a key of no job" else {}[job_id]
+
+    day.solver("ann")
+    for i in range(3):
+        day.verifier(f"v{i}", join=LIMITS, fees=fees)
+    assert day.run(day.closed(job_id), turns=100), [service.status for service in day.services.values()]
+    assert len(day.named("voted")) >= 2
 
 
 def test_attack_A7_a_junk_job_in_a_class_of_its_own_keeps_no_verifier(tmp_path: Path) -> None:

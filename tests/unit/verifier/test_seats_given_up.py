@@ -97,6 +97,14 @@ def test_no_replay_begins_where_the_round_can_be_closed_within_the_time_to_vote(
     assert done(late, ACCEPTED, drawn(in_vain)) == [Abstain], "before it is fined for its silence"
 
 
+def test_T49_a_task_of_a_round_that_was_stalled_is_replayed_if_its_vote_is_in_time() -> None:
+    """The round waits for voteTime after the acceptance that was enough, for who was drawn before."""
+    accepted = replace(ACCEPTED, status=replace(ACCEPTED.status, since=Seconds(STRAGGLERS_END + 100)))
+    soon = STRAGGLERS_END + 101
+    assert done(soon, accepted, drawn(STRAGGLERS_END + 100)) == [Replay]
+    assert done(soon, accepted, drawn(STRAGGLERS_END + 101)) == [Wait]
+
+
 def test_a_false_task_that_is_left_out_is_pursued_as_long_as_it_may_be_challenged() -> None:
     view = drawn(NOW, replace(SEAT, shown=True), stale=True, left_out=True)
     over = replace(BEGUN, round=1)

@@ -14,10 +14,10 @@ from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
 from assay.protocol.types import Kind, Phase, Role, Seconds
-from assay.solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
-from assay.verifier.adversary import ColludingVerifier
 from assay.verifier.report import coverage, replay_steps
 from assay.verifier.service import VerifierService
+from drills.solvers import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed

@@ -13,10 +13,10 @@ from assay.protocol import trees
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Wei
-from assay.solver.adversary import FaultySolver, WeightPlan, WrongInputSolver, invent
 from assay.solver.service import SolverService
-from assay.whistleblower.adversary import JunkChallenger, VoteChallenger
 from assay.whistleblower.policy import Limits, Mode
+from drills.solvers import FaultySolver, WeightPlan, WrongInputSolver, invent
+from drills.whistleblowers import JunkChallenger, VoteChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market import Played

@@ -15,7 +15,7 @@ from assay.node.slots import MAX_INDEX_BYTES, decode_index
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
-from assay.solver.adversary import HidingSolver
+from drills.solvers import HidingSolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 

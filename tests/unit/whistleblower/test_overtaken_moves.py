@@ -11,8 +11,8 @@ import torch
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Reverted
 from assay.protocol.types import Phase, TxResult
-from assay.solver.adversary import FaultySolver, Plan
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from spec import events
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import FUNDS, MarketDay

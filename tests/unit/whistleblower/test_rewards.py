@@ -13,8 +13,8 @@ from assay.node.states import open_state_provider
 from assay.program.fault import NodeFault
 from assay.protocol import trees
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
-from assay.solver.adversary import FaultySolver, Plan
-from assay.verifier.adversary import ColludingVerifier
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket

@@ -12,12 +12,12 @@ from assay.node.audit import Interrupted, WrongSegment, audit_claim
 from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase
-from assay.solver.adversary import FaultySolver, Plan
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
 from assay.whistleblower import policy, service
 from assay.whistleblower.policy import Target
 from assay.whistleblower.service import WhistleblowerService
 from assay.whistleblower.shares import Shares
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 

@@ -19,11 +19,11 @@ from assay.protocol.dispute import Split
 from assay.protocol.game import opened_levels
 from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, ClaimView, JobId, Kind, Phase, Role, Wei
-from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
 from assay.solver.service import SolverService
-from assay.verifier.adversary import ColludingVerifier, LazyVerifier
-from assay.whistleblower.adversary import LATE_S, LateChallenger
 from assay.whistleblower.policy import Limits, Mode
+from drills.solvers import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
+from drills.verifiers import ColludingVerifier, LazyVerifier
+from drills.whistleblowers import LATE_S, LateChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay, secret

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.batches import send_together
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.abi import decode_arguments, find
 from assay.chain.eth.journal import Call

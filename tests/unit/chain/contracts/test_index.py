@@ -11,8 +11,8 @@ from itertools import count
 import pytest
 from eth_utils.crypto import keccak
 
+from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.bindings import INTERFACES, TOKEN_ABI
-from assay.chain.contracts.compile import compile_contracts
 from assay.chain.contracts.ended import EndedClaims
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event
@@ -25,7 +25,7 @@ PROGRAM = ProgramRef(b"\x01" * 32, 9, 3, 1)
 
 
 def test_every_handler_is_of_an_event_that_there_is() -> None:
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     handlers = [name.removeprefix("_on_") for name in vars(MarketIndex) if name.startswith("_on_")]
     assert len(handlers) > 10
     for handler in handlers:
@@ -35,7 +35,7 @@ def test_every_handler_is_of_an_event_that_there_is() -> None:
 
 
 def test_what_is_asked_of_the_token_is_in_its_interface() -> None:
-    token = {entry["name"]: entry for entry in compile_contracts()["AssayToken"].abi if "name" in entry}
+    token = {entry["name"]: entry for entry in load_artifacts()["AssayToken"].abi if "name" in entry}
     assert {entry["name"] for entry in TOKEN_ABI} == {"balanceOf", "totalSupply", "allowance", "approve"}
     for entry in TOKEN_ABI:
         types = [kind["type"] for kind in entry["inputs"]]
@@ -111,6 +111,7 @@ def life(job_id: bytes, tasks: int) -> Iterator[Event]:
     yield told("Jobs_JobClosed", jobId=job_id)
 
 
+@pytest.mark.long
 def test_a_settled_task_leaves_almost_nothing_in_memory() -> None:
     """Its id, where its events are, and who published its manifest."""
     index, tasks = MarketIndex(), 100

@@ -9,8 +9,8 @@ import pytest
 
 from assay.chain.contracts import seen_claims
 from assay.chain.contracts.market import ChainMarket
-from assay.chain.contracts.view import Unknown
 from assay.protocol.encoding import as_tuple
+from assay.protocol.errors import Unknown
 from assay.protocol.types import ClaimStatus, ClaimView, Phase, Vote
 from tests.unit.chain.contracts.test_market import (
     CLAIM,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.lens import MOST_VIEWS, Lens, View
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.rpc import RpcFailed

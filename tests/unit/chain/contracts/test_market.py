@@ -13,12 +13,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from eth_utils.crypto import keccak
 
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES
-from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.market import ChainMarket
-from assay.chain.contracts.view import Unknown
 from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
 from assay.chain.eth.events import Event
 from assay.chain.eth.journal import Call, Receipt
@@ -38,7 +37,7 @@ from assay.protocol.dispute import (
     Timeout,
 )
 from assay.protocol.encoding import as_tuple, words
-from assay.protocol.errors import Reverted, RpcUnreachable
+from assay.protocol.errors import Reverted, RpcUnreachable, Unknown
 from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
 from assay.protocol.types import (
     Address,

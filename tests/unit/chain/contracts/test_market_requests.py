@@ -264,6 +264,7 @@ def test_a_look_is_of_one_block_though_blocks_come_with_every_request(
     assert len(tags) == 5 and len(set(tags)) == 1
 
 
+@pytest.mark.long
 def test_what_was_answered_before_the_node_failed_is_not_asked_again(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:

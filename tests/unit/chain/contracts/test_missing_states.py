@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import RpcFailed

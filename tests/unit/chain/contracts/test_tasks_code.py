@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from assay.chain.contracts.compile import CONTRACTS_DIR, Artifacts, compile_contracts
+from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth.abi import selector
+from assay.chain.folders import CONTRACTS_DIR
 
 STATE = re.compile(
     r"^    (?:mapping\(|\w[\w\[\]]* (?:private|internal|public) (?!constant|immutable|pure|view)\w+[;=])"
@@ -18,7 +19,7 @@ def functions(artifacts: Artifacts, name: str) -> dict[bytes, str]:
 
 
 def test_every_entry_point_of_tasks_stands_in_exactly_one_of_its_two_parts() -> None:
-    artifacts = compile_contracts()
+    artifacts = load_artifacts()
     own, extension = functions(artifacts, "Tasks"), functions(artifacts, "TasksExtension")
     assert not own.keys() & extension.keys()
     promised = functions(artifacts, "ITasks")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-import solcx
-
-from assay.chain.contracts.compile import CONTRACTS_DIR, compile_contracts
+from assay.chain.contracts.artifacts import load_build
 from assay.chain.contracts.profiles import PROFILES
 from assay.chain.contracts.verification import standard_input
+from scripts.generate import artifacts
 
 
 def test_every_import_is_in_the_input() -> None:
@@ -21,13 +17,11 @@ def test_every_import_is_in_the_input() -> None:
     assert not any("test/" in name for name in made["sources"])
 
 
-@pytest.mark.slow
-def test_the_input_alone_compiles_to_what_is_deployed(tmp_path: Path) -> None:
-    made = standard_input()
-    output = solcx.compile_standard(made, base_path=tmp_path, solc_binary=CONTRACTS_DIR / "bin" / "solc")
-    for name, artifact in compile_contracts().items():
-        code = output["contracts"][artifact.source][name]["evm"]["bytecode"]["object"]
-        assert code == artifact.bytecode, name
+def test_the_input_is_what_the_artifacts_were_compiled_from() -> None:
+    """Fails after a change of contracts/src or foundry.toml until `make artifacts` has been run."""
+    build, made = load_build(), standard_input()
+    assert made["settings"] == artifacts.settings()
+    assert artifacts.hash_of(made, build.compiler) == build.source_hash, "run make artifacts"
 
 
 def test_stake_leaves_later_than_a_window_and_a_game() -> None:

@@ -13,7 +13,7 @@ import rlp
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import RpcUnreachable
 
 GAS = 50_000
@@ -54,7 +54,7 @@ class Block:
     logs: list[dict[str, Any]] = field(default_factory=list)
 
 
-class FakeNode:
+class FakeNode(Rpc):
     """`automine`: a block for each transaction. `before`/`after` run around every request."""
 
     def __init__(self, *, automine: bool = True, min_fee: int = 0) -> None:
@@ -139,7 +139,7 @@ class FakeNode:
     def foreign(self, sender: str) -> None:
         """Another program sends from the same account, and it is mined."""
         nonce = self.nonce_at(sender)
-        self.pool[(sender, nonce)] = Transaction("0xforeign", sender, nonce, 10**18, b"foreign")
+        self.pool[(sender, nonce)] = Transaction("0x" + "f0" * 32, sender, nonce, 10**18, b"foreign")
         self.mine()
 
     # JSON-RPC methods

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[4]
 OPEN_A_KEY = """
 import sys
@@ -41,5 +43,6 @@ def test_opening_a_key_imports_no_pairing_curve(tmp_path: Path) -> None:
     run(OPEN_A_KEY, str(tmp_path / "keys"))
 
 
+@pytest.mark.long
 def test_a_key_file_of_version_4_is_written_with_the_real_curve() -> None:
     run(WRITE_VERSION_4)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from assay.chain.eth.asked_ahead import AskedAhead
+from assay.chain.eth.rpc import Rpc
 from assay.protocol.errors import RpcUnreachable
 
 
-class Node:
+class Node(Rpc):
     """It counts, and waits where it is told to."""
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -188,7 +189,7 @@ def test_attack_T47_a_new_process_begins_with_the_newest_head_that_it_can_learn(
 
 def test_attack_T47_a_new_process_knows_what_an_earlier_one_has_read(node: FakeNode) -> None:
     endpoints, _ = made(Flaky("one", node))
-    endpoints.has_seen(30)
+    endpoints.has_seen(30, Path("events.db"))
     with pytest.raises(EndpointBehind, match="by 20 blocks"):
         endpoints.request(*LATEST)
 

@@ -20,8 +20,9 @@ from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.headers import encode_header
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.log_source import LogSource
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import RpcUnreachable
+from tests.marked import long
 from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
 
 ADDRESS = "0x" + "Aa" * 20
@@ -523,7 +524,7 @@ def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: 
     assert games(list(follower.history())) == truth(node)
 
 
-class Lagging:
+class Lagging(Rpc):
     """Two nodes behind one address, asked in turn: the second is some blocks behind, and says so only where a
     block is named by its hash."""
 
@@ -541,7 +542,7 @@ class Lagging:
         return (self.behind if self.asked % 2 else self.node).request(method, params)
 
 
-@pytest.mark.parametrize("since", [1, 7, 140])
+@pytest.mark.parametrize("since", [1, 7, long(140)])
 @pytest.mark.parametrize("blocks", [3, 8, 20, 500])
 def test_attack_T47_every_second_answer_from_behind_hides_no_event(
     tmp_path: Path, blocks: int, since: int
@@ -636,7 +637,7 @@ def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: 
     assert games(follower.poll()) == [4, 5]
 
 
-class Shared:
+class Shared(Rpc):
     """Nodes behind one address: each request is answered by any of them."""
 
     def __init__(self, nodes: list[FakeNode], seed: int) -> None:
@@ -734,7 +735,7 @@ def test_attack_46_a_known_block_replaced_after_it_was_compared_is_taken_back(
     assert games(list(follower.history())) == truth(node) == [1, 3, *range(20, 20 + blocks)]
 
 
-class Meeting:
+class Meeting(Rpc):
     """A node that answers only when as many questions wait for it as it is told."""
 
     def __init__(self, node: FakeNode) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from assay.chain.eth.fees import FeePolicy, fees, raised_fees
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import Ask
 
 BASE = 10**9
 
 
-class Node:
+class Node(Rpc):
     """Answers about fees alone; `tip` None: it has no such method."""
 
     def __init__(self, tip: int | None = 3, reward: Any = None) -> None:

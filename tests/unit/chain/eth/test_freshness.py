@@ -6,6 +6,7 @@ import pytest
 
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.freshness import LONGEST_S, PATIENCE, Freshness
+from assay.chain.eth.rpc import Rpc
 from assay.protocol.errors import RpcUnreachable
 
 
@@ -48,7 +49,7 @@ def test_what_failed_or_is_never_good_is_asked_again() -> None:
     assert always.stale() and not always.stale(hands.at)
 
 
-class Node:
+class Node(Rpc):
     """Has another latest block each time, or none."""
 
     def __init__(self) -> None:

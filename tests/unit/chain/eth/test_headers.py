@@ -10,6 +10,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from assay.chain.eth.headers import SeedHeaders, encode_header
+from assay.chain.eth.rpc import Rpc
 
 EMPTY_TRIE = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
 NO_UNCLES = "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347"
@@ -66,7 +67,7 @@ def amsterdam(**changes: Any) -> dict[str, Any]:
     return {**answer, "hash": "0x" + block_hash, "size": "0x300", "transactions": [], "uncles": []}
 
 
-class OneBlock:
+class OneBlock(Rpc):
     """A node that knows one block."""
 
     def __init__(self, block: dict[str, Any] | None) -> None:

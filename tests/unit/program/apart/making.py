@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from assay.numerics import FAST
 from assay.program.execute import Executor, OutOfMemory, StepContext
 from assay.program.isa import Program
+from assay.program.kernels import FAST
 
 
 def plain(program: Program) -> Executor:

@@ -193,6 +193,7 @@ def test_a_process_that_ends_is_told_and_another_one_started() -> None:
     assert apart.process is None, "nothing is started any more"
 
 
+@pytest.mark.long
 def test_a_process_that_ends_each_time_asks_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
     apart, sample = Apart(), training_sample()
     executor = ApartExecutor(sample.program, dying, apart)
@@ -259,6 +260,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("doing", ["idle", "busy"])
 def test_it_ends_when_its_node_is_killed(doing: str) -> None:
     root = Path(__file__).resolve().parents[4]

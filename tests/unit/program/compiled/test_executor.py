@@ -19,8 +19,7 @@ from assay.program.isa import DType, Program
 from assay.program.state import state_root
 from assay.protocol.errors import Stop
 from assay.training import job, models
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW
+from assay.training.optimisers import AdamW, Muon
 from tests.fakes.programs import Sample, random_sample, training_sample
 from tests.unit.training.architectures import CharGru, Llama
 from tests.unit.training.steps import built, corpus
@@ -51,6 +50,7 @@ def form_directory(cache: Path, program: Program) -> Path:
     return cache / form_key(program.root, CPU)
 
 
+@pytest.mark.long
 def test_the_loops_of_a_form_are_built_together(cache: Path) -> None:
     found = form_directory(cache, training_sample().program)
     modules = [path.read_text() for path in found.rglob("*.py")]

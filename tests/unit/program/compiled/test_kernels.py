@@ -11,8 +11,8 @@ from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codegen.common import device_codegens, init_backend_registration
 from torch._inductor.runtime.cache_dir_utils import temporary_cache_dir
 
-from assay.program.compiled.cache import SETTINGS
 from assay.program.compiled.kernels import LEAST_CHARACTERS, Asked, Together, dealt, together
+from assay.program.compiled.settings import settings
 
 PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 DOUBLED = PREFIX + 'extern "C"  void  kernel(const float* in, float* out) { out[0] = 2 * in[0]; }'
@@ -38,7 +38,7 @@ def test_a_little_text_is_one_library_and_none_is_none() -> None:
 @pytest.mark.long
 def test_functions_of_one_library_are_called_and_fail_as_they_do_alone(tmp_path: Path) -> None:
     module: dict[str, object] = {"other": 7}
-    with temporary_cache_dir(str(tmp_path)), inductor_config.patch(SETTINGS):
+    with temporary_cache_dir(str(tmp_path)), inductor_config.patch(settings("cpu")):
         made = Together()
         module["doubled"] = made.cpp_pybinding(["const float*", "float*"], DOUBLED)
         module["throws"] = made.cpp_pybinding(["float*"], THROWS)

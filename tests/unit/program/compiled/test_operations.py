@@ -14,14 +14,12 @@ from assay.program.build import ProgramBuilder
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.graph import trace
 from assay.program.execute import Executor, Records, StepContext
-from assay.program.isa import DType, Input, Op, Program
+from assay.program.isa import DType, Family, Input, Op, Program
 from tests.unit.numerics import patterns
 
 CONTEXT = StepContext(None, bytes(32), 0, 3)
 ELEMENTS = 1 << 17
 ROWS, LENGTH = 512, 256
-UNARY = [op for op in Op if Op.NEG <= op <= Op.FLOOR]
-BINARY = [op for op in Op if Op.ADD <= op <= Op.POW]
 
 
 def finished(b: ProgramBuilder, made: list[Input]) -> Program:
@@ -36,8 +34,8 @@ def elementwise() -> Program:
     b = ProgramBuilder()
     x, y = (b.state(DType.F32, (ELEMENTS,)) for _ in range(2))
     i, j = (b.state(DType.I32, (ELEMENTS,)) for _ in range(2))
-    made = [b.emit(op, DType.F32, x.shape, (x,)) for op in UNARY]
-    made += [b.emit(op, DType.F32, x.shape, (x, y)) for op in BINARY]
+    made = [b.emit(op, DType.F32, x.shape, (x,)) for op in Op.of(Family.UNARY)]
+    made += [b.emit(op, DType.F32, x.shape, (x, y)) for op in Op.of(Family.BINARY)]
     for value in (0.0, -0.0, 1.0, -1.0, 3.0):
         number = b.const(value, DType.F32)
         for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN):

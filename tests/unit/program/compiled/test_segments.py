@@ -19,10 +19,10 @@ from assay.program.execute import Executor, StepContext, counter, read_data
 from assay.program.isa import Op, Program
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
+from assay.training.chunked import projected_cross_entropy
 from assay.training.outer import DiLoCo
-from assay.training.sparing import projected_cross_entropy
 from tests.fakes.programs import random_sample
-from tests.unit.training.test_sparing import LongGpt
+from tests.unit.training.test_chunked import LongGpt
 
 CPU = torch.device("cpu")
 NO_CONTEXT = StepContext(None, b"", 0, 0)
@@ -54,6 +54,7 @@ def in_segments(program: Program, cut: Plan, state: Sequence[Tensor], at: StepCo
     return form([*state, *data, *shard, counter(at.step, CPU)])
 
 
+@pytest.mark.long
 def test_equal_layers_are_one_part() -> None:
     program = deep(5).inner
     cut = plan(program, whole_nodes=0)

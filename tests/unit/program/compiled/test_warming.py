@@ -84,6 +84,7 @@ def steps_worth(cost_s: float) -> int:
     return int(MARGIN * cost_s / (SAVED_SHARE * STEP_S)) + 1 + warming.MEASURED_STEPS
 
 
+@pytest.mark.long
 def test_what_another_process_compiled_is_loaded_and_gives_the_same_bits(
     forms: Path, sample: Sample, logged: pytest.LogCaptureFixture
 ) -> None:
@@ -268,6 +269,7 @@ def test_of_two_processes_one_holds_a_form(tmp_path: Path) -> None:
         assert other
 
 
+@pytest.mark.long
 def test_a_thread_less_computes_while_another_process_compiles(
     sample: Sample, tmp_path: Path, workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ X = torch.randn(3, 8, generator=G)
 IMAGES = torch.randn(2, 6, 5, generator=G)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
 def test_transforms_of_lines(norm: str) -> None:
     """A product's error: numbers of 14 bits."""
@@ -28,6 +29,7 @@ def test_transforms_of_lines(norm: str) -> None:
         agree(with_gradient(function), X, relative=1e-3)
 
 
+@pytest.mark.long
 def test_transforms_of_planes() -> None:
     for function in (
         lambda x: torch.fft.fft2(x).real,

@@ -176,6 +176,7 @@ def test_functions_of_numbers_below_one(function) -> None:
     agree(with_gradient(lambda x: function(torch.tanh(x) * 0.95)), ROWS, relative=1e-5)
 
 
+@pytest.mark.long
 def test_functions_of_two_numbers() -> None:
     agree(with_gradient(torch.atan2), ROWS, ROWS.flip(0))
     agree(

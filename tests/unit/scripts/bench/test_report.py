@@ -89,7 +89,7 @@ def test_part_of_a_benchmark_is_not_recorded(capsys: pytest.CaptureFixture[str])
     assert "not with --quick" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("section", ["numerics", "proof", "quality", "gas"])
+@pytest.mark.parametrize("section", ["numerics", "proof", "gas"])
 def test_the_document_has_each_benchmarks_section(section: str) -> None:
     report.recorded(report.MEASUREMENTS.read_text(), section, TABLE, "here.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scripts.prove.mutant_sources import EXPRESSION, STATEMENT, Copy, Edit, mutants_of
 from scripts.prove.mutants import CONTRACTS, compiled, refusals, run, sources
 
@@ -47,6 +49,7 @@ def test_an_error_is_about_the_last_mutant_that_begins_before_it() -> None:
     assert list(refusals(said, texts)) == [2]
 
 
+@pytest.mark.long
 def test_faults_are_planted_where_the_compiler_says_that_something_is() -> None:
     mutants = mutants_of(CONTRACTS, ["src/dispute/Bisection.sol"])
     assert [m.number for m in mutants] == list(range(1, len(mutants) + 1))
@@ -58,6 +61,7 @@ def test_faults_are_planted_where_the_compiler_says_that_something_is() -> None:
     assert all(m.change.split(": ")[1].split(" ")[0].strip("(") in source[m.line - 1] for m in mutants)
 
 
+@pytest.mark.long
 def test_faults_of_the_court_that_no_test_saw_are_seen() -> None:
     mutants = [m for m in mutants_of(CONTRACTS, sources("dispute")) if m.change in ONCE_UNSEEN]
     assert {m.change for m in mutants} == ONCE_UNSEEN

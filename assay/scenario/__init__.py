@@ -1,1 +1,0 @@
-"""Scenarios: a market in which somebody cheats, run from the first block to the checked model."""

@@ -1,0 +1,457 @@
+"""The outer algorithms by name, one entry each: everything that differs from one to another.
+
+Contract: the job file's schema, `assay job init`, the fees, the checks, the warnings and the tables of
+docs/concepts.md read `CATALOGUE` and `NUMBERS`; a new algorithm is a new entry. Importing this module does
+not import PyTorch. Not guaranteed: that a paper's numbers suit another model.
+
+Rates and momenta are the papers', as far as they have one; late changes have none or less (decision 0061).
+The rate and ε of FedOpt are tuned for every task in Reddi 2021; 0.1 for both is where to begin. Liu 2024
+takes Δ/N for changes that come singly, so that N of them move θ as far as one round of DiLoCo does; here a
+change is the mean of all shards. Of MuLoCo's residual all is kept (β = 1). PowerSGD's rank is a parameter of
+Vogels 2019. The median norm is SparseLoCo's, here before DiLoCo's mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from assay.protocol.errors import Stop
+from assay.training.algorithms import (
+    Algorithm,
+    CentredClip,
+    DelayedNesterov,
+    MedianNorm,
+    Nesterov,
+    OuterAdam,
+    OuterSgd,
+    Sign,
+    Trimmed,
+)
+from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+
+if TYPE_CHECKING:
+    from assay.training.outer import DiLoCo
+
+EVALUATE, INFER, GRPO = "evaluate", "infer", "grpo"
+OTHER_USES = frozenset({EVALUATE, INFER, GRPO})
+"""What a job file names where there is no outer algorithm: ``training.evaluation``, ``training.inference``
+and ``training.actors``."""
+OWN = "own"
+"""What it names where the client's recipe brings an algorithm of its own."""
+
+Round = Literal["whole", "coded", "streaming", "eager", "paths"]
+LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3, "eager": 3, "paths": 2}
+"""Loops of a task, by how its round is made: parameters as they are, a coded change, ``training.streaming``,
+``training.eager``, ``training.paths``."""
+_UNSLICED: dict[Round, str] = {
+    "streaming": "its rounds go through fragments, which are parts already",
+    "eager": "its outer claim keeps more than a slice's own part",
+    "paths": "its tasks read modules, which are parts already",
+}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The optimiser that an algorithm is defined with. `zero`: which of its numbers must be 0; `why`: the
+    reason, in which ``{optimiser}`` is the one that was given."""
+
+    optimiser: str
+    zero: tuple[str, ...]
+    why: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An outer algorithm, with the numbers that `assay job init` writes."""
+
+    algorithm: Algorithm
+    travels: str
+    """What travels from a shard; a row of docs/concepts.md, as `follows` and `paper`."""
+    follows: str
+    """How θ follows."""
+    paper: str
+    round: Round = "coded"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """"section.key" of a job file to the value, where it differs from a template's; rate and momentum are the
+    rule's."""
+    fees: tuple[float, float, float] | None = None
+    """verifier_fee, verifier_stake and solver_stake, in tokens at a price of 20, that pay for its votes (the
+    worst of three templates); None: a template's do."""
+    unpaid: bool = False
+    """Whether no share of the price pays for a vote, which costs several times what a task does."""
+    needs: Needs | None = None
+    one_step: str = ""
+    """Why a round is one step, where it is."""
+    one_round: bool = False
+    """Whether the job is one round."""
+    requires: tuple[str, ...] = ()
+    """Keys of [outer] that it needs and no other algorithm has."""
+    admits: tuple[str, ...] = ()
+    """Keys of [outer] that it may have and no other algorithm has."""
+    sections: tuple[str, ...] = ()
+    """Sections of the job file that it needs and no other algorithm has."""
+    more: str = ""
+    """What a job file has after [outer]'s momentum; ``{levels}`` are the model's first levels of modules."""
+
+    @property
+    def unsliced(self) -> str:
+        """Why an outer step cannot be cut into slices; empty if it can."""
+        mixes = (getattr(part, "mixes", "") for part in (self.algorithm.coding, self.algorithm.mean))
+        return _UNSLICED.get(self.round, "") or next(filter(None, mixes), "")
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the outer rule."""
+        return float(getattr(self.algorithm.rule, "lr"))  # noqa: B009
+
+    @property
+    def momentum(self) -> float:
+        """Of the outer rule; 0 where it has none."""
+        return float(getattr(self.algorithm.rule, "momentum", 0.0))
+
+
+_DILOCO = "DiLoCo, Douillard 2023"
+_RULE = f"rule: {_DILOCO}"
+_PRIME = "coding: PRIME, Jaghouar 2024"
+_NESTEROV = "Nesterov momentum"
+_FEW = "Nesterov momentum, of a mean that a few liars cannot move far"
+_ONE_STEP = {"training.steps_per_round": "1", "training.segment_steps": "1"}
+_FOUR = {"training.shards": "4", "training.min_shards": "4", "money.solver_stake": '"880tok"'}
+_FEES_8, _FEES_4, _FEES_2 = (3.11, 54, 385), (3.23, 56, 390), (3.13, 54, 386)
+_FEDAVG = Entry(Algorithm(OuterSgd()), "the change, f32", "plain", "FedAvg, McMahan 2017")
+_TRIMMED = Entry(
+    Algorithm(Nesterov(), mean=Trimmed()), "the change, f32", _FEW, "trimmed mean, Yin 2018", keys=_FOUR
+)
+
+CATALOGUE: dict[str, Entry] = {
+    "fedavg": _FEDAVG,
+    "fedopt": replace(_FEDAVG, algorithm=Algorithm(OuterAdam()), follows="Adam", paper="FedOpt, Reddi 2021"),
+    "lofi": replace(
+        _FEDAVG,
+        travels="the change, f32, once: all of the job is one round",
+        paper="lo-fi, Wortsman 2022: FedAvg of one round",
+        keys={"training.rounds": "1"},
+        one_round=True,
+    ),
+    "data-parallel": replace(
+        _FEDAVG,
+        travels="the change, f32, after every step; train with `sgd`",
+        paper="FedAvg of one step of SGD: the mean of the steps is the step of the mean gradient",
+        keys=_ONE_STEP,
+        unpaid=True,
+        one_step="after which all have the same",
+        needs=Needs(
+            "sgd",
+            ("clip_norm",),
+            "the mean of the shards' steps is the step of their mean gradient for SGD without clipping alone",
+            'write name = "sgd" and clip_norm = 0.0 in [optimiser], or take fedavg, which averages any',
+        ),
+    ),
+    "diloco": Entry(Algorithm(Nesterov()), "parameters, f32", _NESTEROV, _DILOCO, round="whole"),
+    "diloco-u8": Entry(
+        Algorithm(Nesterov(), Bins(8), feedback=1.0),
+        "the change in 8 bits, with feedback",
+        _NESTEROV,
+        _PRIME,
+        fees=_FEES_8,
+    ),
+    "diloco-4bit": Entry(
+        Algorithm(Nesterov(), E3M0(), feedback=1.0),
+        "the change in 4 bits (sign and exponent), with feedback",
+        _NESTEROV,
+        "coding: Streaming DiLoCo, Douillard 2025",
+        fees=_FEES_4,
+    ),
+    "diloco-int4": Entry(
+        Algorithm(Nesterov(), Integers(4), feedback=1.0),
+        "the change in 4 bits as whole multiples of a step, with feedback",
+        _NESTEROV,
+        _RULE,
+        fees=(2.56, 43, 363),
+    ),
+    "diloco-2bit": Entry(
+        Algorithm(Nesterov(), Bins(2, 64), feedback=1.0),
+        "the change in 2 bits, with feedback",
+        _NESTEROV,
+        "coding: SparseLoCo, Sarfi 2025",
+        fees=_FEES_2,
+    ),
+    "muloco": Entry(
+        Algorithm(Nesterov(0.7, 0.6), Bins(2, 64), feedback=1.0),
+        "the change in 2 bits, with feedback; train with `muon`",
+        _NESTEROV,
+        "MuLoCo, Thérien 2025",
+        fees=_FEES_2,
+        needs=Needs(
+            "muon",
+            (),
+            "muloco is Muon within and Nesterov's momentum outside, and the shards train with {optimiser}",
+            'write name = "muon" in [optimiser], or algorithm = "diloco-2bit"',
+        ),
+    ),
+    "demo": Entry(
+        Algorithm(Sign(1e-3), Largest(32, 64), feedback=0.999, gain=1e-3),
+        "the 32 largest cosines of every 64 × 64; rounds of one step",
+        "sign; no momentum",
+        "DeMo, Peng 2024",
+        keys={**_ONE_STEP, "optimiser.momentum": "0.0", "optimiser.nesterov": "false"},
+        unpaid=True,
+        one_step="whose change is the gradient",
+        needs=Needs(
+            "sgd",
+            ("momentum", "weight_decay", "clip_norm"),
+            "demo has the momentum itself, so a step's change must be the gradient",
+            'write name = "sgd" in [optimiser], with momentum, weight_decay and clip_norm 0.0',
+        ),
+    ),
+    "sparseloco": Entry(
+        Algorithm(OuterSgd(), Largest(64, 64, False, Bins(2)), feedback=0.95, mean=MedianNorm()),
+        "the 64 largest of every 4,096, in 2 bits, with feedback",
+        "mean of those sent, norms clipped; no momentum",
+        "SparseLoCo, Sarfi 2025",
+        fees=(9.86, 189, 655),
+    ),
+    "powersgd": Entry(
+        Algorithm(Nesterov(), LowRank(4), feedback=1.0),
+        "of every matrix's change four columns and rows (low rank), with feedback",
+        _NESTEROV,
+        "PowerSGD, Vogels 2019",
+        fees=(4.77, 87, 452),
+    ),
+    "diloco-late": Entry(
+        Algorithm(Nesterov(0.7, 0.0), E3M0(), feedback=1.0, late=1),
+        "the change in 4 bits, of a round that began from θ of a round before",
+        "plain: Nesterov's with momentum 0.0",
+        _RULE,
+        fees=_FEES_4,
+    ),
+    "diloco-trimmed": _TRIMMED,
+    "diloco-median": replace(
+        _TRIMMED, algorithm=Algorithm(Nesterov(), mean=MedianNorm()), paper="mean: SparseLoCo, Sarfi 2025"
+    ),
+    "diloco-centred": replace(
+        _TRIMMED,
+        algorithm=Algorithm(Nesterov(), mean=CentredClip()),
+        paper="centred clipping, Karimireddy 2021",
+    ),
+    "streaming": Entry(
+        Algorithm(Nesterov(0.4, 0.9), E3M0()),
+        "a fragment of the change a round, a quarter, in 4 bits; mixed in two rounds later",
+        _NESTEROV,
+        "Streaming DiLoCo, Douillard 2025",
+        round="streaming",
+        keys={"training.rounds": "4"},
+        fees=(3.47, 61, 400),
+        admits=("fragments", "overlap_rounds", "alpha"),
+        more="""fragments = 4               # of the parameters; each is sent once in so many rounds
+overlap_rounds = 1          # between a fragment's outer step and its mixing in; below fragments
+alpha = 0.5                 # how much of its own a shard keeps in mixing: 0.0 none""",
+    ),
+    "eager": Entry(
+        Algorithm(Nesterov(0.4, 0.6), E3M0(), feedback=1.0),
+        "the change in 4 bits; a shard goes on from its own at once, with the others' of the round before",
+        "Nesterov momentum, each its own",
+        "eager updates, Kale 2025",
+        round="eager",
+        fees=(3.41, 60, 397),
+    ),
+    "delayed-nesterov": Entry(
+        Algorithm(DelayedNesterov()),
+        "the change, f32; made for shards of two speeds",
+        "momentum once for the changes of `momentum_every` rounds",
+        "delayed Nesterov, Liu 2024",
+        requires=("momentum_every",),
+        more="""momentum_every = 1          # rounds, whose sum the momentum sees
+
+[speeds]                    # the last shards are for slower machines: `assay solver run --slow`
+slow_shards = 1
+slow_by = 4                 # they take a quarter of the steps, in as many segments""",
+    ),
+    "dipaco": Entry(
+        Algorithm(Nesterov(0.65, 0.9)),
+        "the change, f32, of a path's modules",
+        "Nesterov momentum of each module",
+        "DiPaCo, Douillard 2024",
+        round="paths",
+        keys=_FOUR,
+        sections=("paths",),
+        more="""
+[paths]                     # modules that shards share: docs/concepts.md, paths of modules
+modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard
+levels = {levels}""",
+    ),
+}
+RECIPES = {name: entry.algorithm for name, entry in CATALOGUE.items() if entry.round in ("whole", "coded")}
+"""Those that are no more than an `Algorithm`: one compression and one outer step a round."""
+WHOLE = next(name for name, entry in CATALOGUE.items() if entry.round == "whole")
+"""The one whose parameters travel as they are: what a job has where nobody says another."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number of [outer] that some algorithms have: `field` of the `part` of those whose part is one
+    of `kinds`."""
+
+    part: Literal["coding", "mean"]
+    kinds: tuple[type, ...]
+    field: str
+    comment: str
+    """Beside it in a job file."""
+    of: str
+    """What an algorithm has that has it."""
+    bounds: str
+    """In docs/concepts.md."""
+    most: int
+    why: str
+    """Why it is no more than `most`."""
+    sent: bool = True
+    """Whether it decides how much is sent."""
+
+    def of_algorithm(self, algorithm: Algorithm) -> int | None:
+        """What the algorithm has it at; None where it has no such number."""
+        part = getattr(algorithm, self.part)
+        return int(getattr(part, self.field)) if type(part) in self.kinds else None
+
+    @property
+    def usual(self) -> dict[str, int]:
+        """By algorithm what it is where a job file does not say."""
+        found = {name: self.of_algorithm(entry.algorithm) for name, entry in CATALOGUE.items()}
+        return {name: number for name, number in found.items() if number is not None}
+
+
+_SUMS = "the arbiter recomputes sums and maxima of 4096 terms"
+_INT = (1 << 31) - 1
+RANKS = {4: 257, 16: 2417, 32: 8885}
+"""By columns how many instructions a matrix takes to make; a program has 65,536."""
+NUMBERS = {
+    "block_size": Number(
+        "coding",
+        (E3M0, Integers, Bins),
+        "block",
+        "numbers that share a scale",
+        "sends something that has a scale for a block",
+        "1 to 4,096",
+        4096,
+        _SUMS,
+    ),
+    "top_k": Number(
+        "coding",
+        (Largest,),
+        "k",
+        "numbers of every chunk that are sent, the largest",
+        "sends the largest numbers of chunks",
+        "1 to the square of `chunk_side`",
+        _INT,
+        "",
+    ),
+    "chunk_side": Number(
+        "coding",
+        (Largest,),
+        "side",
+        "a chunk has as many numbers as its square",
+        "sends the largest numbers of chunks",
+        "1 to 4,096",
+        4096,
+        f"the cosine transform's sums are of a side's numbers, and {_SUMS}",
+    ),
+    "rank": Number(
+        "coding",
+        (LowRank,),
+        "rank",
+        "columns and rows of every matrix that are sent",
+        "sends columns and rows of low rank",
+        "1 to 32",
+        max(RANKS),
+        "columns are made orthogonal one to another, in a number of instructions that grows with its square",
+    ),
+    "trim": Number(
+        "mean",
+        (Trimmed,),
+        "cut",
+        "of the least and of the greatest of every number, left out",
+        "has a trimmed mean",
+        "1, and 2 · `trim` below `min_shards`",
+        _INT,
+        "",
+        sent=False,
+    ),
+}
+"""By their keys in [outer]."""
+
+
+def entry_of(name: str) -> Entry:
+    """The entry of this name. Raises Stop where there is none."""
+    if name not in CATALOGUE:
+        raise Stop(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(CATALOGUE)}")
+    return CATALOGUE[name]
+
+
+def round_of(name: str) -> Round:
+    """How the round of what a job file names is made; of an algorithm of one's own coded, and of a use that
+    is no training one loop."""
+    return CATALOGUE[name].round if name in CATALOGUE else "coded" if name == OWN else "whole"
+
+
+def defined_with(name: str) -> str:
+    """The optimiser that the algorithm is defined with; empty where it is about nothing else."""
+    needs = CATALOGUE[name].needs if name in CATALOGUE else None
+    return "" if needs is None else needs.optimiser
+
+
+def loops_of(name: str) -> int:
+    """Loops of a task under this algorithm."""
+    return LOOPS[round_of(name)]
+
+
+def numbers_of(algorithm: Algorithm) -> dict[str, int]:
+    """Those of `NUMBERS` that the algorithm has, as it has them."""
+    held = {key: number.of_algorithm(algorithm) for key, number in NUMBERS.items()}
+    return {key: number for key, number in held.items() if number is not None}
+
+
+def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
+    """The algorithm with these in the place of its own. Raises Stop for one that it has not."""
+    if unknown := sorted(set(numbers) - set(numbers_of(algorithm))):
+        raise Stop(
+            f"the outer algorithm has no {unknown[0]}",
+            hint=f"it has {', '.join(numbers_of(algorithm)) or 'no such numbers'}; leave {unknown[0]} out",
+        )
+    for key, number in numbers.items():
+        part, name = NUMBERS[key].part, NUMBERS[key].field
+        changed: Any = replace(getattr(algorithm, part), **{name: number})
+        algorithm = replace(algorithm, **{part: changed})
+    return algorithm
+
+
+def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algorithm:
+    """The algorithm of this name with this rate and momentum of its outer rule, which moves after every so
+    many rounds where it is delayed. Raises Stop where it is not known, or its rule has no momentum."""
+    algorithm = entry_of(name).algorithm
+    rule: Any = algorithm.rule
+    has = {one.name for one in fields(rule)}
+    if momentum and "momentum" not in has:
+        raise Stop(
+            f"the outer rule of {name} has no momentum, and {momentum} was given", hint="write momentum = 0.0"
+        )
+    said = {"lr": lr, "momentum": momentum, "every": every}
+    return replace(algorithm, rule=replace(rule, **{key: said[key] for key in said if key in has}))
+
+
+def outer_of(name: str, rule: DiLoCo, own: Algorithm | None = None) -> Algorithm | None:
+    """What shards send by this name and how θ follows; `own`: the algorithm that `OWN` names. None where no
+    shard sends a change. Raises Stop as `algorithm_of`."""
+    if own is not None or name in OTHER_USES:
+        return own
+    return with_numbers(algorithm_of(name, rule.lr, rule.momentum, rule.every), dict(rule.numbers))
+
+
+def unsliced_because(name: str) -> str:
+    """Why an outer step by this algorithm cannot be cut into slices; empty if it can."""
+    if name in CATALOGUE:
+        return CATALOGUE[name].unsliced
+    if name == OWN:
+        return "whether an algorithm of your own works number by number is not known"
+    return "it trains by no outer algorithm"

@@ -1,0 +1,124 @@
+"""The compiled contracts of this version: what a client deploys, calls and compares with the code on chain.
+
+Contract: `contracts/artifacts` holds what the pinned compiler makes of `contracts/src`. `make artifacts`
+writes it; `make lint-contracts` compiles again and fails at any difference. Nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from assay.chain.eth.abi import Abi
+from assay.chain.folders import CONTRACTS_DIR
+from assay.protocol import bounded_json
+from assay.protocol.errors import Stop
+
+ARTIFACTS_DIR = CONTRACTS_DIR / "artifacts"
+BUILD_FILE, LIBRARIES_FILE = "build.json", "libraries.json"
+
+
+class ArtifactMissing(Stop):
+    """A compiled contract, or a file of them, is not where it belongs."""
+
+    code = "artifact-missing"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One compiled contract. `bytecode` is creation code without constructor arguments, `runtime` what it
+    leaves on chain, both in hex without 0x; of `runtime` the constructor writes so many bytes at each of the
+    places `immutables`, (start, length) each."""
+
+    name: str
+    source: str
+    abi: Abi
+    bytecode: str
+    runtime: str
+    immutables: Sequence[Sequence[int]]
+
+    @staticmethod
+    def parse(document: Mapping[str, Any]) -> Artifact:
+        """The artifact of a file's document, which has Hardhat's form."""
+        return Artifact(
+            document["contractName"],
+            document["sourceName"],
+            document["abi"],
+            document["bytecode"].removeprefix("0x"),
+            document["deployedBytecode"].removeprefix("0x"),
+            document["immutables"],
+        )
+
+    @property
+    def runtime_bytes(self) -> int:
+        """Size on chain."""
+        return len(self.runtime) // 2
+
+
+@dataclass(frozen=True)
+class Artifacts(Mapping[str, Artifact]):
+    """Contracts and interfaces by name, with the hash of everything they were made from."""
+
+    contracts: dict[str, Artifact]
+    source_hash: str
+
+    def __getitem__(self, name: str) -> Artifact:
+        try:
+            return self.contracts[name]
+        except KeyError:
+            raise ArtifactMissing(
+                f"there is no compiled contract {name}, so nothing was sent",
+                hint=f"there are: {', '.join(sorted(self.contracts))}",
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.contracts)
+
+    def __len__(self) -> int:
+        return len(self.contracts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.contracts
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the artifacts were made by and from: compiler with its commit, settings, hash of the input."""
+
+    compiler: str
+    settings: dict[str, Any]
+    source_hash: str
+
+
+@cache
+def load_artifacts() -> Artifacts:
+    """The committed artifacts, read once a process. Raises ArtifactMissing."""
+    build, contracts = load_build(), {}
+    for path in sorted(ARTIFACTS_DIR.glob("*.json")):
+        if path.name not in (BUILD_FILE, LIBRARIES_FILE):
+            contracts[path.stem] = Artifact.parse(_read(path))
+    return Artifacts(contracts, build.source_hash)
+
+
+def load_build() -> Build:
+    """How the committed artifacts were made. Raises ArtifactMissing."""
+    document = _read(ARTIFACTS_DIR / BUILD_FILE)
+    return Build(document["compiler"], document["settings"], document["sourceHash"])
+
+
+def load_libraries() -> dict[str, str]:
+    """Sources of other projects that the contracts import, by path. Raises ArtifactMissing."""
+    return dict(_read(ARTIFACTS_DIR / LIBRARIES_FILE))
+
+
+def _read(path: Path) -> Any:
+    try:
+        return bounded_json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ArtifactMissing(
+            f"{path} cannot be read ({type(error).__name__}), so no contract can be called or deployed",
+            hint="install assay again; in a checkout, `git checkout contracts/artifacts`",
+        ) from error

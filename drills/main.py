@@ -1,0 +1,125 @@
+"""``python -m drills``: watch a cheat being caught, or start a node that cheats, on a devnet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.app.invocation import App, app_of
+from assay.app.output import Exit, table
+from assay.cli.commands import devnet
+from assay.cli.hooks import command_of
+from assay.cli.main import options
+from assay.devnet.folder import own_folder, wipe_data
+from assay.devnet.market import NodeSpec, take_down
+from drills import nodes
+from drills.devnet_only import refuse_other_chain
+
+root = typer.Typer(
+    name="drills",
+    help="Cheats and scenarios for a devnet: see a fault found, disputed and paid for.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+root.callback()(options)
+root.add_typer(nodes.solver, name="solver")
+root.add_typer(nodes.verifier, name="verifier")
+root.add_typer(nodes.whistle, name="whistle")
+
+
+@root.command("list")
+def list_scenarios(context: typer.Context) -> None:
+    """Scenarios there are, and of every attack in docs/threats.md what shows how it ends."""
+    from drills.attacks import ATTACKS, scenarios_of
+    from drills.scenarios import SCENARIOS
+
+    app = app_of(context)
+    rows = table("scenarios", "name", "attacks", "what happens")
+    for scenario in SCENARIOS.values():
+        rows.add_row(scenario.name, ", ".join(map(str, scenario.attacks)), scenario.summary)
+    tests = table("attacks without a scenario, and the test that shows each", "#no", "attack", "test")
+    for attack in ATTACKS:
+        if not scenarios_of(attack.number):
+            tests.add_row(str(attack.number), attack.what, attack.test)
+    data = {
+        "scenarios": {s.name: {"what": s.summary, "attacks": s.attacks} for s in SCENARIOS.values()},
+        "attacks": [
+            {"number": a.number, "what": a.what, "scenarios": scenarios_of(a.number), "test": a.test}
+            for a in ATTACKS
+        ],
+    }
+    app.output.result("scenario-list", data, rows)
+    if not app.output.as_json:
+        app.output.out.print(tests)
+
+
+@root.command("replay")
+def replay_one(
+    context: typer.Context,
+    recording: Annotated[Path, typer.Argument(help="A file that `run` has written, in HOME/recordings.")],
+    speed: Annotated[float, typer.Option(min=0.0, help="How many times as fast; 0: at once.")] = 8.0,
+) -> None:
+    """Watch a run again, from its recording; exit status 1 if anything that it promises is not in it."""
+    from drills.recording import replay
+
+    if not replay(app_of(context), recording, speed):
+        raise typer.Exit(int(Exit.BUG))
+
+
+@root.command("run")
+def run_one(
+    context: typer.Context,
+    name: str,
+    data: Annotated[str, typer.Option(help="stdlib, or a path to your text.")] = "stdlib",
+    small: Annotated[bool, typer.Option("--quick", help="A smaller model and shorter windows.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the fetched model.")] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Show it in a browser, too.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open that browser.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Remove what an earlier run left in --home.")
+    ] = False,
+) -> None:
+    """Run a scenario on a devnet of its own; exit status 1 if anything that it promises did not happen."""
+    from drills.run import Shown, run_scenario
+
+    app = app_of(context)
+    app.end_dry_run(f"run the scenario {name} on a devnet in {app.settings.home}")
+    app.yes = True
+    own_folder(app)
+    refuse_other_chain(app)
+    if fresh:
+        take_down(app.settings.home)
+        wipe_data(app.settings.home)
+    folder = out or app.settings.home / "model"
+    shown = Shown.OPENED if open_it else Shown.SERVED if dashboard else Shown.NOT
+    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown):
+        raise typer.Exit(int(Exit.BUG))
+
+
+def cheating(
+    app: App,
+    honest: list[NodeSpec],
+    *,
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME[@ROUND]", help="Whose cheats take part (`list`), and the round of its fault."
+        ),
+    ],
+) -> list[NodeSpec]:
+    """The nodes with this scenario's cheats among them. Raises Ask where another chain is configured, Stop
+    for an unknown scenario or round."""
+    from drills.scenarios import lineup_of
+
+    refuse_other_chain(app)
+    nodes = lineup_of(scenario, honest)
+    asked = {node.name for node in honest}
+    if more := [node.name for node in nodes if node.name not in asked]:
+        app.output.say(f"{scenario} needs {', '.join(more)} as well")
+    return nodes
+
+
+root.command()(command_of(devnet.up, cheating))

@@ -1,0 +1,236 @@
+"""A job led through a devnet of processes to its end: claims, model, and where its solvers' time went.
+
+Contract: nothing of the nodes is changed. Times are read from the solvers' own events and status.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from torch import Tensor
+
+from assay.app.devnet_record import Devnet, NodeRecord
+from assay.app.invocation import App, event_of
+from assay.app.machine import FORMS_FOLDER, RESOURCE_LIMITS
+from assay.app.output import Output
+from assay.app.settings import Flags
+from assay.app.units import parse_amount
+from assay.app.web import serve_blocks
+from assay.client.fetching import fetch
+from assay.client.verifying import verify
+from assay.devnet.market import NodeSpec, bring_up, fund_account, node_events, take_down
+from assay.job.build import build
+from assay.job.post import publish_and_post
+from assay.job.read import JobFile
+from assay.job.terms import conditions_of
+from assay.protocol.types import ClaimView, Kind, Phase
+from assay.training.job import JobArtifacts
+
+GROUPS, PERIOD_US = Path("/sys/fs/cgroup/cpu"), 10_000
+PER_CLAIM = 60
+"""Tokens of budget for every task."""
+Spent = dict[str, dict[str, float]]
+"""By solver, what its seconds went to."""
+
+
+@dataclass
+class Led:
+    """What a market gave. `tasks` and `ends` are seconds since the end of the first segment."""
+
+    settled: list[ClaimView]
+    params: dict[str, Tensor]
+    """The fetched and verified model, by name."""
+    seconds: float
+    """From posting to the last settlement."""
+    tasks: list[float]
+    """When each task was committed."""
+    ends: list[float]
+    """When each round's outer claims were committed."""
+    spent: Spent
+    """From the end of the first segment to the last outer claim."""
+
+
+@dataclass
+class _Watch:
+    """The solvers of a devnet, seen from outside."""
+
+    home: Path
+    solvers: list[NodeRecord]
+    claims: int
+    """Outer claims of the whole job."""
+    first: Spent = field(default_factory=dict)
+    last: Spent = field(default_factory=dict)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Of all solvers, by time."""
+        paths = [node_events(self.home, node.name) for node in self.solvers]
+        lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+        return sorted(filter(None, map(event_of, lines)), key=lambda event: event["time"])
+
+    def times(self, event: str, kind: Kind | None = None) -> list[float]:
+        """When such events were told."""
+        found = (one for one in self.events() if one["event"] == event)
+        return [one["time"] for one in found if kind is None or one["kind"] == kind.name]
+
+    def look(self) -> None:
+        """Keep what the solvers have spent at the first segment's end and at the last outer claim."""
+        if not self.first and self.times("trained"):
+            self.first = self._spent()
+        if not self.last and len(self.times("committed", Kind.OUTER)) >= self.claims:
+            self.last = self._spent()
+
+    def _spent(self) -> Spent:
+        found = {}
+        for node in self.solvers:
+            url = node.url.rstrip("/") + "/status"
+            counters = httpx.get(url, timeout=30, trust_env=False).json()["counters"]
+            seconds = {key: value for key, value in counters.items() if key.startswith("seconds_")}
+            found[node.name] = {key.removeprefix("seconds_"): value for key, value in seconds.items()}
+        return found
+
+    def spent(self) -> Spent:
+        """Between the two."""
+        return {
+            name: {what: s - self.first[name].get(what, 0.0) for what, s in seconds.items()}
+            for name, seconds in self.last.items()
+        }
+
+
+@contextmanager
+def slowed(share: float) -> Iterator[Callable[[int], None]]:
+    """Give what puts a thread among those that have this share of a processor's time together (cgroup v1,
+    root). A share of 1 is no group."""
+    if share == 1:
+        yield lambda _: None
+        return
+    group = Path(tempfile.mkdtemp(prefix="assay-bench-", dir=GROUPS))
+    (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+    (group / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD_US)))
+    try:
+        yield lambda thread: _move(thread, group)
+    finally:
+        for thread in (group / "tasks").read_text().split():
+            _move(int(thread), GROUPS)
+        group.rmdir()
+
+
+def _move(thread: int, group: Path) -> None:
+    with suppress(OSError):  # the thread has ended
+        (group / "tasks").write_text(str(thread))
+
+
+def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> None:
+    """Give the processes that compute for a solver, slowed, a core, and everybody else the last one: the
+    chain, other nodes, this process, and what the solver does besides. Without such a process the solver's
+    first thread computes."""
+    own, rest = cores[:-1] or cores, cores[-1]
+    others = [node.pid for node in devnet.nodes if node.role != "solver"]
+    on_rest = [thread for pid in (*others, devnet.chain_pid, os.getpid()) for thread in threads_of(pid)]
+    solvers = [node.pid for node in devnet.nodes if node.role == "solver"]
+    for number, pid in enumerate(solvers):
+        computing = [thread for child in children_of(pid) for thread in threads_of(child)] or [pid]
+        on_rest += [thread for thread in threads_of(pid) if thread not in computing]
+        for thread in computing:
+            _put(thread, own[number % len(own)])
+            slow(thread)
+    for thread in on_rest:
+        _put(thread, rest)
+
+
+def _put(thread: int, core: int) -> None:
+    with suppress(OSError):  # the thread has ended
+        os.sched_setaffinity(thread, {core})
+
+
+def threads_of(pid: int) -> list[int]:
+    """Of a process, by their numbers; none where it has ended."""
+    with suppress(OSError):
+        return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+    return []
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that a process has started, by their numbers."""
+    with suppress(OSError):
+        lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [int(child) for children in lists for child in children]
+    return []
+
+
+def lead(
+    body: JobFile,
+    nodes: Sequence[NodeSpec],
+    home: Path,
+    limit_s: float,
+    *,
+    files: JobArtifacts | None = None,
+    executor: str = "auto",
+    forms: Path | None = None,
+    cores: Sequence[int] = (),
+    speed: float = 1.0,
+) -> Led:
+    """The job on a devnet in `home`. `forms`: a folder of compiled forms to begin with; `cores`: as `place`
+    says, with one thread each; `speed`: as `slowed` says, with blocks as much rarer. Raises SystemExit where
+    it does not end in time."""
+    flags = Flags(home=str(home), executor=executor, threads="1" if cores else None)
+    app = App(flags, Output(as_json=False, quiet=True), True, False, None)
+    try:
+        with slowed(speed) as slow:
+            return _led(app, body, nodes, limit_s, files or build(body), forms, cores, slow, speed)
+    finally:
+        take_down(home)
+        app.close()
+
+
+def _led(
+    app: App,
+    body: JobFile,
+    nodes: Sequence[NodeSpec],
+    limit_s: float,
+    files: JobArtifacts,
+    forms: Path | None,
+    cores: Sequence[int],
+    slow: Callable[[int], None],
+    speed: float,
+) -> Led:
+    home, training = app.settings.home, body.training
+    devnet = bring_up(app, list(nodes), math.ceil(1 / speed) if cores else 0.5, conditions_of(body))
+    if forms is not None:
+        shutil.copytree(forms, home / FORMS_FOLDER, dirs_exist_ok=True)
+    fund_account(app, "client", parse_amount("100000tok"))
+    connection, storage = app.connect("client"), app.storage("client")
+    solvers = [node for node in devnet.nodes if node.role == "solver"]
+    watch = _Watch(home, solvers, training.rounds * (body.outer.slices or 1))
+    with serve_blocks("client", connection, storage):
+        budget = parse_amount(f"{training.rounds * training.shards * PER_CLAIM}tok")
+        began, market = time.perf_counter(), connection.market
+        job_id = publish_and_post(app, connection, storage, body, files, budget)
+        while not market.job(job_id).progress.closed:
+            if cores:
+                place(devnet, cores, slow)
+            watch.look()
+            if time.perf_counter() - began > limit_s:
+                raise SystemExit(f"the job is in round {market.job(job_id).progress.round}: out of time")
+            time.sleep(0.5)
+            market.refresh()
+        seconds = time.perf_counter() - began
+        watch.look()
+        storage.follow(market)
+        at = connection.chain, market.block
+        params = fetch(market, storage.blocks, job_id, home / "model", RESOURCE_LIMITS, *at)
+        verify(home / "model")
+        settled = [view for view in market.claims(job_id) if view.status.phase == Phase.SETTLED]
+    start = watch.times("trained")[0]
+    tasks = [at - start for at in watch.times("committed", Kind.TASK)]
+    ends = [at - start for at in watch.times("committed", Kind.OUTER)]
+    return Led(settled, params, seconds, tasks, ends, watch.spent())
