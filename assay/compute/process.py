@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -21,11 +20,12 @@ from typing import Any
 
 from assay.compute.orders import Cancelled, DeviceLost, Order, WorkerConfig
 from assay.compute.pool import CANCEL_S, Progress, WorkerGone
+from assay.program.compiled.process import command
 
 _LOOK_S = 0.1
 """How often it is seen whether an order that runs is to be cancelled."""
 _ENDS_S = 2.0
-_SECRET = ("ASSAY_",)
+SECRET = ("ASSAY_",)
 """Beginnings of the names of variables that a worker does not get: passwords and keys are among them."""
 
 
@@ -52,6 +52,14 @@ class Answer:
 
     result: Any
     error: Exception | None
+
+    def given(self) -> Any:
+        """The result. Raises the error, and WorkerGone where the device is lost."""
+        if isinstance(self.error, DeviceLost):
+            raise WorkerGone(f"its device is lost: {self.error.message}") from self.error
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class ProcessWorker:
@@ -88,10 +96,7 @@ class ProcessWorker:
             raise
         if isinstance(answer.error, DeviceLost):
             self._end()
-            raise WorkerGone(f"its device is lost: {answer.error.message}") from answer.error
-        if answer.error is not None:
-            raise answer.error
-        return answer.result
+        return answer.given()
 
     def _answered(self, line: Connection, progress: Progress, cancelled: threading.Event) -> Answer:
         killed_at_s: float | None = None
@@ -120,10 +125,10 @@ class ProcessWorker:
                 line, theirs = Pipe()
                 with theirs:
                     self._process = subprocess.Popen(
-                        [sys.executable, "-m", "assay.compute.worker", str(theirs.fileno())],
+                        command("assay.compute.worker", str(theirs.fileno())),
                         stdin=subprocess.DEVNULL,
                         pass_fds=[theirs.fileno()],
-                        env={k: v for k, v in os.environ.items() if not k.startswith(_SECRET)},
+                        env={k: v for k, v in os.environ.items() if not k.startswith(SECRET)},
                         start_new_session=True,
                     )
                 line.send(self.config)

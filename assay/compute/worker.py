@@ -6,7 +6,6 @@ order raises is answered; a device that is lost ends the process after the answe
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import pickle
@@ -18,6 +17,7 @@ import time
 import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, OutOfMemory, WorkerConfig
 from assay.compute.process import Answer, Logged, Stepped
@@ -45,22 +45,28 @@ def serve(line: Connection) -> None:
     root.addHandler(_Log(line))
     root.setLevel(logging.INFO)
     bench = Bench(config)
-    _prepare(config)
+    if config.threads:  # before PyTorch is imported, which the first order may do
+        os.environ["OMP_NUM_THREADS"] = str(config.threads)
     while True:
         order: Order[object] | None = line.recv()
         if order is None:  # a cancellation that came too late
             continue
         bench.progress = _Told(line)
-        try:
-            answer = Answer(order.run(bench), None)
-        except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
-            answer = Answer(None, _shown(error, bench))
+        answer = answered(order, bench)
         try:
             line.send(answer)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             line.send(Answer(None, RuntimeError(f"the result of {order.name} cannot be sent: {error}")))
         if isinstance(answer.error, DeviceLost):
             return
+
+
+def answered(order: Order[Any], bench: Bench) -> Answer:
+    """What an order comes to, whatever it raises."""
+    try:
+        return Answer(order.run(bench), None)
+    except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
+        return Answer(None, _shown(error, bench))
 
 
 class _Told:
@@ -78,22 +84,10 @@ class _Told:
             self._line.send(Stepped(done, total))
 
 
-def _prepare(config: WorkerConfig) -> None:
-    import torch
-
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    gc.freeze()
-
-
 def _shown(error: Exception, bench: Bench) -> Exception:
     """What is raised at the other end, where classes of libraries may not be known."""
-    import torch
-
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, of a GPU
         bench.cache.clear()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
         return OutOfMemory(
             f"{bench.config.device} has not enough memory for this order, so it was not done ({error})",
             hint="give the worker a device with more memory, or take smaller jobs (--memory)",

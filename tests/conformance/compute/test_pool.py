@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from assay.compute import pool as pools
 from assay.compute.orders import Cancelled, DeviceLost, OutOfMemory, Priority, WorkerConfig, WorkerLost
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
-from assay.protocol.errors import Stop
+from assay.compute.ray import RayPool
+from assay.protocol.errors import Ask, Stop
 from tests.fakes import orders
 from tests.fakes.orders import Echo, Steps
 
@@ -22,13 +24,17 @@ WAIT_S = 60.0
 Make = Callable[[int], Pool]
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.slow)])
 def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(pools, "FIRST_PAUSE_S", 0.01)
     made: list[Pool] = []
 
     def make(width: int) -> Pool:
-        made.append(Pool([ProcessWorker(WorkerConfig(threads=1)) for _ in range(width)]))
+        if request.param == "ray":
+            pytest.importorskip("ray", reason="Ray is not installed: pip install 'assay-market[ray]'")
+            made.append(RayPool("local", width))
+        else:
+            made.append(Pool([ProcessWorker(WorkerConfig(threads=1)) for _ in range(width)]))
         return made[-1]
 
     yield make
@@ -127,7 +133,7 @@ def test_the_highest_priority_goes_first_and_then_the_oldest(make: Make, tmp_pat
     pool, note = make(1), tmp_path / "note"
     first = pool.submit(Steps(20, 0.05, tmp_path / "begun"))
     until(tmp_path / "begun")
-    names = {"ahead": Priority.AHEAD, "train": Priority.TRAINING, "vote": Priority.VOTE, "game": Priority.GAME}
+    names = dict(zip(("ahead", "train", "vote", "game"), reversed(Priority), strict=True))
     tasks = [pool.submit(Echo(name, note), priority) for name, priority in names.items()]
     tasks.append(pool.submit(Echo("train again", note)))
     assert [task.result(WAIT_S) for task in (first, *tasks)][1:] == [*names, "train again"]
@@ -181,3 +187,10 @@ def test_a_pool_that_is_closed_ends_everything(make: Make, tmp_path: Path) -> No
         os.kill(pid, 0)
     with pytest.raises(RuntimeError, match="closed"):
         pool.submit(Echo("b"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_its_address_is_refused_with_what_to_install() -> None:
+    with pytest.raises(Ask, match="Ray is not installed") as refused:
+        RayPool("local")
+    assert "pip install 'assay-market[ray]'" in refused.value.hint
