@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from assay.compute.orders import Bench, Cancelled, Order, WorkerConfig
+from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, WorkerConfig
 from assay.compute.pool import CANCEL_S, Pool, Progress, WorkerGone
 from assay.compute.process import SECRET, Answer
 from assay.compute.worker import answered
@@ -81,10 +81,14 @@ class RayWorker:
             self._actor = self._make.remote(self._config)
         try:
             answer: Answer = self._answered(order, progress, cancelled)
+        except self._ray.exceptions.RayTaskError as error:  # not the order's, whose errors are answers
+            raise RuntimeError(f"the result of {order.name} cannot be sent: {error}") from error
         except self._ray.exceptions.RayError as error:
             self._end()
             said = str(error).strip().partition("\n")[0]
             raise WorkerGone(f"the cluster has lost it ({said})") from error
+        if isinstance(answer.error, DeviceLost):
+            self._end()
         return answer.given()
 
     def _answered(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:

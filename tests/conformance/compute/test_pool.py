@@ -16,9 +16,12 @@ from assay.compute.orders import Cancelled, DeviceLost, OutOfMemory, Priority, W
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
+from assay.compute.replay import Replayed, order_of, replayed
+from assay.dispute.replay import Replay
 from assay.protocol.errors import Ask, Stop
 from tests.fakes import orders
 from tests.fakes.orders import Echo, Steps
+from tests.fakes.programs import training_sample
 
 WAIT_S = 60.0
 Make = Callable[[int], Pool]
@@ -65,7 +68,7 @@ def test_an_order_comes_to_its_result_and_what_it_raises_is_raised(make: Make) -
 def test_a_worker_that_is_killed_costs_a_try(make: Make, tmp_path: Path) -> None:
     pool = make(1)
     assert pool.submit(orders.Die(tmp_path / "twice", 2)).result(WAIT_S) == "after 2"
-    with pytest.raises(WorkerLost, match="SIGKILL"):
+    with pytest.raises(WorkerLost, match="3 workers that ran Die were lost"):
         pool.submit(orders.Die(tmp_path / "ever", 99)).result(WAIT_S)
     assert len((tmp_path / "ever").read_bytes()) == pools.TRIES
     assert pool.submit(Echo("a")).result(WAIT_S) == "a"
@@ -171,6 +174,18 @@ def test_a_worker_gets_no_variable_of_this_program(make: Make, monkeypatch: pyte
     monkeypatch.setenv("OTHER", "1")
     names = make(1).submit(orders.Environment()).result(WAIT_S)
     assert "OTHER" in names and "ASSAY_PASSWORD" not in names
+
+
+@pytest.mark.long
+def test_a_replay_has_the_bits_of_a_replay_here(make: Make) -> None:
+    sample, key, seed = training_sample(), b"k" * 32, b"replays".ljust(32, b"\0")
+
+    def replay(first: int) -> Replay:
+        return Replay(sample.program, sample.state, sample.dataset, seed, 1, first)
+
+    found = list(replayed(make(2), [order_of(replay(first), 3, key) for first in range(5)]))
+    traces = [replay(first).trace(2, key).root for first in range(5)]
+    assert found == [Replayed(replay(first).root(3), trace) for first, trace in enumerate(traces)]
 
 
 def test_a_pool_that_is_closed_ends_everything(make: Make, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from assay.compute.orders import Bench, Order, WorkerConfig
 from assay.compute.pool import Pool, Progress
-from assay.compute.process import ProcessWorker
 from assay.compute.replay import Replayed, ReplaySegment, order_of, replayed
 from assay.dispute.replay import Replay
 from assay.node.audit import WrongSegment, attest, audit_claim
@@ -81,14 +80,6 @@ def test_what_orders_come_to_is_given_in_order_with_what_needs_no_replay_between
     with Pool([InThread(), InThread()]) as pool:
         found = list(replayed(pool, iter(items)))
     assert found == [wanted(sample, first, 1) if first % 3 else first for first in range(8)]
-
-
-@pytest.mark.long
-def test_a_process_of_its_own_gives_the_bits_of_a_replay_here() -> None:
-    sample = training_sample()
-    with Pool([ProcessWorker(WorkerConfig(threads=1))]) as pool:
-        found = list(replayed(pool, [order_of(replay(sample, first), 2, KEY) for first in (0, 1)]))
-    assert found == [wanted(sample, first, 2) for first in (0, 1)]
 
 
 @pytest.fixture
