@@ -62,6 +62,7 @@ lint: lint-python lint-contracts ## formatting, types, import rules, generated d
 
 lint-python: setup
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) scripts/check_columns.py
@@ -81,6 +82,7 @@ check: lint test ## lint and test, as CI runs them
 
 format: setup ## fix what ruff and forge fmt can fix
 	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
 	$(FORGE) fmt
 
 site: setup ## the documents as a site, in site/; a broken link fails

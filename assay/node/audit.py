@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.compute.pool import Pool
+from assay.compute.replay import Replayed, ReplaySegment, order_of, replayed
 from assay.dispute.chunks import chunks_of, first_difference, vote_proof
 from assay.dispute.trace import StepTrace
 from assay.node.artifacts import State
-from assay.node.replays import Order, Replayed, Replays, order_of
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
@@ -210,8 +211,8 @@ def audit_claim(
     every = range(state_provider.work.segments(view.claim.kind))
     asked = every if segments is None else segments
     wanted = [segment for segment in asked if not state_provider.known_right(view, segment)]
-    if (replays := state_provider.work.replays) is not None:
-        found = _together(replays, state_provider, view, wanted, None)
+    if (pool := state_provider.work.pool) is not None:
+        found = _together(pool, state_provider, view, wanted, None)
         return next((finding for finding in found if not isinstance(finding, bytes)), None)
     for segment in wanted:
         if not going():
@@ -256,7 +257,7 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
 
 
 def _together(
-    replays: Replays,
+    pool: Pool,
     state_provider: StateProvider,
     view: ClaimView,
     segments: Sequence[int],
@@ -266,7 +267,7 @@ def _together(
     trace is made, and nothing is pinned."""
     claim, work = view.claim, state_provider.work
 
-    def orders() -> Iterator[Order | Finding]:
+    def orders() -> Iterator[ReplaySegment | Finding]:
         for segment in segments:
             start = state_provider.leaf(view, segment)
             if not isinstance(start, Known):
@@ -277,7 +278,7 @@ def _together(
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
                 yield order_of(replay, work.segment_steps(claim.kind, segment, claim.shard), key)
 
-    outcomes: Iterator[Replayed | Finding] = replays.run(orders())
+    outcomes: Iterator[Replayed | Finding] = replayed(pool, orders())
     for segment, found in zip(segments, outcomes, strict=True):
         if not isinstance(found, Replayed):
             yield found
@@ -296,12 +297,12 @@ def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) ->
         return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
     traces: list[bytes] = []
-    replays = state_provider.work.replays
+    pool = state_provider.work.pool
     all_found: Iterator[Finding | bytes]
-    if replays is None:
+    if pool is None:
         all_found = (_replayed(state_provider, view, segment, key) for segment in segments)
     else:
-        all_found = _together(replays, state_provider, view, segments, key)
+        all_found = _together(pool, state_provider, view, segments, key)
     for found in all_found:
         if not isinstance(found, bytes):
             return Attestation(False, (), found, segments)

@@ -118,6 +118,7 @@ class Endpoints(Rpc):
     def has_seen(self, block: int, file: Path) -> None:
         """An earlier process has read up to this block, by `file`: an answer from before it is behind."""
         self._seen.head, self._seen.kept = max(self._seen.head, block), (block, file)
+        self._latest = None  # it may be from before that block
 
     def troubles(self) -> dict[str, str]:
         """Endpoints that do not answer at present, with their last error, those that deny what is so, and

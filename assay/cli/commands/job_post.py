@@ -169,7 +169,6 @@ def post(
     With --audit, the bond of one dispute is deposited in the vault beside the budget, if the wallet has it:
     it stays yours (`token withdraw`). Nothing is stored or sent before the yes.
     """
-    from assay.client.posting import require_funds
     from assay.job.read import read_job_file
 
     app = app_of(context)
@@ -177,6 +176,8 @@ def post(
     body, value, reach = read_job_file(file), parse_amount(budget), reach_of(app.settings, port)
     name = app.settings.account
     app.output.say(f"opening account {name}")
+    from assay.client.posting import require_funds  # imports PyTorch, which takes seconds
+
     connection = app.connect()
     require_funds(connection.market, value)
     job = traced(app, body)

@@ -69,7 +69,7 @@ def run(
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.replays import replays_of
+    from assay.cli.node.replays import pool_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.service import Service
     from assay.verifier.joining import ClassLimits
@@ -79,8 +79,8 @@ def run(
     tell = ways(webhook, notify)
     end_dry_run(app, "verifier")
     engine = engine_of(app.settings)
-    several = replays_of(replays, ray, engine)
-    engine = replace(engine, replays=several)
+    several = pool_of(replays, ray, engine)
+    engine = replace(engine, pool=several)
     most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),

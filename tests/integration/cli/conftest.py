@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import sqlite3
@@ -109,6 +110,7 @@ class Unchanged:
     the chain's blocks and events, and how SQLite keeps it."""
 
     def __init__(self, home: Path, *, reads: bool = False) -> None:
+        gc.collect()  # a journal that an earlier command left open writes its file when it goes
         self._reads = reads
         devnet = recorded(home)
         assert devnet is not None

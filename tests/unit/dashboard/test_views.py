@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Unknown
 from assay.protocol.types import ClaimId
 from tests.fakes.dashboard import DaySource
 
@@ -116,7 +116,7 @@ def test_all_of_it_is_json_and_amounts_keep_every_digit(played: tuple[DaySource,
     assert market["jobs"][0]["escrow"] == str(source.market.job(source.job_id).escrow)
     names = {line["name"] for line in accounts["accounts"]}
     assert {"ann", "bob", "v0", "v1", "wendy", "client"} <= names
-    with pytest.raises(Stop):
+    with pytest.raises(Unknown):
         source.view(("job", "ab" * 32))
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from assay.compute.orders import WorkerConfig
+from assay.compute.pool import Pool
+from assay.compute.process import ProcessWorker
 from assay.disk import record
 from assay.node.audit import WrongSegment, audit_claim
 from assay.node.kept_replays import KeptReplays, NoRoom
-from assay.node.replays import LocalReplays
 from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.fault import NodeFault
@@ -130,12 +132,9 @@ def test_segments_that_were_replayed_together_are_kept_too(
     job_id, view = task(day, withholds=False)
     folder = tmp_path / "kept"
     states = provider(day, job_id, KeptReplays(folder, ROOM))
-    replays = LocalReplays(1)
-    states.work._engine = replace(states.work._engine, replays=replays)
-    try:
+    with Pool([ProcessWorker(WorkerConfig(threads=1))]) as pool:
+        states.work._engine = replace(states.work._engine, pool=pool)
         assert audit_claim(states, view) is None
-    finally:
-        replays.close()
     counted.run.clear()
     assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
     assert counted.run == []

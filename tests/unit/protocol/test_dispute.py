@@ -7,9 +7,10 @@ from typing import get_args
 
 import pytest
 
-from assay.protocol import dispute, game
+from assay.protocol import dispute
 from assay.protocol.dispute import Move, PickStep, RevealSteps, Timeout
 from assay.protocol.game_state import GamePhase
+from spec import game
 
 MOVES = [kind for kind in get_args(Move) if kind is not Timeout]
 

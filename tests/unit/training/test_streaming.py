@@ -132,7 +132,6 @@ def test_rounds_follow_the_papers_equations(coded: bool, numbers: Overlap) -> No
 def test_fragments_have_about_as_many_elements_and_one_parameter_is_refused() -> None:
     made = streaming_of([(100,), (10,), (60,), (50,), (40,), (3,)])
     assert made.fragments == ((0,), (1, 4, 5), (2,), (3,)) and made.steps == 4
-    assert {made.sent(t)[0] for t in range(1, 5)} == {0, 1, 2, 3}, "one a round"
     with pytest.raises(Stop, match="one parameter"):
         streaming_of([(8,)])
 
