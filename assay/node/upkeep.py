@@ -163,6 +163,7 @@ def plays(
 ) -> Iterator[Play]:
     """What is to be done in this account's games now: its moves, and the ends that it gains by; also of other
     people's games for which a reward of its own waits."""
+    waiting = {reward.claim_id: reward.winner for reward in rewards}
     held_up = {reward.claim_id for reward in rewards if waits_for(me, [reward])}
     for view in games:
         game = view.game
@@ -177,7 +178,11 @@ def plays(
         if about is not None and game.challenger == me and returns_bond(about, game) and late:
             yield Play(job_id, view.game_id, f"game {view.game_id}: its bond comes back, however it ends")
         elif about is not None and game.challenger == me and moot(about, game):
-            continue
+            # Whose games are won has a part in a reward that waits, where no truth tells (rule 5.4.1).
+            if game.ballot or waiting.get(game.claim_id, me) == me or not ours or late:
+                continue
+            left = f"our move ({game.phase.name}), {game.deadline - now} s left, for a part in a reward"
+            yield Play(job_id, view.game_id, f"game {view.game_id}: {left}")
         elif late != ours:
             left = f"our move ({game.phase.name}), {game.deadline - now} s left"
             what = left if ours else "the other side let its deadline pass"

@@ -375,8 +375,8 @@ class Market(MarketView, Protocol):
         """Pay it where all findings agree and one of them is the winner's."""
         ...
 
-    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
-        """Pay it to who convicted the claim, where the job is closed without a settled claim at the place."""
+    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
+        """Pay it to who convicted the claim and whose games were won, where no settled claim will tell."""
         ...
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:

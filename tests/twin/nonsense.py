@@ -52,7 +52,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         vote,
         e.OpenInput(claim, digest, salt),
         e.ShareAlike(market_state.claim_id(state.claim), state.kept),
-        e.PayUnsettled(claim),
+        e.ShareWon(claim, state.kept),
         e.Share(state.claim, tree.levels[0], claim, tree.levels[0], state.kept),
         *_odd_moves(market_state, rng),
     ]
