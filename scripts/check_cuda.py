@@ -2,9 +2,9 @@
 
 Replays every operation of the instruction set on hard inputs and 100 training steps of the GPT, CNN and
 MLP templates on the device, by the reference, the fast kernels and the compiled form, against this machine's
-processor, which is compared with the digests stored in ``fitness/digests.json``; and the products' kernel,
-cut in every way. Every mismatch is reported with form, operation or node, element and bits. Then times a
-training step of a GPT of 124 million parameters (12 layers, width 768, 512 tokens) and its products:
+processor, which is compared with the digests stored in ``assay/fitness/digests.json``; and the products'
+kernel, cut in every way. Every mismatch is reported with form, operation or node, element and bits. Then
+times a training step of a GPT of 124 million parameters (12 layers, width 768, 512 tokens) and its products:
 order-free compiled, and native fp32, TF32 and bf16 autocast, compiled, taking turns in one run, with the
 kernels that the time goes to.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from typing import Any, Literal, NoReturn, TextIO
@@ -153,15 +152,6 @@ class Output:
         """Report an error and end with its status."""
         self.report(error)
         raise SystemExit(int(exit_status(error)))
-
-
-@contextmanager
-def reporting(output: Output) -> Iterator[None]:
-    """Turn every AssayError of a command into its report and exit status."""
-    try:
-        yield
-    except AssayError as error:
-        output.fail(error)
 
 
 def _as_it_is(text: str | Table) -> str | Table:

@@ -8,7 +8,7 @@ from assay.blocks.traffic import FILE, read_totals
 
 
 def totals_by_node(home: Path) -> dict[str, dict[str, int]]:
-    """Bytes by direction and purpose (``storage.traffic``), by the node's name."""
+    """Bytes by direction and purpose (``blocks.traffic``), by the node's name."""
     return {path.parent.name: read_totals(path) for path in sorted((home / "nodes").glob(f"*/{FILE}"))}
 
 

@@ -1,4 +1,4 @@
-"""How long a fetch waits, how many it asks at once, and what it puts up with: ``storage.exchange``."""
+"""How long a fetch waits, how many it asks at once, and what it puts up with: ``blocks.exchange``."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ _RESULTS = {
     "evaluation": "its result is a loss, which `assay job fetch` says",
     "grpo": "`assay job init --template grpo --weights FOLDER` goes on with this policy",
 }
-"""Names of what no training of a template's model has made (``jobfile.uses``), and what to do with it."""
+"""Names of what no training of a template's model has made (``job.uses``), and what to do with it."""
 
 
 def _no_text(folder: Path, model: dict[str, Any]) -> Stop:

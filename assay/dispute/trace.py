@@ -8,7 +8,6 @@ program says.
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -63,8 +62,6 @@ class StepTrace:
     key: bytes
     tree: trees.Tree
     next_state: list[Tensor]
-    run_ms: float
-    """Wall time of executing and hashing."""
     _executor: Executor
     _patch: Patch | None
     _kept: dict[int, Tensor]
@@ -165,10 +162,8 @@ def trace_step(
     Raises what the executor raises.
     """
     executor = executor or Executor(program)
-    started = time.perf_counter()
     roots = _Roots(program, key, hasher or shared(), keep_bytes, patch is not None)
     next_state = executor.step(state, context, roots.observe, patch)
     tree = trees.build([future.result() for future in roots.roots])
-    elapsed_ms = (time.perf_counter() - started) * 1e3
     kept = roots.kept
-    return StepTrace(program, list(state), context, key, tree, next_state, elapsed_ms, executor, patch, kept)
+    return StepTrace(program, list(state), context, key, tree, next_state, executor, patch, kept)

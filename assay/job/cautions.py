@@ -84,7 +84,7 @@ def stepless(file: JobFile) -> list[str]:
 
 
 def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
-    """A line for each; empty where there is nothing to say. `wire`: what ``jobfile.wire`` has found."""
+    """A line for each; empty where there is nothing to say. `wire`: what ``job.wire`` has found."""
     late = [*overshooting(body), *unsent(body, files.inner.params), *stepless(body)]
     if wire is not None:
         late += [*nothing_saved(body, wire), *seen_too_often(body.training, counted(files.records)[0])]

@@ -1,6 +1,6 @@
 """A job file's sections as what they stand for: a model, its data, an optimiser, a precision.
 
-Contract: the same file, data and code give the same ones. What is made of them is ``jobfile.build``'s.
+Contract: the same file, data and code give the same ones. What is made of them is ``job.build``'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The job file: everything a client decides about a job, in TOML.
 
 Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
-refused, with the key's path in the error. ``assay job init`` writes a complete file (``jobfile.templates``).
+refused, with the key's path in the error. ``assay job init`` writes a complete file (``job.templates``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The complete job files that ``assay job init`` writes.
 
-Contract: every text is a whole job file, with every key that ``jobfile.read`` reads and a word on those that
+Contract: every text is a whole job file, with every key that ``job.read`` reads and a word on those that
 need one. Not guaranteed: that the learning rates suit another shape of model.
 """
 
@@ -362,7 +362,7 @@ records = {records}
 
 def with_held_out(text: str, records: int, origin: str) -> str:
     """The job file `text` with the loss on so many held-out records, every round; raises what
-    `jobfile.amounts` finds too low, and the solver's stake to what a job may waste (rule 3.1). `origin`: what
+    `job.amounts` finds too low, and the solver's stake to what a job may waste (rule 3.1). `origin`: what
     it is called where it is at fault. Raises BadJobFile for an algorithm that computes none."""
     head, mark, rest = text.partition("\n[training]")
     text = head + _SECTION.format(records=records) + mark + rest

@@ -1,6 +1,6 @@
 """The complete job files that ``assay job init`` writes for an evaluation, batch inference and GRPO.
 
-Contract: as ``jobfile.templates``. Rounds and steps are chosen so that records or prompts are all used, as
+Contract: as ``job.templates``. Rounds and steps are chosen so that records or prompts are all used, as
 far as whole rounds of whole segments allow.
 """
 
@@ -32,7 +32,7 @@ MODEL_KEYS = {
 }
 """Keys of [model], by template, and what they are in a manifest."""
 MAX_BYTES = 4_000_000
-"""Of text, as ``jobfile.templates`` states it."""
+"""Of text, as ``job.templates`` states it."""
 WARM_STEPS = 120
 """After which the small decoder is right about once in three times."""
 _WEIGHTS = """

@@ -39,7 +39,7 @@ from assay.protocol.types import ClaimId, ClaimView, JobId, Seconds
 POLL_S = 2.0
 HOLD_S = 20.0
 """For which fetches may hold a tick up, however many they are: a block at the least rate that is put up with
-(``storage.exchange_config``) comes in less."""
+(``blocks.exchange_config``) comes in less."""
 
 
 class Action(Protocol):

@@ -109,10 +109,6 @@ class Work:
         """The first of them, for what it says of the state."""
         return self.programs(kind)[0]
 
-    def program_of(self, kind: Kind, segment: int) -> Program:
-        """The program that gives a segment's end."""
-        return self.programs(kind)[self.located(kind, segment, 0).number]
-
     def segments(self, kind: Kind) -> int:
         """Segments of a claim; its segments tree has one leaf more."""
         return self.terms.segments_of(kind)

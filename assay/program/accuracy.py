@@ -204,11 +204,6 @@ class Rows:
         return contraction.quantise(rest, e), e
 
 
-def rows_of(x: Tensor) -> Rows:
-    """All rows of f32[rows, K], with their own exponents."""
-    return Rows(x.unsqueeze(0), contraction.exponent(x).unsqueeze(0))
-
-
 def _sampled(operand: Operand, x: Tensor, e: Tensor) -> Rows:
     for op, shape, attrs in operand.moves:
         x = x.reshape(shape) if op is Op.RESHAPE else strided(x, shape, attrs[0], attrs[1:])

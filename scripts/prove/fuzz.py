@@ -9,7 +9,7 @@ Exits 1 at the first input that breaks a target; libFuzzer leaves it beside the 
 
 Contract: atheris runs in an environment of its own below .assay/tools, installed when it is not there, and
 finds the project's dependencies in the project's. Not guaranteed: anything about what needs PyTorch or a
-chain; those have tests of their own (tests/adversaries, scripts/prove/rpc_fuzz.py).
+chain; those have tests of their own (tests/adversaries).
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def init_own(
     held_out: int,
 ) -> None:
     """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
-    ``jobfile.templates.by_algorithm`` with what was asked for."""
+    ``job.templates.by_algorithm`` with what was asked for."""
     from assay.job.build import build
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file

@@ -22,7 +22,7 @@ contract NodesTest is Test {
     IArbiter private index = ArbiterIndex(deployed("ArbiterIndex", ""));
     IArbiter private transcendental = ArbiterTranscendental(deployed("ArbiterTranscendental", ""));
 
-    /// @notice Attack 45: what the validator refuses, the arbiter refuses, and nothing else (format: scripts/generate/nodes.py).
+    /// @notice Attack 45: what the validator refuses, the arbiter refuses, and nothing else (format: spec/vectors/nodes.py).
     function test_Attack45_arbiterAndValidatorAgreeOnEveryNode() external view {
         string memory folder = VmFiles(address(vm)).envOr("ASSAY_VECTORS", "../tests/vectors");
         bytes memory data = VmFiles(address(vm)).readFileBinary(string.concat(folder, "/nodes.bin"));

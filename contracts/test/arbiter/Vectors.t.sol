@@ -15,7 +15,7 @@ interface VmFiles {
 }
 
 /// @notice Attack 44: every instruction against the integer-only model, bit for bit, on the shared vectors. The format is
-/// described in scripts/generate/vectors.py. `ASSAY_VECTORS` names another folder, `ASSAY_VECTOR_COUNT` the fewest cases in a file.
+/// described in spec/vectors/vectors.py. `ASSAY_VECTORS` names another folder, `ASSAY_VECTOR_COUNT` the fewest cases in a file.
 contract VectorsTest is Test {
     IArbiter private elementwise = ArbiterElementwise(deployed("ArbiterElementwise", ""));
     IArbiter private transcendental = ArbiterTranscendental(deployed("ArbiterTranscendental", ""));

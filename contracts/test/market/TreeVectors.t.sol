@@ -10,7 +10,7 @@ interface VmFiles {
     function readFileBinary(string calldata path) external view returns (bytes memory);
 }
 
-/// @notice Trees, proofs, keys and draws from the shared vectors (format: scripts/generate/trees.py), which
+/// @notice Trees, proofs, keys and draws from the shared vectors (format: spec/vectors/trees.py), which
 /// tests/unit/vectors/test_tree_vectors.py reads too.
 contract TreeVectorsTest is Test {
     bytes private data;

@@ -11,7 +11,7 @@ from assay.blocks.blockstore import BlockStore
 from assay.blocks.exchange import Exchange
 from assay.blocks.kubo import KuboClient, KuboNodeBlocks
 from assay.protocol.errors import BlockNotFound, PeerUnreachable
-from tests.conformance.storage.fake_kubo import FakeKubo
+from tests.conformance.blocks.fake_kubo import FakeKubo
 
 FILE = b"".join(i.to_bytes(4, "big") for i in range(1 << 18))
 """1 MiB: four leaves and a node."""

@@ -24,7 +24,7 @@ from assay.protocol import trees
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from drills.solvers import FaultySolver, Plan, WrongInputSolver, omit_last_shard
 from drills.verifiers import ColludingVerifier, LazyVerifier
-from tests.conformance.storage.rigs import gateway
+from tests.conformance.blocks.rigs import gateway
 from tests.fakes.jobs import account, inner_program, recipe_files
 from tests.fakes.staged import MAY_BE_ABSENT, staffed
 from tests.unit.client.conftest import honest

@@ -116,7 +116,7 @@ def apart(got: Sequence[Tensor], want: Sequence[Array], scale: Sequence[Array]) 
 
 
 PRODUCTS = ("demo", "powersgd")
-"""Codings of matrix products, which keep 14 bits (docs/numerics.md); all else is f32."""
+"""Codings of matrix products, which keep 14 bits (docs/arithmetic.md); all else is f32."""
 QUICK = ("diloco", "fedopt", "diloco-4bit", "sparseloco", "diloco-centred", "streaming", "eager", "demo")
 """One of each kind of rule, coding, mean and round."""
 

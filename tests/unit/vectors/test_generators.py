@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-# The scripts import each other by their bare names.
 from spec.vectors import game as gen_game
 from spec.vectors import nodes as gen_nodes
+from spec.vectors import trees as gen_trees
 from spec.vectors import vectors as gen_vectors
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
@@ -31,3 +31,7 @@ def test_node_vectors_are_the_validators() -> None:
 
 def test_game_is_the_models() -> None:
     assert (VECTORS / "game.bin").read_bytes() == gen_game.encode()
+
+
+def test_trees_are_the_protocols() -> None:
+    assert (VECTORS / "trees.bin").read_bytes() == gen_trees.encode()

@@ -14,7 +14,6 @@ from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
 from assay.protocol.types import Kind, Phase, Role, Seconds
-from assay.verifier.report import coverage, replay_steps
 from assay.verifier.service import VerifierService
 from drills.solvers import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
 from drills.verifiers import ColludingVerifier
@@ -166,24 +165,6 @@ def test_attack_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day
         day.blocks().get(raw_cid(claim.manifest))
     assert not any(e["valid"] for e in day.named("replayed"))
     assert "does not end in the state that the program gives" in day.named("replayed")[0]["finding"]
-
-
-def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:
-    job_id = day.post(rounds=1, shards=1)
-    plan = Plan(0, 0, StateFault(step=5, slot=0, element=0))
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
-    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
-    market = day.join("reader")
-    state_provider = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
-    view = next(v for v in market.claims(job_id) if v.claim.kind == Kind.TASK)
-    reports = list(replay_steps(state_provider, view, 0, 8))
-    assert [r.equal for r in reports] == [True, True, False, True]
-    assert [r.first_step for r in replay_steps(state_provider, view, 3, 5)] == [2, 4]
-    found = coverage(state_provider, market.claims(job_id))
-    assert found.segments == 4 and 1 <= found.replayed <= 2
-    assert found.miss_one_segment == pytest.approx((3 / 4) ** 2)
 
 
 def test_attack_15_colluders_never_report_their_accomplice_but_do_report_others(day: MarketDay) -> None:

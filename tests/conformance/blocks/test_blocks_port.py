@@ -23,7 +23,7 @@ from assay.blocks.exchange import Exchange
 from assay.blocks.exchange_config import ExchangeConfig
 from assay.blocks.node import NodeBlocks
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
-from tests.conformance.storage.rigs import Rig
+from tests.conformance.blocks.rigs import Rig
 
 ABSENT = str(Cid.of(b"never stored anywhere"))
 SHARED_FIXTURE = settings(

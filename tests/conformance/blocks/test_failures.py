@@ -8,8 +8,8 @@ import pytest
 
 from assay.blocks.cid import DAG_PB, Cid
 from assay.protocol.errors import AssayError
-from tests.conformance.storage.conftest import ADAPTERS, rig_of
-from tests.conformance.storage.rigs import Rig
+from tests.conformance.blocks.conftest import ADAPTERS, rig_of
+from tests.conformance.blocks.rigs import Rig
 from tests.fakes.blocks import FakeBlocks, Network
 
 ABSENT = str(Cid.of(b"never stored anywhere"))

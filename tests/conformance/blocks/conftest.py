@@ -14,8 +14,8 @@ from assay.blocks.exchange import Exchange
 from assay.blocks.exchange_config import ExchangeConfig
 from assay.blocks.kubo import KuboClient, KuboNodeBlocks
 from assay.blocks.node import NodeBlocks
-from tests.conformance.storage.fake_kubo import FakeKubo
-from tests.conformance.storage.rigs import Rig, gateway, overwrite
+from tests.conformance.blocks.fake_kubo import FakeKubo
+from tests.conformance.blocks.rigs import Rig, gateway, overwrite
 
 ADAPTERS = ("embedded", "node-with-peer", "kubo")
 
