@@ -132,7 +132,7 @@ class MarketDay:
         return service
 
     def whistleblower(
-        self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, **limits: bool
+        self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, **limits: Any
     ) -> WhistleblowerService:
         market = self.markets.get(name) or self.join(name)
         allowed = WhistleLimits(mode, Wei(bonds), **limits)

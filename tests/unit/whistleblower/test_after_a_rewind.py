@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -122,7 +123,7 @@ def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDa
 def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: MarketDay) -> None:
     job_id = begun(day, verifier="vera", verifiers=1)
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
-    options = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    options: dict[str, Any] = {"emit": day.events.append, "round": 1, "accused": account("ann")}
     jack = VoteChallenger(*parts, Limits(Mode.PLAY, Wei(BOND)), RESOURCE_LIMITS, **options)
     day.services["jack"] = jack
     game = accused(day, job_id)
