@@ -165,7 +165,7 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     market = convicted(market, claim_id, by, now, guilty)
     if market.claims[claim_id].winner == ZERO_ADDRESS:
         return market
-    return kept(market, claim_id, replace(found, segment=INPUT_SEGMENT, root=event.root))
+    return kept(market, claim_id, replace(found, segment=INPUT_SEGMENT, root=event.root), won=True)
 
 
 def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketState:
@@ -325,7 +325,7 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
         if stood and challenger_won:
             market = convicted(market, claim_id, challenger, now)
         if challenge.found is not None and market.claims[claim_id].winner != ZERO_ADDRESS:
-            market = kept(market, claim_id, challenge.found)
+            market = kept(market, claim_id, challenge.found, won=challenger_won)
     else:
         market, stood = _vote_decided(market, challenge, challenger_won)
     amount = market.funds.ledger.balance(bond(game_id))

@@ -83,6 +83,8 @@ class ClaimState:
     """Who convicted it, while its reward waits."""
     kept: tuple[Found, ...] = ()
     """Findings whose games are over since, in that order."""
+    gone: bool = False
+    """While its reward waits: whether the job went on without the claim when it fell."""
     overtaken: bool = False
     """Of a convicted claim: whether a rewind had overtaken it before, until `freeSeats`."""
     overtaker: int | None = None

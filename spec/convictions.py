@@ -37,7 +37,7 @@ def convicted(
 ) -> MarketState:
     """The claim falls, and with it the `guilty` votes that the proof has shown to be false (rules 5.1, 5.2
     and 5.4). If a rewind has overtaken it, or it is left out, the job does not go back, and no claim of its
-    place will tell who was right: the reward is paid at once.
+    place will tell who was right.
 
     The winner's own game is no longer in `market.games`.
     """
@@ -54,8 +54,8 @@ def convicted(
         funds = market.funds
     fallen = fallen.with_status(phase=Phase.CONVICTED, since=now.time)
     fallen = replace(fallen, overtaken=overtaken, overtaker=_overtaker(market, state) if overtaken else None)
-    if goes_back and market.findings(claim_id):  # who was right is not known yet
-        fallen = replace(fallen, reward=verdict.reward, winner=challenger)
+    if market.findings(claim_id):  # others may have been right, too
+        fallen = replace(fallen, reward=verdict.reward, winner=challenger, gone=not goes_back)
     else:
         funds = funds.moved(SEIZED, free(challenger), verdict.reward)
     market = market.with_claim(claim_id, fallen)

@@ -345,10 +345,12 @@ class ShareAlike:
 
 
 @dataclass(frozen=True)
-class PayUnsettled:
-    """The same to who convicted the claim, once its job is closed without a settled claim of its place."""
+class ShareWon:
+    """The same to who convicted the claim and whose own games were won (rule 5.4.1): the job went on without
+    the claim when it fell, or is closed without a settled one of its place."""
 
     claim: Claim
+    found: tuple[Found, ...]
 
 
 @dataclass(frozen=True)
@@ -426,7 +428,7 @@ Event = (
     | ProveBinding
     | Share
     | ShareAlike
-    | PayUnsettled
+    | ShareWon
     | Play
     | Demand
     | Supply

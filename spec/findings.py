@@ -12,7 +12,7 @@ from assay.protocol import trees
 from assay.protocol.game_state import INPUT_SEGMENT, Found
 from assay.protocol.refusal import require
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Kind, Phase
-from spec.events import Announce, PayUnsettled, Share, ShareAlike
+from spec.events import Announce, Share, ShareAlike, ShareWon
 from spec.ledger import NOTHING, free
 from spec.market_state import MarketState, Moment, Place
 from spec.settlement import alike
@@ -45,10 +45,10 @@ def spend(
     return replace(market, announced=announced), shown
 
 
-def kept(market: MarketState, claim_id: ClaimId, found: Found) -> MarketState:
+def kept(market: MarketState, claim_id: ClaimId, found: Found, *, won: bool) -> MarketState:
     """With a finding whose game is over, of a claim whose reward waits."""
     state = market.claims[claim_id]
-    return market.with_claim(claim_id, replace(state, kept=(*state.kept, found)))
+    return market.with_claim(claim_id, replace(state, kept=(*state.kept, replace(found, won=won))))
 
 
 def share_alike(market: MarketState, event: ShareAlike, by: Address, now: Moment) -> MarketState:
@@ -79,7 +79,7 @@ def share(market: MarketState, event: Share, by: Address, now: Moment) -> Market
     inputs = by_input or _same_sources(market, fallen, settled)
     counting = [each for each in event.found if inputs or each.segment != INPUT_SEGMENT]
     right = [each for each in counting if is_true(each, event.fallen_roots, event.settled_roots)]
-    return _paid(market, claim_id, first(right))
+    return _paid(market, claim_id, first(right) or won(market, claim_id))
 
 
 def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
@@ -93,15 +93,18 @@ def _same_sources(market: MarketState, fallen: Claim, settled: Claim) -> bool:
     return settled.rewinds == fallen.rewinds + 1 and not added
 
 
-def pay_unsettled(market: MarketState, event: PayUnsettled, by: Address, now: Moment) -> MarketState:
-    """Pay a reward that waits to who convicted the claim, where no claim will tell who was right.
+def share_won(market: MarketState, event: ShareWon, by: Address, now: Moment) -> MarketState:
+    """Pay a reward that waits where no claim will tell who was right.
 
-    Refused: MayBeSettled, NoSuchJob, NoReward, GamesOpen.
+    Refused: WrongFindings, MayBeSettled, NoSuchJob, NoReward, GamesOpen.
     """
-    there = market.current(_place(event.claim), now.time)
-    settled = there is not None and market.claims[there].status.phase == Phase.SETTLED
-    require(not settled and market.job(event.claim.job_id).closed, "MayBeSettled")
-    return _paid(market, market.claim_id(event.claim), ())
+    claim_id = market.claim_id(event.claim)
+    _require_all(market, claim_id, event.found)
+    if claim_id not in market.claims or not market.claims[claim_id].gone:
+        there = market.current(_place(event.claim), now.time)
+        settled = there is not None and market.claims[there].status.phase == Phase.SETTLED
+        require(not settled and market.job(event.claim.job_id).closed, "MayBeSettled")
+    return _paid(market, claim_id, won(market, claim_id))
 
 
 def is_true(found: Found, fallen: Sequence[bytes], settled: Sequence[bytes]) -> bool:
@@ -118,6 +121,15 @@ def first(right: Sequence[Found]) -> list[Address]:
     return [found.finder for found in right if found.announced < cut]
 
 
+def won(market: MarketState, claim_id: ClaimId) -> list[Address]:
+    """Where no truth tells: whose games were won, and who convicted the claim."""
+    state = market.claims.get(claim_id)
+    if state is None:
+        return []
+    finders = [found.finder for found in state.kept if found.won]
+    return finders if state.winner in finders else [*finders, state.winner]
+
+
 def _place(claim: Claim) -> Place:
     return claim.job_id, claim.kind, claim.round, claim.shard
 
@@ -128,15 +140,14 @@ def _require_all(market: MarketState, claim_id: ClaimId, found: Sequence[Found])
 
 
 def _paid(market: MarketState, claim_id: ClaimId, finders: Sequence[Address]) -> MarketState:
-    """In equal parts; what does not divide is the first's. Nobody: all is whose conviction it was."""
+    """In equal parts; what does not divide is the first's."""
     state = market.claims.get(claim_id)
     require(state is not None and state.winner != ZERO_ADDRESS, "NoReward")
     assert state is not None
     require(not market.findings(claim_id), "GamesOpen")
-    payees = finders or [state.winner]
-    largest, each = alike(state.reward, len(payees))
-    funds = market.funds.moved(SEIZED, free(payees[0]), largest)
-    for finder in payees[1:]:
+    largest, each = alike(state.reward, len(finders))
+    funds = market.funds.moved(SEIZED, free(finders[0]), largest)
+    for finder in finders[1:]:
         funds = funds.moved(SEIZED, free(finder), each)
-    paid = replace(state, reward=NOTHING, winner=ZERO_ADDRESS)
+    paid = replace(state, reward=NOTHING, winner=ZERO_ADDRESS, gone=False)
     return market.with_funds(funds).with_claim(claim_id, paid)

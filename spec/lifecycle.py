@@ -187,7 +187,7 @@ _RULES: dict[type, Rule] = {
     e.ProveBinding: challenges.prove_binding,
     e.Share: findings.share,
     e.ShareAlike: findings.share_alike,
-    e.PayUnsettled: findings.pay_unsettled,
+    e.ShareWon: findings.share_won,
     e.Play: challenges.move,
     e.Demand: availability.demand,
     e.Supply: availability.supply,

@@ -61,6 +61,8 @@ class Limits:
     is less. Once a reorganisation has replaced its seed, a vote is refused and has to be worked out again."""
     classes: ClassLimits | None = None
     """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
+    pinned_bytes: int | None = None
+    """The most on disk for the states that votes and games are played from; None: as much as it has."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class JobObservation:
     rewards: tuple[WaitingReward, ...] = ()
     audited: Mapping[tuple[ClaimId, Address], bool] = field(default_factory=dict)
     """Votes on fallen claims that were looked at, and whether they are false."""
+    no_room: Mapping[tuple[ClaimId, bytes], str] = field(default_factory=dict)
+    """Why a vote on a claim, by its seed, could not be defended."""
+    unpinned: frozenset[ClaimId] = frozenset()
+    """Claims with a valid vote of ours of an earlier process, of which it is not known whether what it is
+    defended from is still on the disk."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,15 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """Look whether what our vote is defended from is still on the disk, and have it there again if not."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    reason: str
+
+
+@dataclass(frozen=True)
 class SendVote:
     job_id: JobId
     claim_id: ClaimId
@@ -128,7 +144,8 @@ class SendVote:
 
 @dataclass(frozen=True)
 class Abstain:
-    """Give a seat up at no cost: the claim's files cannot be had, or are not what the class allows."""
+    """Give a seat up at no cost: the claim's files cannot be had, or are not what the class allows, or a vote
+    could not be defended."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -173,7 +190,7 @@ class Wait:
     reason: str
 
 
-Action = Replay | SendVote | Abstain | Pursue | AuditVote | Play | Share | Poke | Subscribe | Wait
+Action = Replay | Pin | SendVote | Abstain | Pursue | AuditVote | Play | Share | Poke | Subscribe | Wait
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -188,6 +205,8 @@ def decide(observation: Observation) -> list[Action]:
         actions.extend(_abstentions(observation, job))
     for job in running:
         actions.extend(_votes(observation, job))
+    for job in observation.jobs:
+        actions.extend(_pins(job))
     for job in observation.jobs:
         actions.extend(_pursuits(observation, job))
     for job in observation.jobs:
@@ -264,7 +283,10 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield Abstain(*subject, f"the job's files are refused: {job.refusal}")
             continue
         ballot = job.ballots.get((view.claim_id, status.seed))
-        if ballot is None and late:
+        no_room = job.no_room.get((view.claim_id, status.seed), "")
+        if ballot is None and no_room:
+            yield Abstain(*subject, f"a vote could not be defended: {no_room}")
+        elif ballot is None and late:
             yield Abstain(*subject, "there is no replay of it so late in the time to vote")
         elif ballot is None and _goes_on_soon(job, view):
             yield Wait(job.view.job_id, "its round can soon be closed without the task; nothing is replayed")
@@ -278,6 +300,13 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
         elif observation.now >= status.since + min(observation.limits.seed_age, terms.vote_time // 2):
             finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
             yield SendVote(job.view.job_id, view.claim_id, status.seed, finding)
+
+
+def _pins(job: JobObservation) -> Iterator[Action]:
+    for view in (*moving(job.claims), *fallen(job.claims)):
+        playable = not view.overtaken or view.status.open_games
+        if view.claim_id in job.unpinned and playable and not job.refusal:
+            yield Pin(job.view.job_id, view.claim_id, "a vote of ours may be disputed")
 
 
 def _goes_on_soon(job: JobObservation, view: ClaimView) -> bool:

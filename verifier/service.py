@@ -1,23 +1,25 @@
 """The verifier as a running thing: reads the market, asks `verifier.policy`, and does what it says.
 
 Contract: a vote is sent only after it was worked out by this process's replay and written to disk; what the
-disk has lost is replayed again. A vote of this account that is on the chain is left as it is, whoever sent
-it. A claim that its replay contradicts gets an invalid vote and a challenge, and what votes attested it are
-disputed once it has fallen; this service plays to the end, as it defends its own votes. Not guaranteed: that
-a sample finds every fault; see ``verifier.report``.
+disk has lost is replayed again. INVARIANT checked-here: before a valid one is sent, what it is defended from
+is pinned on the disk (`node.kept_replays`); where there is no room for that, the seat is given up. A vote of
+this account that is on the chain is left as it is, whoever sent it. A claim that its replay contradicts gets
+an invalid vote and a challenge, and what votes attested it are disputed once it has fallen; this service
+plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; see
+``verifier.report``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from assay.node import apart, upkeep
 from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Attestation, Finding, attest, audit_vote
+from assay.node.audit import Attestation, Finding, attest, audit_vote, sampled
 from assay.node.idle import no_stake
-from assay.node.kept_replays import KeptReplays
+from assay.node.kept_replays import KeptReplays, NoRoom
 from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
@@ -31,14 +33,14 @@ from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 from assay.verifier.stays import Stays
 
 KEPT_BYTES = 1 << 30
-"""The most on disk for states that nobody publishes: with them it defends its votes after a rewind."""
+"""The most on disk for states of its own replays, beside those that its votes and games are played from."""
 
 
 class VerifierService(Accuser):
     """One verifier account. `secret` (32 bytes, the operator's) makes its challenges' salts."""
 
     TOGETHER = (policy.SendVote, policy.Abstain, upkeep.Poke)
-    LONG = (policy.Replay, policy.AuditVote)
+    LONG = (policy.Replay, policy.AuditVote, policy.Pin)
     FETCHING = LONG
     SILENT = (policy.Wait,)
 
@@ -60,7 +62,11 @@ class VerifierService(Accuser):
         super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits, self._fees = limits, fees
         self._paid: Mapping[JobId, Wei] = {}
-        self.kept_replays = KeptReplays(folder / "replays", KEPT_BYTES)
+        self._kept = KeptReplays(folder / "replays", KEPT_BYTES, pinned_bytes=limits.pinned_bytes)
+        self.kept_replays = self._kept
+        self._no_room: dict[tuple[ClaimId, bytes], str] = {}
+        self._pinned: set[ClaimId] = set()
+        """Claims of which this process has looked whether our vote's states are on the disk."""
         self._stays = Stays(folder / "stays")
         self._ballots = Ballots(folder / "ballots")
         self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}
@@ -104,7 +110,25 @@ class VerifierService(Accuser):
                 ballots.pop(key, None)
         rewards = tuple(self.market.rewards(job.job_id))
         audited = {key: found is not None for key, found in self._findings.items() if key[1] != ZERO_ADDRESS}
-        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots, rewards, audited)
+        unpinned = (view for view in (*claims.moving, *claims.fallen) if self._is_unpinned(view, fresh))
+        return JobObservation(
+            job,
+            self.refusal(job.job_id),
+            claims,
+            games,
+            ballots,
+            rewards,
+            audited,
+            dict(self._no_room),
+            frozenset(view.claim_id for view in unpinned),
+        )
+
+    def _is_unpinned(self, view: ClaimView, fresh: Container[tuple[ClaimId, bytes]]) -> bool:
+        """Whether a valid vote of ours stands that an earlier process has sent, and nobody has looked yet."""
+        if (view.claim_id, view.status.seed) in fresh or view.claim_id in self._pinned:
+            return False
+        ours = (vote for vote in view.votes if vote.verifier == self.market.me)
+        return any(vote.shown and vote.valid and not vote.gone for vote in ours)
 
     # -- deciding and acting
 
@@ -120,6 +144,7 @@ class VerifierService(Accuser):
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {
             policy.Replay: self._replay,
+            policy.Pin: self._pin_again,
             policy.Pursue: self._pursue,
             policy.AuditVote: self._audit_vote,
             upkeep.Play: self._play,
@@ -157,7 +182,12 @@ class VerifierService(Accuser):
 
     def _replay(self, action: policy.Replay) -> None:
         view = self.market.claim(action.claim_id)
-        found = self.judge(view)
+        try:
+            found = self.judge(view)
+        except NoRoom as error:
+            self._no_room[view.claim_id, view.status.seed] = error.message
+            self._kept.release(lambda _, claim_id: claim_id == view.claim_id)
+            return
         claim = view.claim
         if found.finding is not None:
             self._findings[view.claim_id, ZERO_ADDRESS] = found.finding
@@ -173,6 +203,12 @@ class VerifierService(Accuser):
             valid=found.valid,
             finding=str(found.finding or ""),
         )
+
+    def _pin_again(self, action: policy.Pin) -> None:
+        view, state_provider = self.market.claim(action.claim_id), self.state_provider(action.job_id)
+        for segment in sampled(state_provider, view, self.market.me):
+            state_provider.pin_start(view, segment)
+        self._pinned.add(action.claim_id)
 
     def _subscribe(self, action: policy.Subscribe) -> None:
         done = self.market.subscribe(f"subscribe/{action.job_id.hex()}/{self.clock.block()}", action.job_id)

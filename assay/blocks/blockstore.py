@@ -130,6 +130,13 @@ class BlockStore:
         """Like `has`, for a parsed CID."""
         return os.path.isfile(self._place(cid))
 
+    def holds(self, cid: str) -> bool:
+        """Whether the block and all below it are stored, the bytes of leaves unchecked. Raises `BadCid`."""
+        try:
+            return all(True for _ in self.walk(Cid.parse(cid)))
+        except (BadDag, BlockNotFound, CorruptBlock):
+            return False
+
     def size(self, cid: Cid) -> int:
         """Bytes of a stored block's file. Raises `BlockNotFound`."""
         try:

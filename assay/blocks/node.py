@@ -54,6 +54,10 @@ class NodeBlocks:
         """True when the block is stored here."""
         return self.store.has(cid)
 
+    def holds(self, cid: str) -> bool:
+        """True when the block and all below it are stored here."""
+        return self.store.holds(cid)
+
     def add_file(self, data: bytes | BinaryIO) -> str:
         """Store a file and return its root CID."""
         return self.store.add_file(data)

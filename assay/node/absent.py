@@ -16,7 +16,7 @@ from random import Random
 from typing import BinaryIO, TypeVar
 
 from assay.protocol.errors import AssayError, BlockNotFound, PeerUnreachable, PutOff
-from assay.protocol.ports import RAW, Blocks
+from assay.protocol.ports import RAW, Blocks, Holding
 
 T = TypeVar("T")
 
@@ -74,6 +74,9 @@ class SparingBlocks:
 
     def has(self, cid: str) -> bool:
         return self._blocks.has(cid)
+
+    def holds(self, cid: str) -> bool:
+        return isinstance(self._blocks, Holding) and self._blocks.holds(cid)
 
     def add_file(self, data: bytes | BinaryIO) -> str:
         return self._stored(self._blocks.add_file(data))

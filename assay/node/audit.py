@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.compute.pool import Pool
+from assay.compute.replay import Replayed, ReplaySegment, order_of, replayed
 from assay.dispute.chunks import chunks_of, first_difference, vote_proof
 from assay.dispute.trace import StepTrace
 from assay.node.artifacts import State
-from assay.node.replays import Order, Replayed, Replays, order_of
 from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
@@ -210,8 +211,8 @@ def audit_claim(
     every = range(state_provider.work.segments(view.claim.kind))
     asked = every if segments is None else segments
     wanted = [segment for segment in asked if not state_provider.known_right(view, segment)]
-    if (replays := state_provider.work.replays) is not None:
-        found = _together(replays, state_provider, view, wanted, None)
+    if (pool := state_provider.work.pool) is not None:
+        found = _together(pool, state_provider, view, wanted, None)
         return next((finding for finding in found if not isinstance(finding, bytes)), None)
     for segment in wanted:
         if not going():
@@ -239,11 +240,13 @@ def keyed_trace(
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
-    """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
+    """One run of a segment from a start that is pinned: what is wrong with it, or the keyed trace root of its
+    last step."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return _unreached(state_provider, view, start)
+    state_provider.pin(view, segment, start.state)
     steps = work.segment_steps(claim.kind, segment, claim.shard)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
@@ -254,26 +257,28 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
 
 
 def _together(
-    replays: Replays,
+    pool: Pool,
     state_provider: StateProvider,
     view: ClaimView,
     segments: Sequence[int],
     key: bytes | None,
 ) -> Iterator[Finding | bytes]:
     """`_replayed` of each segment, in order, of which several are replayed at the same time; without a key no
-    trace is made."""
+    trace is made, and nothing is pinned."""
     claim, work = view.claim, state_provider.work
 
-    def orders() -> Iterator[Order | Finding]:
+    def orders() -> Iterator[ReplaySegment | Finding]:
         for segment in segments:
             start = state_provider.leaf(view, segment)
             if not isinstance(start, Known):
                 yield _unreached(state_provider, view, start)
             else:
+                if key is not None:
+                    state_provider.pin(view, segment, start.state)
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
                 yield order_of(replay, work.segment_steps(claim.kind, segment, claim.shard), key)
 
-    outcomes: Iterator[Replayed | Finding] = replays.run(orders())
+    outcomes: Iterator[Replayed | Finding] = replayed(pool, orders())
     for segment, found in zip(segments, outcomes, strict=True):
         if not isinstance(found, Replayed):
             yield found
@@ -285,18 +290,19 @@ def _together(
 
 
 def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) -> Attestation:
-    """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
+    """Replay the verifier's sample of a seeded claim, each segment once. What a vote on it is defended from
+    stays on the disk. Raises SourceMissing, and NoRoom."""
     segments = tuple(sampled(state_provider, view, verifier))
     if finding := audit_input(state_provider, view):
         return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
     traces: list[bytes] = []
-    replays = state_provider.work.replays
+    pool = state_provider.work.pool
     all_found: Iterator[Finding | bytes]
-    if replays is None:
+    if pool is None:
         all_found = (_replayed(state_provider, view, segment, key) for segment in segments)
     else:
-        all_found = _together(replays, state_provider, view, segments, key)
+        all_found = _together(pool, state_provider, view, segments, key)
     for found in all_found:
         if not isinstance(found, bytes):
             return Attestation(False, (), found, segments)

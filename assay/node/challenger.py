@@ -9,6 +9,8 @@ when its clock has run out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -23,6 +25,7 @@ from assay.node.audit import (
     WrongVote,
     wrong_input,
 )
+from assay.node.kept_replays import NoRoom
 from assay.node.service import intent
 from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
@@ -98,24 +101,34 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
         raise Retry(
             f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
         )
+    with suppress(NoRoom):  # it is played all the same
+        state_provider.pin(view, segment, start.state)
     return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
 
 
-class Challenger:
-    """Turns one account's findings into games."""
+def _pin_nothing(view: ClaimView, segment: int) -> None:
+    """For whoever plays in the process that has found it."""
 
-    def __init__(self, market: Market, secret: bytes) -> None:
-        self.market = market
-        self._secret = secret
+
+class Challenger:
+    """Turns one account's findings into games. `pin` has the state on the disk that a segment starts from,
+    before anything is announced that is played from it."""
+
+    def __init__(
+        self, market: Market, secret: bytes, pin: Callable[[ClaimView, int], None] = _pin_nothing
+    ) -> None:
+        self.market, self._secret, self._pin = market, secret, pin
 
     def pursue(self, finding: Finding, block: int) -> Pursuit:
-        """The next step for a finding, at block number `block`. Raises what the port raises."""
+        """The next step for a finding, at block number `block`. Raises what the port and `pin` raise."""
         claim_id, place, verifier = key_of(finding)
         view = self.market.claim(claim_id)
         if why := _moot(view, finding):
             return Pursuit("moot", None, why)
         if (game := self.running(finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
+        if isinstance(finding, WrongSegment | WrongVote):
+            self._pin(view, finding.segment)
         attempt = 0 if is_proof(finding) else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
         what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))

@@ -144,6 +144,14 @@ class Published:
         self._slots[root] = found
         return found
 
+    def is_here(self, view: ClaimView, leaf: int, program: Program) -> bool:
+        """Whether all blocks of a claim's state are in this node's own, under the CIDs that it names."""
+        cid = self.checkpoints(view)[leaf].cid
+        if not cid or not self.reader.holds(cid):
+            return False
+        slots = self._files(view, leaf, program)
+        return slots is not None and all(self.reader.holds(slot.cid) for slot in slots)
+
     def remembered(self, root: bytes, program: Program) -> State | None:
         """The state of this root, if all of it is in memory."""
         slots = self._slots.get(root)

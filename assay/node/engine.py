@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from assay.node.replays import Replays
+from assay.compute.pool import Pool
 from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
@@ -41,7 +41,7 @@ class Engine:
     way: ExecutorKind = ExecutorKind.REFERENCE
     forms: Path | None = None
     brief: bool = False
-    replays: Replays | None = None
+    pool: Pool | None = None
     """Where segments of claims are replayed, several at the same time; None: here, one after another."""
     apart: Apart | None = None
     """The process that computes large steps; None: this one."""

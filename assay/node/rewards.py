@@ -18,13 +18,13 @@ from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobV
 @dataclass(frozen=True)
 class Share:
     """Have a reward paid. `settled`: the claim that says what was right; None where all findings agree, or
-    where it is the winner's, as the job has `closed` without such a claim."""
+    where none will say, so that it is for whose games were `won`."""
 
     job_id: JobId
     claim_id: ClaimId
     settled: ClaimId | None
     reason: str
-    closed: bool = False
+    won: bool = False
 
 
 def shares(
@@ -45,13 +45,17 @@ def shares(
         if alike and reward.winner in finders:
             yield Share(fallen.claim.job_id, reward.claim_id, None, "all who have disputed it agree")
             continue
+        if reward.gone:
+            reason = "the job went on without the claim: it is for whose games were won"
+            yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
+            continue
         settled = next((view for view in claims if _bears_out(view, fallen.claim)), None)
         if settled is not None:
             reason = "the claim that was paid at its place says whose finding is right"
             yield Share(fallen.claim.job_id, reward.claim_id, settled.claim_id, reason)
-        elif job.progress.closed and me == reward.winner:
-            reason = "the job has closed, and no claim was paid at its place: it is the winner's"
-            yield Share(fallen.claim.job_id, reward.claim_id, None, reason, closed=True)
+        elif job.progress.closed and me in {reward.winner, *(f.finder for f in reward.found if f.won)}:
+            reason = "the job has closed, and no claim was paid at its place: it is for whose games were won"
+            yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
 
 
 def waits_for(me: Address, rewards: Sequence[WaitingReward]) -> bool:
@@ -63,9 +67,9 @@ def have_paid(market: Market, share: Share) -> TxResult:
     """Ask for it. Raises what the port raises."""
     waiting = next(each for each in market.rewards(share.job_id) if each.claim_id == share.claim_id)
     key = intent("share", share.claim_id, *((share.settled,) if share.settled is not None else ()))
-    if share.closed:
-        key = intent("pay-unsettled", share.claim_id)
-        return market.pay_unsettled(key, market.claim(share.claim_id).claim)
+    if share.won:
+        key = intent("share-won", share.claim_id)
+        return market.share_won(key, market.claim(share.claim_id).claim, waiting.found)
     if share.settled is None:
         return market.share_alike(key, share.claim_id, waiting.found)
     return market.share(key, market.claim(share.claim_id), market.claim(share.settled), waiting.found)

@@ -34,7 +34,7 @@ from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import AssayError, PutOff, RpcUnreachable
 from assay.protocol.game_state import Game, GameView, returns_bond
 from assay.protocol.ports import Blocks, Clock, Hurried, Market, Write
-from assay.protocol.types import ClaimId, JobId, Seconds
+from assay.protocol.types import ClaimId, ClaimView, JobId, Seconds
 
 POLL_S = 2.0
 HOLD_S = 20.0
@@ -329,7 +329,7 @@ class Accuser(Node):
         self._state_providers: dict[JobId, StateProvider] = {}
         self.kept_replays: KeptReplays | None = None
         """What was replayed before, for a role that recomputes whole claims."""
-        self._challenger = Challenger(market, secret)
+        self._challenger = Challenger(market, secret, self._pin)
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         if job_id not in self._state_providers:
@@ -345,9 +345,17 @@ class Accuser(Node):
         return self._state_providers[job_id]
 
     def let_go(self, watched: Iterable[JobId]) -> None:
-        """Keep no state provider of jobs that are over and hold nothing of ours."""
+        """Keep no state provider of jobs that are over and hold nothing of ours, and no state for what can be
+        disputed no more."""
         for job_id in self._state_providers.keys() - set(watched):
             del self._state_providers[job_id]
+        if (kept := self.kept_replays) is not None:
+            over = partial(upkeep.over, self.market)
+            self.attempt("release states", None, partial(kept.release, over))
+
+    def _pin(self, view: ClaimView, segment: int) -> None:
+        """Have on the disk what a game about a segment is played from."""
+        self.state_provider(view.claim.job_id).pin_start(view, segment)
 
     def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
         """The next step of a challenge: announce the finding, open its game, or prove it at once."""

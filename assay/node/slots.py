@@ -37,7 +37,7 @@ from assay.protocol.errors import (
     CorruptBlock,
     PeerUnreachable,
 )
-from assay.protocol.ports import DAG_PB, RAW, Blocks
+from assay.protocol.ports import DAG_PB, RAW, Blocks, Holding
 
 log = logging.getLogger(__name__)
 
@@ -284,6 +284,13 @@ class SlotReader:
             if self._cache.get(slot.root, node) is None and not (slot.cid and self._has(slot.cid))
         }
         return sum(absent.values())
+
+    def holds(self, cid: str) -> bool:
+        """Whether all blocks of a file are in this node's own; no where that cannot be told."""
+        try:
+            return isinstance(self.blocks, Holding) and self.blocks.holds(cid)
+        except BadCid:
+            return False
 
     def _has(self, cid: str) -> bool:
         try:

@@ -26,6 +26,7 @@ from assay.node.kept_replays import KeptReplays
 from assay.node.rounds import PASSED
 from assay.node.slots import SlotFile, SlotReader, Slots, state_root_of
 from assay.node.work import Work
+from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
@@ -275,21 +276,21 @@ class StateProvider:
 
     def slots(self, view: ClaimView, leaf: int) -> Slots | None:
         """The slots of a claim's state at a leaf, if they are known or published."""
-        return self._published.slots(view, leaf, self.work.program(view.claim.kind))
+        return self._published.slots(view, leaf, self._program(view))
 
     def published(self, view: ClaimView) -> bool:
         """Whether the states that the claim publishes, its last among them, can be had and are what they
         should be."""
-        return self._published.all_can_be_had(view, self.work.program(view.claim.kind))
+        return self._published.all_can_be_had(view, self._program(view))
 
     def gap(self, view: ClaimView, order: Random, most: int) -> Gap | None:
         """One of the claim's published states that cannot be had, and up to `most` of what is missing of it,
         both at random; None if all can be had."""
-        return self._published.gap(view, self.work.program(view.claim.kind), order, most)
+        return self._published.gap(view, self._program(view), order, most)
 
     def some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | Broken | Hidden:
         """These slots of a claim's state, published or recomputed."""
-        found = self._published.some(view, leaf, self.work.program(view.claim.kind), wanted)
+        found = self._published.some(view, leaf, self._program(view), wanted)
         tensors = [tensor for tensor in found or () if tensor is not None]
         if found is not None and len(tensors) == len(found):
             return tensors
@@ -318,7 +319,7 @@ class StateProvider:
 
     def at_hand(self, view: ClaimView, leaf: int) -> State | None:
         """The state that a claim says is at a leaf, right or wrong, if nothing has to be computed for it."""
-        root, program = view.roots[leaf], self.work.program(view.claim.kind)
+        root, program = view.roots[leaf], self._program(view)
         if (state := self._published.remembered(root, program)) is not None:
             return state
         if self._kept is not None and (state := self._kept.state(root, program)) is not None:
@@ -352,9 +353,30 @@ class StateProvider:
         return True
 
     def _keep_on_disk(self, view: ClaimView, leaf: int, state: State) -> None:
-        """Keep a state of a claim that nobody publishes: after a rewind nothing may lead to it any more."""
-        if self._kept is not None and not self.checkpoints(view)[leaf].cid:
+        """Keep a state that is not in this node's own blocks, whatever files the claim names for it."""
+        if self._kept is not None and not self._published.is_here(view, leaf, self._program(view)):
             self._kept.keep_state(view.roots[leaf], state)
+
+    def pin(self, view: ClaimView, leaf: int, state: State) -> None:
+        """Have a claim's state at a leaf on the disk until the claim, its votes and its games are over,
+        whatever a rewind undoes. Raises NoRoom."""
+        if self._kept is not None:
+            self._kept.pin(view, leaf, state)
+
+    def pin_start(self, view: ClaimView, segment: int) -> None:
+        """`pin` where a segment starts; what is pinned is read, and mended where it is damaged. Raises
+        NoRoom, and SourceMissing where it cannot be had."""
+        if self._kept is None:
+            return
+        start = self.leaf(view, segment)
+        if not isinstance(start, Known):
+            raise SourceMissing(
+                f"the state at the start of segment {segment} cannot be had: {start}", hint="wait"
+            )
+        self.pin(view, segment, start.state)
+
+    def _program(self, view: ClaimView) -> Program:
+        return self.work.program(view.claim.kind)
 
     def found_right(self, view: ClaimView, segment: int) -> None:
         """Remember that the replay of a segment came to what the claim says."""

@@ -16,6 +16,7 @@ from math import inf
 from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, left_out, tasks
 from assay.node.service import intent, turn
+from assay.protocol.errors import Unknown
 from assay.protocol.game_state import GameView, WaitingReward, moot, returns_bond
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
@@ -162,6 +163,7 @@ def plays(
 ) -> Iterator[Play]:
     """What is to be done in this account's games now: its moves, and the ends that it gains by; also of other
     people's games for which a reward of its own waits."""
+    waiting = {reward.claim_id: reward.winner for reward in rewards}
     held_up = {reward.claim_id for reward in rewards if waits_for(me, [reward])}
     for view in games:
         game = view.game
@@ -176,7 +178,11 @@ def plays(
         if about is not None and game.challenger == me and returns_bond(about, game) and late:
             yield Play(job_id, view.game_id, f"game {view.game_id}: its bond comes back, however it ends")
         elif about is not None and game.challenger == me and moot(about, game):
-            continue
+            # Whose games are won has a part in a reward that waits, where no truth tells (rule 5.4.1).
+            if game.ballot or waiting.get(game.claim_id, me) == me or not ours or late:
+                continue
+            left = f"our move ({game.phase.name}), {game.deadline - now} s left, for a part in a reward"
+            yield Play(job_id, view.game_id, f"game {view.game_id}: {left}")
         elif late != ours:
             left = f"our move ({game.phase.name}), {game.deadline - now} s left"
             what = left if ours else "the other side let its deadline pass"
@@ -232,6 +238,18 @@ def locks(view: ClaimView, account: Address) -> bool:
     if view.status.phase in CHALLENGEABLE:
         behind.append(view.claim.claimant)
     return (view.status.phase in CHALLENGEABLE or view.fallen) and account in behind
+
+
+def over(market: MarketView, job_id: JobId, claim_id: ClaimId) -> bool:
+    """Whether neither a claim nor a vote on it can be disputed any more, and no game about them is open. One
+    that the chain has lost may come back."""
+    try:
+        view = market.claim(claim_id)
+    except Unknown:
+        return market.ended(job_id)
+    if view.status.phase in CHALLENGEABLE or view.fallen:
+        return False
+    return all(game.decided for game in market.games(job_id) if game.game.claim_id == claim_id)
 
 
 def watched(market: MarketView, liable: bool = False) -> list[JobView]:

@@ -14,10 +14,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from assay.compute.pool import Pool
 from assay.dispute.replay import Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
-from assay.node.replays import Replays
 from assay.program.apart.executor import ApartExecutor
 from assay.program.execute import Executor
 from assay.program.fault import Fault
@@ -92,9 +92,9 @@ class Work:
         return self._executors[kind, loop]
 
     @property
-    def replays(self) -> Replays | None:
+    def pool(self) -> Pool | None:
         """Where segments are replayed several at a time; None where a fault is planted."""
-        return None if self.faults or self.outer_faults else self._engine.replays
+        return None if self.faults or self.outer_faults else self._engine.pool
 
     @cached_property
     def outer_share(self) -> Fraction:

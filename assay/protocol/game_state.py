@@ -73,6 +73,8 @@ class Found:
     shown: int
     root: bytes
     """The finder's own: of the state at the end of the segment, or of the input state."""
+    won: bool = False
+    """Its game, or its proof; False as it is shown."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class WaitingReward:
     """Who convicted the claim."""
     found: tuple[Found, ...]
     """Findings whose games are over, in that order."""
+    gone: bool = False
+    """The job went on without the claim when it fell, so that no settled claim will tell."""
 
 
 NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)

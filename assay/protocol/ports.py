@@ -83,6 +83,15 @@ class Blocks(Protocol):
 
 
 @runtime_checkable
+class Holding(Protocol):
+    """Blocks that can tell what is held here, to the last block."""
+
+    def holds(self, cid: str) -> bool:
+        """Whether all blocks of a file are held here. Raises BadCid."""
+        ...
+
+
+@runtime_checkable
 class Hurried(Protocol):
     """Blocks whose fetches can be bounded all together."""
 
@@ -366,8 +375,8 @@ class Market(MarketView, Protocol):
         """Pay it where all findings agree and one of them is the winner's."""
         ...
 
-    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
-        """Pay it to who convicted the claim, where the job is closed without a settled claim at the place."""
+    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
+        """Pay it to who convicted the claim and whose games were won, where no settled claim will tell."""
         ...
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:

@@ -265,7 +265,8 @@ class MarketIndex:
 
     def _on_Tasks_RewardKept(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
-        self.rewards[claim_id] = WaitingReward(claim_id, Wei(a["amount"]), Address(a["challenger"]), ())
+        amount, winner = Wei(a["amount"]), Address(a["challenger"])
+        self.rewards[claim_id] = WaitingReward(claim_id, amount, winner, (), a["gone"])
 
     def _on_Tasks_RewardShared(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
@@ -280,7 +281,8 @@ class MarketIndex:
     def _on_Challenges_FindingKept(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
         waiting = self.rewards[claim_id]
-        self.rewards[claim_id] = replace(waiting, found=(*waiting.found, self._found[a["found"]]))
+        found = replace(self._found[a["found"]], won=a["won"])
+        self.rewards[claim_id] = replace(waiting, found=(*waiting.found, found))
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
         """An empty URL takes back what was announced."""

@@ -303,9 +303,9 @@ class ChainMarket(ChainView):
         """Pay it where all findings agree."""
         return self.do(intent, "Challenges", "shareAlike", claim_id, found)
 
-    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
-        """Pay it to who convicted the claim, once the job is closed without a settled one at its place."""
-        return self.do(intent, "Tasks", "payUnsettled", claim)
+    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
+        """Pay it to who convicted the claim and whose games were won, where no settled claim will tell."""
+        return self.do(intent, "Challenges", "shareWon", claim, found)
 
     # Games
 

@@ -118,14 +118,17 @@ def write_replays(folder: Path, snap: Snap) -> None:
     for i in range(6):
         kept.add(_REPLAYED, i)
         kept.keep_state(state_root(_STATES[i]), _STATES[i])
+        if i % 2:
+            kept.pin(_REPLAYED, i, _STATES[i])
         snap()
 
 
 _PROGRAM = inner_program()
 _STATES = [[torch.full(spec.shape, i, dtype=torch.float32) for spec in _PROGRAM.state] for i in range(6)]
 _REPLAYED: Any = SimpleNamespace(
+    claim_id=ClaimId(digest(2)),
     claim=SimpleNamespace(job_id=JobId(digest(1)), kind=Kind.TASK, round=0, shard=0),
-    roots=[digest(i) for i in range(7)],
+    roots=[*(state_root(state) for state in _STATES), digest(6)],
 )
 
 
@@ -136,7 +139,11 @@ def read_replays(folder: Path) -> list[Any]:
     return [
         entry
         for i, state in enumerate(states)
-        for entry in ((i, kept.knows(_REPLAYED, i)), (i, state and state_root(state)))
+        for entry in (
+            (i, kept.knows(_REPLAYED, i)),
+            (i, state and state_root(state)),
+            (i, kept.pinned(_REPLAYED, i) and "pinned"),
+        )
         if entry[1]
     ]
 

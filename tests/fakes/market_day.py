@@ -124,7 +124,8 @@ class MarketDay:
     ) -> VerifierService:
         market = self.markets.get(name) or self.join(name, verifier=1_000)
         bonds, age = options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
-        limits = VerifierLimits(Seconds(20), bonds, age, options.pop("join", None))
+        pinned = options.pop("pinned_bytes", None)
+        limits = VerifierLimits(Seconds(20), bonds, age, options.pop("join", None), pinned)
         options.setdefault("fees", partial(fees_of, market))
         parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)

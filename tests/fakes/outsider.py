@@ -109,7 +109,7 @@ def endings(market: MarketState, roots: Roots) -> Iterator[e.Event]:
             if state.winner != ZERO_ADDRESS:
                 yield e.ShareAlike(claim_id, state.kept)
                 yield from shares(market, claim, state.kept, roots)
-                yield e.PayUnsettled(claim)
+                yield e.ShareWon(claim, state.kept)
     for job_id, job in market.jobs.items():
         for number, shard in enumerate(job.shards):
             if shard.solver != ZERO_ADDRESS and not job.closed:

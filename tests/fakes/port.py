@@ -155,7 +155,7 @@ class FakeMarket:
 
     def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
         return [
-            WaitingReward(claim_id, state.reward, state.winner, state.kept)
+            WaitingReward(claim_id, state.reward, state.winner, state.kept, state.gone)
             for claim_id, state in self.market_state.rules.claims.items()
             if state.claim.job_id == job_id and state.winner != ZERO_ADDRESS
         ]
@@ -371,8 +371,8 @@ class FakeMarket:
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
         return self._send(intent, "shareAlike", e.ShareAlike(claim_id, tuple(found)))
 
-    def pay_unsettled(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "payUnsettled", e.PayUnsettled(claim))
+    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
+        return self._send(intent, "shareWon", e.ShareWon(claim, tuple(found)))
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))

@@ -70,6 +70,6 @@ def test_Invariant21_what_everybody_has_left_an_outsider_ends_in_time(lives: int
 
     live()
     ends = {"Play", "ExpireDemand", "RecordSeed", "Tally", "Settle", "Void", "FreeSeats", "Close"}
-    ends |= {"PayUnsettled", "Share", "ShareAlike"} if lives == MANY else set()
+    ends |= {"ShareWon", "Share", "ShareAlike"} if lives == MANY else set()
     assert ends <= set(seen), f"never needed: {sorted(ends - set(seen))}"
     assert 3 * seen["(locked)"] > lives and 20 * seen["(bonds)"] > lives

@@ -92,7 +92,7 @@ _PLAIN = {
     events.OpenInput: ("Challenges", "openInput"),
     events.Share: ("Challenges", "share"),
     events.ShareAlike: ("Challenges", "shareAlike"),
-    events.PayUnsettled: ("Tasks", "payUnsettled"),
+    events.ShareWon: ("Challenges", "shareWon"),
     events.Demand: ("Availability", "demand"),
     events.Supply: ("Availability", "supply"),
     events.ExpireDemand: ("Availability", "expire"),

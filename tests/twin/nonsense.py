@@ -53,7 +53,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         vote,
         e.OpenInput(claim, digest, salt),
         e.ShareAlike(market_state.claim_id(state.claim), state.kept),
-        e.PayUnsettled(claim),
+        e.ShareWon(claim, state.kept),
         e.Share(state.claim, leaves, claim, leaves, state.kept),
         *_odd_moves(market_state, rng),
     ]

@@ -349,7 +349,7 @@ class Player:
             roots = [tuple(self.scene.segments[each.segments_root].levels[0]) for each in (fallen, settled)]
             found = state.kept if self.rng.random() < 0.8 else state.kept[1:]
             doings.append((e.Share(fallen, roots[0], settled, roots[1], found), by))
-            doings.append((e.PayUnsettled(fallen), by))
+            doings.append((e.ShareWon(fallen, found), by))
         return doings
 
     def _fallen_votes(self, state: ClaimState) -> bool:

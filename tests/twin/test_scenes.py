@@ -45,10 +45,11 @@ SCENES: list[Callable[[], None]] = [
     liability.test_a_game_about_an_overtaken_claim_that_is_lost_pays_its_claimant,
     liability.test_a_wrong_binding_convicts_no_overtaken_claim_without_a_game,
     *(
-        partial(rewards.test_who_convicts_a_claim_that_its_job_goes_on_without_is_paid_at_once, how)
+        partial(rewards.test_T53_who_wins_its_game_has_its_part_though_the_job_goes_on_without_the_claim, how)
         for how in ("overtaken", "late", "left out")
     ),
     rewards.test_a_reward_whose_finders_disagree_ends_with_its_job,
+    rewards.test_T53_a_demand_that_convicts_has_its_part_beside_a_game_that_is_won,
     rewards.test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone,
     *(
         partial(rewards.test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so, fell)

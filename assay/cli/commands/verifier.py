@@ -11,7 +11,7 @@ import typer
 from assay.app.ids import class_id_of, job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
-from assay.app.units import parse_amount, parse_duration, show_amount, show_count
+from assay.app.units import parse_amount, parse_bytes, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
@@ -54,6 +54,13 @@ def run(
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
+    disk: Annotated[
+        str | None,
+        typer.Option(
+            help="Most for the states that votes and games are played from; without room for one it gives its"
+            " seat up. By default as much as the disk has."
+        ),
+    ] = None,
 ) -> None:
     """Run a verifier until stopped."""
     app = app_of(context)
@@ -62,7 +69,7 @@ def run(
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.replays import replays_of
+    from assay.cli.node.replays import pool_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.service import Service
     from assay.verifier.joining import ClassLimits
@@ -72,8 +79,8 @@ def run(
     tell = ways(webhook, notify)
     end_dry_run(app, "verifier")
     engine = engine_of(app.settings)
-    several = replays_of(replays, ray, engine)
-    engine = replace(engine, replays=several)
+    several = pool_of(replays, ray, engine)
+    engine = replace(engine, pool=several)
     most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),
@@ -91,6 +98,7 @@ def run(
         parse_amount(bond_budget),
         parse_duration(seed_age),
         accepted if join else None,
+        None if disk is None else parse_bytes(disk),
     )
 
     def make(parts: NodeParts) -> Service:

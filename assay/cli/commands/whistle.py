@@ -45,7 +45,11 @@ def run(
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
     disk: Annotated[
-        str, typer.Option(help="Most for states of its own replays, so that a restart goes on where it was.")
+        str,
+        typer.Option(
+            help="Most for states of its own replays, so that a restart goes on where it was; those that its"
+            " games are played from come on top."
+        ),
     ] = "1GB",
 ) -> None:
     """Run a whistleblower until stopped."""
@@ -58,7 +62,7 @@ def run(
     say_start(app, "whistleblower")
     from assay.app.machine import engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.replays import replays_of
+    from assay.cli.node.replays import pool_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.service import Service
 
@@ -66,8 +70,8 @@ def run(
     tell = ways(webhook, notify)
     end_dry_run(app, "whistleblower")
     engine = engine_of(app.settings)
-    several = replays_of(replays, ray, engine)
-    engine = replace(engine, replays=several)
+    several = pool_of(replays, ray, engine)
+    engine = replace(engine, pool=several)
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )

@@ -1,16 +1,18 @@
 """Several replays at the same time, for a verifier or a whistleblower: where, and how many.
 
-Contract: `replays_of` gives what an engine needs for them, None for one after another in this process.
+Contract: `pool_of` gives what an engine needs for them, None for one after another in this process.
 """
 
 from __future__ import annotations
 
+from assay.compute.orders import WorkerConfig
+from assay.compute.pool import Pool
+from assay.compute.process import ProcessWorker
 from assay.node.engine import Engine
-from assay.node.replays import LocalReplays, Replays
 from assay.protocol.errors import Ask
 
 
-def replays_of(count: int, ray: str | None, engine: Engine) -> Replays | None:
+def pool_of(count: int, ray: str | None, engine: Engine) -> Pool | None:
     """Raises Ask where they cannot be."""
     if count == 1 and ray is None:
         return None
@@ -21,7 +23,7 @@ def replays_of(count: int, ray: str | None, engine: Engine) -> Replays | None:
             code="bad-replays",
         )
     if ray is None:
-        return LocalReplays(count)
-    from assay.node.ray_replays import RayReplays
+        return Pool([ProcessWorker(WorkerConfig(threads=1)) for _ in range(count)])
+    from assay.compute.ray import RayPool
 
-    return RayReplays(ray)
+    return RayPool(ray)

@@ -51,7 +51,7 @@ interface IChallenges is IBatch {
     /// @dev `found` is in dispute on the claim; its hash is `FindingKept`'s.
     event FindingShown(bytes32 indexed claimId, Found found);
     /// @dev A finding whose game is over, on a claim whose reward waits; in this order `share` takes them.
-    event FindingKept(bytes32 indexed claimId, bytes32 found);
+    event FindingKept(bytes32 indexed claimId, bytes32 found, bool won);
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
 
     /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, root, salt)), at least one block before `open`,
@@ -115,7 +115,7 @@ interface IChallenges is IBatch {
     /// @notice Anyone, of a claim whose reward waits, once no game on it is open: pay those whose findings are right and
     /// were announced before the first such was shown. `settled`: the claim that was paid at the place of the fallen one.
     /// `fallenRoots`, `settledRoots`: as they were committed. `found`: all that were kept, in that order. If none is right,
-    /// who convicted the claim is paid.
+    /// it is paid as by `shareWon`.
     function share(
         Claim calldata fallen,
         bytes32[] calldata fallenRoots,
@@ -125,6 +125,9 @@ interface IChallenges is IBatch {
     ) external;
     /// @notice The same without a settled claim, where all findings say the same, and one of them is the winner's.
     function shareAlike(bytes32 claimId, Found[] calldata found) external;
+    /// @notice The same where no settled claim will say who was right: pay who convicted the claim and whose own games were won,
+    /// in equal parts. The job went on without the claim when it fell, or is closed without a settled claim at its place.
+    function shareWon(Claim calldata claim, Found[] calldata found) external;
     /// @notice Called by the court when a game ends; `game` as it stood before the move that ended it.
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external;
     /// @notice Block in which the commitment was announced; 0 if it was not, or is spent.

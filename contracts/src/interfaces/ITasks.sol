@@ -87,8 +87,9 @@ interface ITasks is IBatch {
         uint256 burnt,
         uint256 reward
     );
-    /// @dev The reward waits until the games of other findings are over and it is known whose is the truth.
-    event RewardKept(bytes32 indexed claimId, address indexed challenger, uint256 amount);
+    /// @dev The reward waits until the games of other findings are over and it is known whose is the truth; `gone`: none will be,
+    /// as the job goes on without the claim.
+    event RewardKept(bytes32 indexed claimId, address indexed challenger, uint256 amount, bool gone);
     /// @dev Equal parts; what does not divide is the first's.
     event RewardShared(bytes32 indexed claimId, address[] finders, uint256 amount);
 
@@ -169,12 +170,12 @@ interface ITasks is IBatch {
     function convictVote(Claim calldata claim, address verifier, uint32 sample, address challenger)
         external
         returns (bytes32 tracesRoot, bytes32 seed, uint32 segment);
-    /// @notice Pay a reward that was kept to these, in equal parts; to who convicted the claim if there are none. Not while a
-    /// game of a finding on the claim is open.
-    function payReward(bytes32 claimId, address[] calldata finders) external;
-    /// @notice Anyone, of a claim whose job is closed without a settled claim at its place: a reward that was kept is who
-    /// convicted it's.
-    function payUnsettled(Claim calldata claim) external;
+    /// @notice Pay a reward that was kept to these, in equal parts; `withWinner`: to who convicted the claim, too, if it is not
+    /// among them. Not while a game of a finding on the claim is open.
+    function payReward(bytes32 claimId, address[] calldata finders, bool withWinner) external;
+    /// @notice The same, with the winner, of a claim that its job went on without when it fell, or whose job is closed without a settled claim at
+    /// its place.
+    function payUnsettled(Claim calldata claim, address[] calldata finders) external;
     /// @notice A reward that was kept, and who convicted the claim; zeros if there is none.
     function reward(bytes32 claimId) external view returns (uint256 amount, address winner);
 }

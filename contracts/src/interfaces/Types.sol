@@ -227,6 +227,7 @@ struct Found {
     uint64 announced; // block
     uint64 shown; // block
     bytes32 root;
+    bool won; // its game or proof; false when it is shown
 }
 
 /// @dev Stands for the segment where it is the claim's input that is disputed.

@@ -163,7 +163,7 @@ contract Challenges is Findings, Batch {
         if (!TASKS.convict(claim, msg.sender, certain)) return;
         (found.segment, found.root) = (INPUT, root);
         emit FindingShown(claimId, found);
-        _keep(claimId, _hash(found));
+        _keep(claimId, _hash(found), true);
     }
 
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external {
@@ -174,7 +174,7 @@ contract Challenges is Findings, Batch {
             (stood, kept) = TASKS.gameClosed(
                 game.params.claimId, game.params.accused, game.cursor.challenger, true, challengerWon
             );
-            if (kept) _keep(game.params.claimId, game.params.found);
+            if (kept) _keep(game.params.claimId, game.params.found, challengerWon);
         } else {
             stood = TASKS.voteGameClosed(
                 game.params.claimId,

@@ -55,6 +55,7 @@ abstract contract Claims {
     struct Reward {
         uint256 amount;
         address winner;
+        bool gone; // the job goes on without the claim: no settled one will tell
     }
 
     /// @dev Seats whose numbers lie beside the seed; a draw has no more to begin with (docs/protocol.md 3.4).

@@ -119,32 +119,42 @@ abstract contract Convictions is Shards {
         segment = _segmentOf(claim.jobId, seed, verifier, sample);
     }
 
-    function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
-        _payReward(claimId, finders);
+    function payReward(bytes32 claimId, address[] calldata finders, bool withWinner) external onlyChallenges {
+        _payReward(claimId, finders, withWinner);
     }
 
-    function payUnsettled(Claim calldata claim) external {
-        bytes32 there = _current(claim.jobId, claim.kind, claim.round, claim.shard);
-        bool settled = there != 0 && statuses[there].phase == Phase.SETTLED;
-        if (settled || !JOBS.progress(claim.jobId).closed) revert ITasks.MayBeSettled();
-        _payReward(keccak256(abi.encode(claim)), new address[](0));
+    function payUnsettled(Claim calldata claim, address[] calldata finders) external onlyChallenges {
+        bytes32 claimId = keccak256(abi.encode(claim));
+        if (!rewards[claimId].gone) {
+            bytes32 there = _current(claim.jobId, claim.kind, claim.round, claim.shard);
+            bool settled = there != 0 && statuses[there].phase == Phase.SETTLED;
+            if (settled || !JOBS.progress(claim.jobId).closed) revert ITasks.MayBeSettled();
+        }
+        _payReward(claimId, finders, true);
     }
 
-    function _payReward(bytes32 claimId, address[] memory finders) private {
+    function _payReward(bytes32 claimId, address[] memory payees, bool withWinner) private {
         (uint256 amount, address winner) = reward(claimId);
         if (winner == address(0)) revert ITasks.NoReward(claimId);
         uint16 findings = statuses[claimId].findings;
         if (findings > 0) revert ITasks.GamesOpen(findings);
         delete rewards[claimId];
-        address[] memory payees = finders;
-        if (finders.length == 0) {
-            payees = new address[](1);
-            payees[0] = winner;
-        }
+        if (withWinner) payees = _with(payees, winner);
         uint256 each = amount / payees.length;
         emit ITasks.RewardShared(claimId, payees, amount);
         uint256 first = amount - each * (payees.length - 1);
         VAULT.payEach(IVault.Bucket.FREE, accountKey(address(this)), payees, first, each);
+    }
+
+    /// @dev These, and this one once at least.
+    function _with(address[] memory accounts, address account) private pure returns (address[] memory more) {
+        uint256 n = accounts.length;
+        more = new address[](n + 1);
+        for (uint256 i; i < n; ++i) {
+            if (accounts[i] == account) return accounts;
+            more[i] = accounts[i];
+        }
+        more[n] = account;
     }
 
     function reward(bytes32 claimId) public view returns (uint256 amount, address winner) {
@@ -272,12 +282,12 @@ abstract contract Convictions is Shards {
         } else if (inGame) {
             JOBS.disputeClosed(accused.jobId);
         }
-        // Only the claim that is settled at its place tells who was right: none is, of one that its job goes on without.
-        kept = st.findings > 0 && !gone;
+        kept = st.findings > 0;
         emit ITasks.Convicted(claimId, accused.claimant, challenger, taken, taken - taken / 2, won);
         if (kept) {
-            rewards[claimId] = Reward(won, challenger);
-            emit ITasks.RewardKept(claimId, challenger, won);
+            // Only the claim that is settled at its place tells who was right: none is, of one that its job goes on without.
+            rewards[claimId] = Reward(won, challenger, gone);
+            emit ITasks.RewardKept(claimId, challenger, won, gone);
         }
         _fromStakes(kept ? address(this) : challenger, won);
     }

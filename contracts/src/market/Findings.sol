@@ -18,7 +18,8 @@ abstract contract Findings is IChallenges {
     address internal immutable JOBS;
 
     mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
-    /// @dev Of a claim whose reward waits: the hash over the findings whose games are over, each keccak256(before, its hash).
+    /// @dev Of a claim whose reward waits: the hash over the findings whose games are over, each keccak256(before, its hash, whether it
+    /// was won).
     mapping(bytes32 claimId => bytes32) public findingsOf;
 
     constructor(address jobs, ITasks tasks) {
@@ -46,7 +47,12 @@ abstract contract Findings is IChallenges {
         for (uint256 i; i < found.length; ++i) {
             right[i] = true;
         }
-        TASKS.payReward(claimId, _first(found, right));
+        TASKS.payReward(claimId, _first(found, right), false);
+    }
+
+    function shareWon(Claim calldata claim, Found[] calldata found) external {
+        _requireAll(_idOf(claim), found);
+        TASKS.payUnsettled(claim, _won(found));
     }
 
     function share(
@@ -65,7 +71,9 @@ abstract contract Findings is IChallenges {
             if (found[i].segment == INPUT && !inputs) continue;
             right[i] = _isTrue(found[i], fallenRoots, settledRoots);
         }
-        TASKS.payReward(claimId, _first(found, right));
+        address[] memory finders = _first(found, right);
+        bool none = finders.length == 0;
+        TASKS.payReward(claimId, none ? _won(found) : finders, none);
     }
 
     /// @dev What was announced, with the root that its finder shows now.
@@ -74,7 +82,7 @@ abstract contract Findings is IChallenges {
         returns (Found memory)
     {
         uint64 announced = _spend(claimId, segment, address(0), root, salt);
-        return Found(msg.sender, segment, announced, uint64(block.number), root);
+        return Found(msg.sender, segment, announced, uint64(block.number), root, false);
     }
 
     function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 root, bytes32 salt)
@@ -89,9 +97,9 @@ abstract contract Findings is IChallenges {
     }
 
     /// @dev Of a claim whose reward waits, once the finding's game is over.
-    function _keep(bytes32 claimId, bytes32 found) internal {
-        findingsOf[claimId] = keccak256(abi.encode(findingsOf[claimId], found));
-        emit FindingKept(claimId, found);
+    function _keep(bytes32 claimId, bytes32 found, bool won) internal {
+        findingsOf[claimId] = keccak256(abi.encode(findingsOf[claimId], found, won));
+        emit FindingKept(claimId, found, won);
     }
 
     function _idOf(Claim calldata claim) internal pure returns (bytes32) {
@@ -136,19 +144,32 @@ abstract contract Findings is IChallenges {
     }
 
     /// @dev The finders of those that are right and were announced before the first such was shown.
-    function _first(Found[] calldata found, bool[] memory right)
-        private
-        pure
-        returns (address[] memory finders)
-    {
+    function _first(Found[] calldata found, bool[] memory right) private pure returns (address[] memory) {
         uint256 cut = type(uint256).max;
         for (uint256 i; i < found.length; ++i) {
             if (right[i] && found[i].shown < cut) cut = found[i].shown;
         }
+        return _finders(found, right, cut);
+    }
+
+    /// @dev Where no truth tells: the finders of all whose games were won.
+    function _won(Found[] calldata found) private pure returns (address[] memory) {
+        bool[] memory won = new bool[](found.length);
+        for (uint256 i; i < found.length; ++i) {
+            won[i] = found[i].won;
+        }
+        return _finders(found, won, type(uint256).max);
+    }
+
+    function _finders(Found[] calldata found, bool[] memory chosen, uint256 cut)
+        private
+        pure
+        returns (address[] memory finders)
+    {
         finders = new address[](found.length);
         uint256 n;
         for (uint256 i; i < found.length; ++i) {
-            if (right[i] && found[i].announced < cut) finders[n++] = found[i].finder;
+            if (chosen[i] && found[i].announced < cut) finders[n++] = found[i].finder;
         }
         finders.truncate(n);
     }
@@ -156,7 +177,9 @@ abstract contract Findings is IChallenges {
     function _requireAll(bytes32 claimId, Found[] calldata found) private view {
         bytes32 all;
         for (uint256 i; i < found.length; ++i) {
-            all = keccak256(abi.encode(all, _hash(found[i])));
+            Found memory shown = found[i];
+            shown.won = false;
+            all = keccak256(abi.encode(all, _hash(shown), found[i].won));
         }
         if (all != findingsOf[claimId]) revert WrongFindings(findingsOf[claimId]);
     }

@@ -71,10 +71,9 @@ abstract contract AuditsHandler is DisputesHandler {
         Claim memory claim = claims[d.claim];
         bool stood = _live(claim);
         Purse memory before = _purse(claim.claimant);
-        bool stands = _stands(claim);
         availability.expire(d.id, d.asked, claim);
         _assertSplit(before, claim.claimant, 0);
-        if (stood) _claimFell(d.claim, stands);
+        if (stood) _claimFell(d.claim);
         ++calls[stood ? "withhold" : "expire demand"];
     }
 

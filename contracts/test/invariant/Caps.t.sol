@@ -41,8 +41,8 @@ contract CheckedCaps is CapsHandler {
 
 /// forge-config: default.invariant.runs = 6
 /// forge-config: default.invariant.depth = 60
-/// forge-config: long.invariant.runs = 256
-/// forge-config: long.invariant.depth = 256
+/// forge-config: nightly.invariant.runs = 256
+/// forge-config: nightly.invariant.depth = 256
 contract CapsInvariantTest is Test {
     uint256 private constant RUNS = 20; // at most
     uint256 private constant STEPS = 120;

@@ -44,7 +44,7 @@ abstract contract DisputesHandler is MarketHandler {
         _ensureFree(whistle, CHALLENGE_BOND);
         vm.prank(whistle);
         uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, TRUTH, salt);
-        Found memory found = Found(whistle, segment, u64(announced), u64(vm.getBlockNumber()), TRUTH);
+        Found memory found = Found(whistle, segment, u64(announced), u64(vm.getBlockNumber()), TRUTH, false);
         open.push(OpenGame(id, index, address(0), 0, found));
         ++games;
     }
@@ -88,12 +88,12 @@ abstract contract DisputesHandler is MarketHandler {
         bool live = game.verifier == address(0) ? _live(claim) : !convictedVote[game.claimId][game.verifier];
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
-        bool stands = _stands(claim);
         court.decide(game.id, won);
         if (live && !won) _assertBondLost(before, defender);
         else _assertSplit(before, defender, live && fallen ? FEE : 0);
         if (game.verifier == address(0)) {
-            if (live && won) _claimFell(game.claim, stands);
+            if (live && won) _claimFell(game.claim);
+            game.found.won = won;
             if (_waits(claim)) kept[game.claim].push(game.found);
         } else {
             _voteGameOver(game.claimId, game.verifier, live && won);
@@ -128,12 +128,11 @@ abstract contract DisputesHandler is MarketHandler {
         assertFalse(again, "a game is decided, and its bond paid out, once");
     }
 
-    /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim, which stood: its place is
-    /// settled by another.
-    function _claimFell(uint256 index, bool stood) internal {
+    /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim.
+    function _claimFell(uint256 index) internal {
         uint256 left = free(address(tasks)) - rewardsDue - feesDue();
         bool waits = _waits(claims[index]);
-        assertTrue(waits == (stood && _others(index) > 0), "a reward waits for other findings");
+        assertTrue(waits == (_others(index) > 0), "a reward waits for other findings");
         (uint256 reward,) = tasks.reward(idOf(claims[index]));
         assertEq(left, reward, "what stays with the module is the reward");
         rewardsDue += left;
@@ -141,16 +140,25 @@ abstract contract DisputesHandler is MarketHandler {
         ++calls["convict"];
     }
 
-    /// @dev Pays a reward whose games are over, where all of them said the same and one was the winner's.
+    /// @dev Pays a reward whose games are over, where all of them said the same and one was the winner's, or where the job goes on
+    /// without the claim.
     function share(uint256 seed) external {
         for (uint256 i; i < waiting.length; ++i) {
             uint256 which = (seed % waiting.length + i) % waiting.length;
             uint256 index = waiting[which];
             bytes32 claimId = idOf(claims[index]);
-            if (_others(index) > 0 || !_alike(kept[index])) continue;
+            if (_others(index) > 0) continue;
             (uint256 reward,) = tasks.reward(claimId);
             uint256 before = free(whistle);
-            challenges.shareAlike(claimId, kept[index]);
+            if (_alike(kept[index])) {
+                challenges.shareAlike(claimId, kept[index]);
+            } else {
+                try challenges.shareWon(claims[index], kept[index]) {
+                    ++calls["share among whose games were won"];
+                } catch {
+                    continue;
+                }
+            }
             assertEq(free(whistle) - before, reward, "all of it, once");
             rewardsDue -= reward;
             waiting[which] = waiting[waiting.length - 1];

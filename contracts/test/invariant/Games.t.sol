@@ -36,8 +36,8 @@ contract CheckedGames is GamesHandler {
 
 /// forge-config: default.invariant.runs = 3
 /// forge-config: default.invariant.depth = 40
-/// forge-config: long.invariant.runs = 256
-/// forge-config: long.invariant.depth = 256
+/// forge-config: nightly.invariant.runs = 256
+/// forge-config: nightly.invariant.depth = 256
 contract GamesInvariantTest is Test {
     CheckedGames private games;
 

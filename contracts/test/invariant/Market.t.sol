@@ -168,8 +168,8 @@ contract CheckedMarket is AuditsHandler {
 
 /// forge-config: default.invariant.runs = 8
 /// forge-config: default.invariant.depth = 80
-/// forge-config: long.invariant.runs = 256
-/// forge-config: long.invariant.depth = 256
+/// forge-config: nightly.invariant.runs = 256
+/// forge-config: nightly.invariant.depth = 256
 contract MarketInvariantTest is Test {
     uint256 private constant RUNS = 40; // at most
     uint256 private constant STEPS = 160;

@@ -41,8 +41,8 @@ contract CheckedStakes is StakesHandler {
 
 /// forge-config: default.invariant.runs = 8
 /// forge-config: default.invariant.depth = 80
-/// forge-config: long.invariant.runs = 256
-/// forge-config: long.invariant.depth = 256
+/// forge-config: nightly.invariant.runs = 256
+/// forge-config: nightly.invariant.depth = 256
 contract StakesInvariantTest is Test {
     CheckedStakes private market;
 

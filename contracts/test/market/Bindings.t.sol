@@ -119,8 +119,8 @@ contract BindingsTest is Market {
         assertPhase(claim, Phase.CONVICTED);
         uint64 block_ = u64(vm.getBlockNumber());
         Found[] memory found = new Found[](2);
-        found[0] = Found(whistle, INPUT, block_ - 1, block_, TRUTH); // the slot's
-        found[1] = Found(whistle, INPUT, block_ - 2, block_ - 1, TRUTH); // the game's
+        found[0] = Found(whistle, INPUT, block_ - 1, block_, TRUTH, true); // the slot's
+        found[1] = Found(whistle, INPUT, block_ - 2, block_ - 1, TRUTH, false); // the game's
         court.decide(id, false);
         challenges.shareAlike(idOf(claim), found);
         assertEq(free(whistle) - rich, 95 ether, "half of 100 + 3 x 30; bond back");

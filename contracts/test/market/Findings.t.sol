@@ -23,7 +23,8 @@ contract FindingsTest is FindingsMarket {
         for (uint256 i; i < 9; ++i) {
             address parasite = makeAddr(string.concat("parasite", vm.toString(i)));
             fund(parasite, 30 ether);
-            found[i + 1] = Found(parasite, u32(i % 4), u64(vm.getBlockNumber()), 0, keccak256("a guess"));
+            found[i + 1] =
+                Found(parasite, u32(i % 4), u64(vm.getBlockNumber()), 0, keccak256("a guess"), i % 2 == 0);
             salts[i] = announceRoot(parasite, idOf(fallen), u32(i % 4), address(0), keccak256("a guess"));
         }
         uint256 rich = free(whistle);
@@ -53,7 +54,8 @@ contract FindingsTest is FindingsMarket {
         bytes32 salt = announceRoot(stranger, idOf(fallen), 1, address(0), keccak256("a guess"));
         uint64 announced = u64(vm.getBlockNumber() - 1);
         (uint256 honest, Found memory real) = looked(whistle, 1, right[2]);
-        Found memory copy = Found(stranger, 1, announced, u64(vm.getBlockNumber()), keccak256("a guess"));
+        Found memory copy =
+            Found(stranger, 1, announced, u64(vm.getBlockNumber()), keccak256("a guess"), true);
         uint256 first = showAs(stranger, 1, copy.root, salt);
         (uint256 rich, uint256 poor) = (free(whistle), free(stranger));
         court.decide(first, true);
@@ -99,7 +101,7 @@ contract FindingsTest is FindingsMarket {
         convictByInput(stranger);
         court.decide(honest, true);
         Found[] memory found = new Found[](2);
-        found[0] = Found(stranger, INPUT, u64(vm.getBlockNumber()) - 1, u64(vm.getBlockNumber()), TRUTH);
+        found[0] = Found(stranger, INPUT, u64(vm.getBlockNumber()) - 1, u64(vm.getBlockNumber()), TRUTH, true);
         found[1] = real;
         uint256 rich = free(whistle);
         settle(right);
@@ -122,7 +124,7 @@ contract FindingsTest is FindingsMarket {
         uint64 announced = u64(vm.getBlockNumber() - 1);
         (uint256 first, Found memory a) = looked(whistle, 2, TRUTH);
         uint256 second = showAs(stranger, 2, TRUTH, salt);
-        Found memory b = Found(stranger, 2, announced, u64(vm.getBlockNumber()), TRUTH);
+        Found memory b = Found(stranger, 2, announced, u64(vm.getBlockNumber()), TRUTH, false);
         (uint256 rich, uint256 poor) = (free(whistle), free(stranger));
         court.decide(first, true);
         vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 1));
@@ -146,16 +148,27 @@ contract FindingsTest is FindingsMarket {
         assertEq(winner, address(0));
     }
 
-    /// @notice Where the settled claim says that nobody was right, who convicted is paid.
-    function test_whoConvictedIsPaidWhereNobodysRootIsRight() external {
+    /// @notice Where the settled claim says that nobody was right, those whose games were won are paid alike.
+    function test_whoeverWonItsGameIsPaidWhereNobodysRootIsRight() external {
         (uint256 game, Found memory a) = looked(whistle, 1, keccak256("mine"));
         (uint256 other, Found memory b) = looked(stranger, 2, keccak256("his"));
-        uint256 rich = free(whistle);
+        (uint256 junk, Found memory c) = looked(client, 3, keccak256("theirs"));
+        (uint256 rich, uint256 poor, uint256 liar) = (free(whistle), free(stranger), free(client));
         court.decide(game, true);
         court.decide(other, true);
+        court.decide(junk, false);
         settle(truth(0));
-        share(list(a, b));
-        assertEq(free(whistle) - rich, 30 ether + REWARD);
+        Found[] memory found = new Found[](3);
+        (found[0], found[1], found[2]) = (a, b, c);
+        vm.expectPartialRevert(IChallenges.WrongFindings.selector); // its game was lost
+        share(found);
+        found[2] = lost(c);
+        uint256 paid = free(client);
+        share(found);
+        assertEq(free(whistle) - rich, 30 ether + REWARD / 2);
+        assertEq(free(stranger) - poor, 30 ether + REWARD / 2);
+        assertEq(free(client), paid);
+        assertEq(paid - liar, 30 ether, "its bond");
     }
 
     /// @notice A game that was lost before the claim fell counts for nothing, not even as another finding.

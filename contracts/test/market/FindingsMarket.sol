@@ -35,6 +35,12 @@ abstract contract FindingsMarket is Market {
         }
     }
 
+    /// @dev Its game was lost.
+    function lost(Found memory f) internal pure returns (Found memory) {
+        f.won = false;
+        return f;
+    }
+
     function showAs(address who, uint32 segment, bytes32 root, bytes32 salt) internal returns (uint256) {
         bytes32[] memory from = memberProof(fallenRoots, segment);
         bytes32[] memory to = memberProof(fallenRoots, segment + 1);
@@ -48,7 +54,7 @@ abstract contract FindingsMarket is Market {
         internal
         returns (uint256 game, Found memory f)
     {
-        f = Found(who, segment, u64(vm.getBlockNumber()), 0, root);
+        f = Found(who, segment, u64(vm.getBlockNumber()), 0, root, true);
         bytes32 salt = announceRoot(who, idOf(fallen), segment, address(0), root);
         f.shown = u64(vm.getBlockNumber());
         game = showAs(who, segment, root, salt);

@@ -27,7 +27,7 @@ contract InputFindingsTest is FindingsMarket {
 
     /// @dev Somebody asks for the claim's input, which it says is another one.
     function askFor(address who, bytes32 root) private returns (uint256 game, Found memory f) {
-        f = Found(who, INPUT, u64(vm.getBlockNumber()), 0, root);
+        f = Found(who, INPUT, u64(vm.getBlockNumber()), 0, root, false);
         bytes32 salt = announceRoot(who, idOf(fallen), INPUT, address(0), root);
         f.shown = u64(vm.getBlockNumber());
         vm.prank(who);

@@ -174,13 +174,13 @@ contract ConvictionsSymbolic is TermsFake {
         _close(EARLY, false);
         address[] memory finders = new address[](3);
         (finders[0], finders[1], finders[2]) = (FINDER, EARLY, address(0x3f));
-        (bool done,) = address(tasks).call(abi.encodeCall(tasks.payReward, (CLAIM, finders)));
+        (bool done,) = address(tasks).call(abi.encodeCall(tasks.payReward, (CLAIM, finders, false)));
         assert(done);
         uint256 each = uint256(taken / 2) / 3;
         assert(_free(FINDER) == taken / 2 - each * 2);
         assert(_free(EARLY) == each && _free(finders[2]) == each);
         assert(_free(address(tasks)) == 0);
-        (bool again,) = address(tasks).call(abi.encodeCall(tasks.payReward, (CLAIM, finders)));
+        (bool again,) = address(tasks).call(abi.encodeCall(tasks.payReward, (CLAIM, finders, false)));
         assert(!again);
     }
 

@@ -361,3 +361,15 @@ def test_attack_T42_files_that_never_come_are_all_found_missing(tmp_path: Path) 
         with pytest.raises(PutOff):
             look(0.2)
         assert len(asked) > before, "they may have come by now"
+
+
+def test_a_file_is_held_once_all_of_its_blocks_are_here(node: NodeBlocks, far: BlockStore) -> None:
+    cid = file_in(far, bytes(range(40)))
+    assert not node.holds(cid)
+    node.get(cid)
+    assert node.has(cid) and not node.holds(cid), "its root alone"
+    node.read_file(cid, 40)
+    assert node.holds(cid)
+    leaf = next(below for below, data in node.store.walk(Cid.parse(cid)) if data is None)
+    path_of(node.store, str(leaf)).unlink()
+    assert not node.holds(cid)

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from assay.compute.orders import WorkerConfig
+from assay.compute.pool import Pool
+from assay.compute.process import ProcessWorker
+from assay.disk import record
+from assay.node.artifacts import State
 from assay.node.audit import WrongSegment, audit_claim
-from assay.node.kept_replays import KeptReplays
-from assay.node.replays import LocalReplays
-from assay.node.states import StateProvider, open_state_provider
+from assay.node.kept_replays import KeptReplays, NoRoom
+from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.program.state import state_root
@@ -23,6 +27,7 @@ from assay.protocol.errors import Retry
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
 from drills.solvers import FaultySolver, Plan
+from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
 from tests.fakes.market_day import MarketDay
 
@@ -128,12 +133,9 @@ def test_segments_that_were_replayed_together_are_kept_too(
     job_id, view = task(day, withholds=False)
     folder = tmp_path / "kept"
     states = provider(day, job_id, KeptReplays(folder, ROOM))
-    replays = LocalReplays(1)
-    states.work._engine = replace(states.work._engine, replays=replays)
-    try:
+    with Pool([ProcessWorker(WorkerConfig(threads=1))]) as pool:
+        states.work._engine = replace(states.work._engine, pool=pool)
         assert audit_claim(states, view) is None
-    finally:
-        replays.close()
     counted.run.clear()
     assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
     assert counted.run == []
@@ -227,3 +229,137 @@ def test_a_full_disk_costs_replays_and_nothing_else(
     counted.run.clear()
     assert audit_claim(states, view) is None
     assert counted.run == [0, 1, 2, 3]
+
+
+class HoldingBlocks(FakeBlocks):
+    """Blocks of a node that has the roots of all files, and all of them or none `whole`."""
+
+    def __init__(self, network: Network, whole: bool) -> None:
+        super().__init__(network)
+        self._whole = whole
+
+    def has(self, cid: str) -> bool:
+        return cid in self.network.blocks
+
+    def holds(self, cid: str) -> bool:
+        return self._whole and self.has(cid)
+
+
+def state_at(states: StateProvider, view: ClaimView, leaf: int) -> State:
+    found = states.leaf(view, leaf)
+    assert isinstance(found, Known)
+    return found.state
+
+
+def claims(view: ClaimView, count: int) -> list[ClaimView]:
+    return [replace(view, claim_id=ClaimId(bytes([i + 1]) * 32)) for i in range(count)]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_is_pinned_stays_beside_any_budget_until_its_last_claim_is_over(
+    day: MarketDay, tmp_path: Path
+) -> None:
+    job_id, view = task(day)
+    states, folder = provider(day, job_id, None), tmp_path / "kept"
+    whole = [state_at(states, view, leaf) for leaf in range(SEGMENTS + 1)]
+    size, (one, two) = states.work.program(Kind.TASK).state_bytes, claims(view, 2)
+    kept = KeptReplays(folder, 1)
+    kept.pin(one, 0, whole[0])
+    kept.pin(one, 2, whole[2])
+    kept.pin(two, 2, whole[2])
+    kept.keep_state(view.roots[3], whole[3])
+    (folder / "pinned" / "half-written.1-2.new").write_bytes(b"x")
+    again = KeptReplays(folder, size)
+    assert again.pinned(one, 0) and again.pinned(one, 2) and again.pinned(two, 2)
+    assert not again.pinned(one, 1) and not again.pinned(two, 0)
+    for leaf in (1, 3, 4):
+        again.keep_state(view.roots[leaf], whole[leaf])
+    assert names(folder / "states") == {view.roots[i].hex() for i in (0, 2, 4)}
+    found = again.state(view.roots[2], states.work.program(Kind.TASK))
+    assert found is not None and state_root(found) == view.roots[2]
+    again.release(lambda _, claim_id: claim_id == one.claim_id)
+    assert not again.pinned(one, 2) and again.pinned(two, 2)
+    assert len(names(folder / "pinned")) == 1
+    again.release(lambda *_: True)
+    assert not names(folder / "pinned") and len(names(folder / "states")) == 1, "no more than the budget"
+    assert not KeptReplays(folder, size).pinned(two, 2)
+
+
+def test_a_pinned_state_that_is_damaged_is_not_taken_for_one(day: MarketDay, tmp_path: Path) -> None:
+    job_id, view = task(day)
+    folder, states = tmp_path / "kept", provider(day, job_id, None)
+    kept, state, program = KeptReplays(folder, 1), state_at(states, view, 2), states.work.program(Kind.TASK)
+    path = folder / "states" / view.roots[2].hex()
+    path.write_bytes(b"\x01" * program.state_bytes)
+    kept.pin(view, 2, state)
+    assert kept.state(view.roots[2], program) is not None, "what was there was not believed"
+    data = bytearray(path.read_bytes())
+    data[3] ^= 8
+    path.write_bytes(data)
+    again = KeptReplays(folder, 1)
+    assert again.state(view.roots[2], program) is None and not again.pinned(view, 2)
+    again.pin(view, 2, state)
+    assert again.pinned(view, 2) and again.state(view.roots[2], program) is not None
+
+
+def test_a_pin_takes_the_room_of_what_is_not_pinned_and_says_when_there_is_none(
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, view = task(day)
+    folder, states = tmp_path / "kept", provider(day, job_id, None)
+    size, write = states.work.program(Kind.TASK).state_bytes, record.replace_file
+    whole = [state_at(states, view, leaf) for leaf in range(SEGMENTS + 1)]
+
+    def small(path: Path, data: bytes, **options: Any) -> None:
+        if data and len(names(folder / "states")) >= 2:
+            raise OSError(28, "No space left on device")
+        write(path, data, **options)
+
+    monkeypatch.setattr("assay.disk.record.replace_file", small)
+    kept = KeptReplays(folder, ROOM)
+    for leaf in (3, 4):
+        kept.keep_state(view.roots[leaf], whole[leaf])
+    for leaf in (0, 1):
+        kept.pin(view, leaf, whole[leaf])
+    assert names(folder / "states") == {view.roots[i].hex() for i in (0, 1)}
+    with pytest.raises(NoRoom, match="No space left"):
+        kept.pin(view, 2, whole[2])
+    assert not kept.pinned(view, 2)
+    limited = KeptReplays(folder, ROOM, pinned_bytes=2 * size)
+    limited.pin(claims(view, 1)[0], 1, whole[1])  # the same state for another claim
+    with pytest.raises(NoRoom, match=f"would take {3 * size} bytes of the disk, at most {2 * size}"):
+        limited.pin(view, 2, whole[2])
+
+
+def test_a_file_that_cannot_be_read_for_the_moment_is_not_deleted(
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, view = task(day)
+    states = provider(day, job_id, None)
+    kept, program = KeptReplays(tmp_path / "kept", 1), states.work.program(Kind.TASK)
+    kept.pin(view, 2, state_at(states, view, 2))
+
+    def fails(_: Path) -> bytes:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fails)
+        assert kept.state(view.roots[2], program) is None
+    assert kept.pinned(view, 2) and kept.state(view.roots[2], program) is not None
+
+
+def test_a_computed_state_is_kept_unless_all_of_it_is_in_the_nodes_own_blocks(
+    day: MarketDay, tmp_path: Path
+) -> None:
+    """A manifest that names its files says nothing of who has them."""
+    job_id, view = task(day, withholds=False)
+    market = day.markets["client"]
+    for whole in (False, True):
+        kept, blocks = KeptReplays(tmp_path / f"kept {whole}", ROOM), HoldingBlocks(day.network, whole)
+        states = open_state_provider(market, blocks, market.job(job_id), RESOURCE_LIMITS, kept=kept)
+        assert audit_claim(states, view) is None
+        there = names(tmp_path / f"kept {whole}" / "states")
+        assert there == (set() if whole else {view.roots[i].hex() for i in range(1, SEGMENTS + 1)})

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from assay.node.upkeep import VOID_AGAIN, watched
+from assay.node.upkeep import VOID_AGAIN, over, watched
 from assay.protocol.types import (
     Claim,
+    ClaimId,
     ClaimView,
     JobId,
     JobView,
@@ -250,3 +253,37 @@ def test_a_task_that_its_round_goes_on_without_is_ended_by_its_claimant(day: Mar
     assert day.run(lambda: "void" in calls(day, before), turns=3)
     assert "commit" not in calls(day, before), "before its round is closed"
     assert not day.named("refused")
+
+
+def test_a_claim_is_over_once_it_its_votes_and_its_games_are(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = begun(day)
+    market = day.markets["ann"]
+    view = next(v for v in market.claims(job_id) if v.status.phase == Phase.ACCEPTED)
+    vote = replace(view.votes[0], shown=True, valid=True, gone=False)
+    game: Any = SimpleNamespace(decided=False, game=SimpleNamespace(claim_id=view.claim_id))
+
+    def seen(phase: Phase, *votes: Any, games: Sequence[Any] = (), **changes: Any) -> bool:
+        now = replace(view, status=replace(view.status, phase=phase), votes=votes, **changes)
+        monkeypatch.setattr(market, "claim", lambda _: now)
+        monkeypatch.setattr(market, "games", lambda _: games)
+        return over(market, job_id, view.claim_id)
+
+    for phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED):
+        assert not seen(phase, vote) and not seen(phase, vote, stale=True)
+    assert seen(Phase.SETTLED, vote) and seen(Phase.VOID, vote)
+    assert not seen(Phase.CONVICTED, vote), "its votes may be disputed"
+    assert seen(Phase.CONVICTED, replace(vote, gone=True))
+    assert not seen(Phase.CONVICTED, games=[game])
+    game.decided = True
+    assert seen(Phase.CONVICTED, games=[game])
+
+
+def test_a_claim_that_the_chain_has_lost_is_over_when_its_job_is(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, lost = begun(day), ClaimId(b"l" * 32)
+    assert not over(day.markets["ann"], job_id, lost)
+    monkeypatch.setattr(day.markets["ann"], "ended", lambda _: True)
+    assert over(day.markets["ann"], job_id, lost)

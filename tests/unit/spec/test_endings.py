@@ -252,7 +252,7 @@ def test_Invariant21_a_kept_reward_on_which_finders_disagree_ends_too(again: boo
         story.accept(story.commit(Kind.TASK, 0, ANN))
     story.tell(e.Halt(story.job_id), CLIENT)
     ended = freed_by(outsider_ends(story), lambda market: market.claims[claim_id].reward)
-    assert type(ended.event) is (e.Share if again else e.PayUnsettled)
+    assert type(ended.event) is (e.Share if again else e.ShareWon)
     assert ended.time - story.time <= bound(story.terms)
 
 

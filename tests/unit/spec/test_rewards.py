@@ -45,19 +45,49 @@ def goes_on_without(how: str) -> tuple[Story, ClaimId, list[int]]:
 
 
 @pytest.mark.parametrize("how", ["overtaken", "late", "left out"])
-def test_who_convicts_a_claim_that_its_job_goes_on_without_is_paid_at_once(how: str) -> None:
-    """Whatever others say of it: no claim of its place will tell who was right."""
+def test_T53_who_wins_its_game_has_its_part_though_the_job_goes_on_without_the_claim(how: str) -> None:
+    """No claim of its place will tell who was right: so a puppet that wins first only has half."""
     story, claim_id, (first, second) = goes_on_without(how)
     before = {who: story.worth_of(who) for who in (WHISTLER, CLIENT)}
-    time_out(story, first)
+    time_out(story, second)
     stake, bond = story.terms.solver_stake, story.terms.challenge_bond
     assert story.phase(claim_id) == Phase.CONVICTED
-    assert story.worth_of(WHISTLER) - before[WHISTLER] == stake // 2 + bond
-    time_out(story, second)
-    assert story.worth_of(CLIENT) - before[CLIENT] == bond
     state = story.market_state.claims[claim_id]
-    assert (state.reward, state.winner, state.kept) == (0, ZERO_ADDRESS, ())
+    assert (state.reward, state.winner, state.gone) == (stake // 2, CLIENT, True)
+    assert story.refuse(e.ShareWon(story.claim(claim_id), state.kept), BOB) == "GamesOpen"
+    time_out(story, first)
+    kept = story.market_state.claims[claim_id].kept
+    assert [(found.finder, found.won) for found in kept] == [(CLIENT, True), (WHISTLER, True)]
+    assert story.refuse(e.ShareWon(story.claim(claim_id), kept[:1]), BOB) == "WrongFindings"
+    lie = (replace(kept[0], won=False), kept[1])
+    assert story.refuse(e.ShareWon(story.claim(claim_id), lie), BOB) == "WrongFindings"
+    story.tell(e.ShareWon(story.claim(claim_id), kept), BOB)
+    other = state.reward // 2
+    assert story.worth_of(CLIENT) - before[CLIENT] == bond + state.reward - other
+    assert story.worth_of(WHISTLER) - before[WHISTLER] == bond + other
+    state = story.market_state.claims[claim_id]
+    assert (state.reward, state.winner) == (0, ZERO_ADDRESS)
     assert story.market_state.funds.ledger.balance(SEIZED) == story.terms.verifier_fee * (how == "overtaken")
+    assert story.refuse(e.ShareWon(story.claim(claim_id), kept), BOB) == "MayBeSettled"
+
+
+def test_T53_a_demand_that_convicts_has_its_part_beside_a_game_that_is_won() -> None:
+    """Rule 5.4: who convicted the claim is paid, though it has shown no root."""
+    story = begin()
+    claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
+    story.tell(story.demand(claim_id), WHISTLER)
+    ((demand_id, made),) = story.market_state.demands.items()
+    story.time = Seconds(story.time + story.terms.move_time - 10)
+    game = story.challenge(claim_id, BOB, OTHER)
+    story.tell(e.ExpireDemand(demand_id, made, story.claim(claim_id)), CLIENT, 20)
+    close(story)
+    time_out(story, game)
+    state = story.market_state.claims[claim_id]
+    assert state.winner == WHISTLER and [found.won for found in state.kept] == [True]
+    before = story.free(WHISTLER), story.free(BOB)
+    story.tell(e.ShareWon(story.claim(claim_id), state.kept), BOB)
+    gained = story.free(WHISTLER) - before[0], story.free(BOB) - before[1]
+    assert gained == (state.reward // 2, state.reward - state.reward // 2)
 
 
 def disagreed() -> tuple[Story, ClaimId]:
@@ -67,7 +97,8 @@ def disagreed() -> tuple[Story, ClaimId]:
     games = [story.challenge(claim_id), story.challenge(claim_id, BOB, OTHER)]
     story.silence(games[0])
     assert story.market_state.claims[claim_id].winner == WHISTLER
-    assert story.refuse(e.PayUnsettled(story.claim(claim_id)), BOB) == "MayBeSettled"
+    kept = story.market_state.claims[claim_id].kept
+    assert story.refuse(e.ShareWon(story.claim(claim_id), kept), BOB) == "MayBeSettled"
     return story, claim_id
 
 
@@ -79,21 +110,24 @@ def close(story: Story) -> None:
 
 
 def test_a_reward_whose_finders_disagree_ends_with_its_job() -> None:
-    """Rule 5.4: nobody who has shown another root keeps it from who convicted the claim."""
+    """Rule 5.4: among those whose own games were won."""
     story, claim_id = disagreed()
     close(story)
-    pay = e.PayUnsettled(story.claim(claim_id))
-    assert story.refuse(pay, BOB) == "GamesOpen"
+    assert story.refuse(e.ShareWon(story.claim(claim_id), ()), BOB) == "WrongFindings"
+    state = story.market_state.claims[claim_id]
+    assert story.refuse(e.ShareWon(story.claim(claim_id), state.kept), BOB) == "GamesOpen"
     time_out(story, 2)
     state = story.market_state.claims[claim_id]
     assert story.refuse(e.ShareAlike(claim_id, state.kept), BOB) == "NoTruth"
-    before = story.free(WHISTLER)
+    pay = e.ShareWon(story.claim(claim_id), state.kept)
+    before = story.free(WHISTLER), story.free(BOB)
     story.tell(pay, BOB)
-    assert story.free(WHISTLER) - before == state.reward > 0
+    gained = story.free(WHISTLER) - before[0], story.free(BOB) - before[1]
+    assert sum(gained) == state.reward > 0 and gained[1] == state.reward // 2
     assert story.market_state.funds.ledger.balance(SEIZED) == story.terms.verifier_fee  # Vera's
     assert story.refuse(pay, BOB) == "NoReward"
     elsewhere = replace(pay.claim, job_id=JobId(b"x" * 32))
-    assert story.refuse(e.PayUnsettled(elsewhere), BOB) == "NoSuchJob"
+    assert story.refuse(e.ShareWon(elsewhere, ()), BOB) == "NoSuchJob"
 
 
 def settle_all(story: Story) -> None:
@@ -113,13 +147,14 @@ def test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone() -> N
     settle_all(story)
     assert story.phase(again) == Phase.SETTLED
     story.tell(e.Close(story.job_id), CLIENT, story.terms.task_time + 1)
-    assert story.refuse(e.PayUnsettled(story.claim(claim_id)), BOB) == "MayBeSettled"
+    kept = story.market_state.claims[claim_id].kept
+    assert story.refuse(e.ShareWon(story.claim(claim_id), kept), BOB) == "MayBeSettled"
 
 
 @pytest.mark.parametrize("fell", ["for its input", "alone", "before an earlier one"])
 def test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so(fell: str) -> None:
-    """Rule 5.4: by felling an earlier claim a ring makes any root the right one of the input. Where none
-    fell, a finding about it is right, whatever the claim fell for."""
+    """Rule 5.4: by felling an earlier claim a ring makes any root the right one of the input: then it has no
+    more than any game that it lets itself win. Where none fell, a finding about it is right."""
     story, by_input = begin(), fell == "for its input"
     for shard, by in ((0, ANN), (1, BOB)):
         story.accept(story.commit(Kind.TASK, shard, by))
@@ -145,14 +180,15 @@ def test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so
     roots = [tuple(story.scene.segments[claim.segments_root].levels[0]) for claim in claims]
     before = story.free(WHISTLER), story.free(BOB)
     story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], kept), CLIENT)
-    rings_part = {"for its input": reward // 2, "alone": reward, "before an earlier one": 0}[fell]
+    rings_part = {"for its input": reward // 2, "alone": reward, "before an earlier one": reward // 2}[fell]
     assert story.free(BOB) - before[1] == rings_part
     assert story.free(WHISTLER) - before[0] == reward - rings_part
 
 
 @pytest.mark.parametrize("comes", [False, True])
 def test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come(comes: bool) -> None:
-    """Rule 5.4: once the outer claim has fallen, a shard that was missing may come, and changes the input."""
+    """Rule 5.4: once the outer claim has fallen, a shard that was missing may come, and changes the input.
+    Then those share whose own games were won."""
     story = begin(**STRAGGLERS)
     story.accept(story.commit(Kind.TASK, 0, ANN))
     story.time = story.market_state.jobs[story.job_id].stragglers_end + 1
@@ -173,4 +209,5 @@ def test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come(com
     before = story.free(WHISTLER), story.free(BOB)
     story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], state.kept), CLIENT)
     gained = story.free(WHISTLER) - before[0], story.free(BOB) - before[1]
-    assert gained == ((state.reward, 0) if comes else (0, state.reward))
+    half = state.reward // 2
+    assert gained == ((state.reward - half, half) if comes else (0, state.reward))

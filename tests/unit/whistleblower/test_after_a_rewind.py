@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 import torch
 
+from assay.disk import record
+from assay.node.kept_replays import KeptReplays
+from assay.program.state import state_root
 from assay.protocol import trees
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Wei
 from assay.solver.service import SolverService
+from assay.verifier.service import VerifierService
 from assay.whistleblower.policy import Limits, Mode
 from drills.solvers import FaultySolver, WeightPlan, WrongInputSolver, invent
 from drills.whistleblowers import JunkChallenger, VoteChallenger
+from tests.fakes.blocks import RAW, FakeBlocks
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import RESOURCE_LIMITS, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market import Played
 from tests.fakes.market_day import MarketDay, secret
 
@@ -134,6 +139,200 @@ def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: Mark
     assert not game.view.challenger_won and game.view.reason == "timeout"
     assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
     assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+SIZE = inner_program().state_bytes
+
+
+class ManifestsAlone(FakeBlocks):
+    """Serves the manifests of its claims, which name files that nobody is given."""
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        cid = super().put(data, codec)
+        if b"assay/checkpoint" in data:
+            self.network.withheld.discard(cid)
+        return cid
+
+
+class RingsDay(MarketDay):
+    """A market day on which whoever withholds its blocks serves its manifests all the same."""
+
+    def blocks(self, **options: Any) -> FakeBlocks:
+        return ManifestsAlone(self.network, **options) if options else super().blocks()
+
+
+def jack_accuses_the_vote(day: MarketDay) -> None:
+    parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
+    options: dict[str, Any] = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    limits = Limits(Mode.PLAY, Wei(BOND))
+    day.services["jack"] = VoteChallenger(*parts, limits, RESOURCE_LIMITS, **options)
+
+
+def others_states(kept: KeptReplays, count: int) -> None:
+    """What is replayed of other jobs, after which nothing older is left within the room for states."""
+    for i in range(count):
+        state = [torch.full(spec.shape, 100.0 + i) for spec in inner_program().state]
+        kept.keep_state(state_root(state), state)
+
+
+def marks(day: MarketDay, name: str) -> list[str]:
+    return sorted(path.name for path in (day.folder / name / "replays" / "pinned").iterdir())
+
+
+@pytest.mark.parametrize("ring", ["no room", "room is taken", "named", "named, one state in memory"])
+def test_attack_T54_a_verifier_defends_its_vote_whatever_room_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: str
+) -> None:
+    if ring.startswith("no room") or ring == "room is taken":
+        room = {"no room": 1, "room is taken": 40 * SIZE}[ring]
+        monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", room)
+    if ring.endswith("in memory"):
+        monkeypatch.setattr(type(RESOURCE_LIMITS), "cache_bytes", property(lambda _: SIZE))
+    day = RingsDay(tmp_path) if ring.startswith("named") else MarketDay(tmp_path)
+    job_id = begun(day, verifier="vera", verifiers=1)
+    jack_accuses_the_vote(day)
+    game = accused(day, job_id)
+    assert day.named("fault-planted") and game.view.game.defender == account("vera")
+    vera = day.services["vera"]
+    assert isinstance(vera, VerifierService) and vera.kept_replays is not None
+    if ring == "room is taken":
+        others_states(vera.kept_replays, 40)
+    rewound(day, job_id)
+    if not ring.endswith("in memory"):
+        day.verifier("vera")  # what is in memory is gone
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
+    assert not game.view.challenger_won and game.view.reason == "timeout"
+    assert "RevealLeaf" in [e["move"] for e in day.named("moved") if e["role"] == "verifier"]
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+@pytest.mark.parametrize("ring", ["no room", "room is taken", "named"])
+def test_attack_T54_a_false_claim_falls_in_an_open_game_whatever_room_its_challenger_had(
+    tmp_path: Path, ring: str
+) -> None:
+    room: dict[str, Any] = {"no room": {"kept_bytes": 1}, "room is taken": {"kept_bytes": 40 * SIZE}}
+    day = RingsDay(tmp_path) if ring.startswith("named") else MarketDay(tmp_path)
+    job_id = begun(day, partial(FaultySolver, plan=WeightPlan(1, 0, 0, 5)))
+    wendy = day.whistleblower("wendy", **room.get(ring, {}))
+    game = accused(day, job_id)
+    assert wendy.kept_replays is not None
+    if ring == "room is taken":
+        others_states(wendy.kept_replays, 40)
+    view = rewound(day, job_id)
+    day.whistleblower("wendy", **room.get(ring, {}))
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), [
+        s.status for s in day.services.values()
+    ]
+    assert game.view.challenger_won and game.view.reason == "arithmetic"
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
+    assert day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED
+
+
+def test_attack_T54_a_damaged_state_behind_a_vote_is_mended_while_it_can_be(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", 1)
+    job_id = begun(day, verifier="vera", verifiers=1)
+
+    def voted() -> bool:
+        view = task_of(day, job_id, "ann", 1)
+        return view is not None and any(vote.shown for vote in view.votes)
+
+    assert day.run(voted), day.events[-5:]
+    pinned = {mark.split("-")[2] for mark in marks(day, "vera")}
+    assert pinned, "one for each sample of each claim that may be disputed"
+    for root in pinned:
+        (day.folder / "vera" / "replays" / "states" / root).write_bytes(b"\x01" * SIZE)
+    again = day.verifier("vera")
+    for _ in range(len(pinned) + 2):
+        again.tick()
+    jack_accuses_the_vote(day)
+    game = accused(day, job_id)
+    rewound(day, job_id)
+    assert not day.named("moved")
+    day.verifier("vera")
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
+    assert not game.view.challenger_won
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+def test_states_behind_votes_are_let_go_once_these_can_be_disputed_no_more(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", SIZE)
+    job_id = day.post(rounds=2, verifiers=1)
+    vera, most = day.verifier("vera"), 0
+    for name in ("ann", "bob"):
+        day.solver(name)
+    wendy = day.whistleblower("wendy", kept_bytes=SIZE)
+
+    def closed() -> bool:
+        nonlocal most
+        most = max(most, len(marks(day, "vera")))
+        voted = [v for v in vera.market.claims(job_id) if v.claim_id.hex() in voted_on(day)]
+        open_ = {v.claim_id.hex() for v in voted if v.status.phase in (Phase.SEEDED, Phase.ACCEPTED)}
+        assert open_ <= {mark.split("-")[1] for mark in marks(day, "vera")}, "a vote may be disputed"
+        return day.closed(job_id)()
+
+    assert day.run(closed), day.events[-5:]
+    vera.tick()
+    wendy.tick()
+    assert most > 1 and not marks(day, "vera") and not marks(day, "wendy")
+    for name in ("vera", "wendy"):
+        assert len(list((day.folder / name / "replays" / "states").iterdir())) <= 1
+
+
+def voted_on(day: MarketDay) -> set[str]:
+    return {event["claim"] for event in day.named("voted")}
+
+
+@pytest.mark.parametrize("why", ["limit", "disk"])
+def test_attack_T54_a_verifier_that_could_not_defend_its_vote_gives_the_seat_up(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    options: dict[str, Any] = {"pinned_bytes": SIZE - 1} if why == "limit" else {}
+    if why == "disk":
+        full(monkeypatch, day.folder / "vera" / "replays")
+    job_id = day.post(rounds=1, shards=1, verifiers=1)
+    day.verifier("vera", **options)
+    day.solver("ann")
+    assert day.run(lambda: bool(day.named("abstained"))), day.events[-5:]
+    assert not day.named("voted") and not marks(day, "vera")
+    (said, *_) = day.named("abstained")
+    assert said["reason"].startswith("a vote could not be defended: ")
+    assert {"limit": "are allowed", "disk": "No space left on device"}[why] in said["reason"]
+    (view, *_) = day.markets["client"].claims(job_id)
+    assert view.claim_id.hex() == said["claim"]
+
+
+def test_attack_T54_nothing_is_announced_that_could_not_be_played(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day.post(rounds=2, **TIMES)
+    wendy = day.whistleblower("wendy")
+    for name in ("ann", "bob"):
+        day.solver(name, partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5)))
+    with monkeypatch.context() as patch:
+        full(patch, day.folder / "wendy" / "replays")
+        assert day.run(lambda: "cannot be kept on the disk" in wendy.status.error), day.events[-5:]
+        assert day.named("found") and not day.named("announced") and not day.market_state.games
+    assert day.run(lambda: bool(day.market_state.games)), "once there is room"
+    (game, *_) = day.market_state.games.values()
+    assert game.view.game.claim_id.hex() in {mark.split("-")[1] for mark in marks(day, "wendy")}
+    assert day.run(lambda: game.view.decided) and game.view.challenger_won
+    assert day.run(lambda: not marks(day, "wendy")), "and it goes with the game"
+
+
+def full(monkeypatch: pytest.MonkeyPatch, below: Path) -> None:
+    """No file is written in a folder any more."""
+    write = record.replace_file
+
+    def refused(path: Path, data: bytes, **options: Any) -> None:
+        if below in path.parents:
+            raise OSError(28, "No space left on device")
+        write(path, data, **options)
+
+    monkeypatch.setattr("assay.disk.record.replace_file", refused)
 
 
 def test_who_asks_for_an_overtaken_input_has_its_bond_back(

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from assay.node.upkeep import challengeable_until, others_suffice
-from assay.protocol.game_state import WaitingReward
+from assay.protocol.game_state import Found, WaitingReward
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -96,4 +96,12 @@ def test_a_reward_that_nobody_is_shown_to_have_found_is_asked_for_by_its_winner(
     waiting = (WaitingReward(fallen.claim_id, Wei(5), winner, ()),)  # type: ignore[arg-type]
     assert not done(NOW, fallen, rewards=waiting), "a claim may still be settled at its place"
     asked = done(NOW, fallen, progress=CLOSED, rewards=waiting)
-    assert [(share.settled, share.closed) for share in asked] == [(None, True)] * (winner == ME)  # type: ignore[union-attr]
+    assert [(share.settled, share.won) for share in asked] == [(None, True)] * (winner == ME)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_T53_a_reward_of_a_claim_that_its_job_went_on_without_is_asked_for_at_once(gone: bool) -> None:
+    fallen = claim(Kind.TASK, 0, 1, Phase.CONVICTED)
+    found = Found(ME, 3, 1, 2, bytes(32), won=True), Found(OTHER, 4, 1, 2, bytes(32), won=True)
+    asked = done(NOW, fallen, rewards=(WaitingReward(fallen.claim_id, Wei(5), OTHER, found, gone),))
+    assert [(share.settled, share.won) for share in asked] == [(None, True)] * gone  # type: ignore[union-attr]

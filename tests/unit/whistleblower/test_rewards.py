@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import torch
 
 from assay.node.audit import WrongSegment, audit_claim
 from assay.node.states import open_state_provider
+from assay.node.upkeep import plays
 from assay.program.fault import NodeFault
 from assay.protocol import trees
-from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from assay.protocol.dispute import Timeout
+from assay.protocol.game_state import GamePhase, WaitingReward
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
 from drills.solvers import FaultySolver, Plan
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
@@ -84,7 +88,7 @@ def test_a_reward_without_a_settled_claim_is_its_winners_once_the_job_closes(day
     before = wendy.market.free(account("wendy"))
     assert day.run(lambda: not wendy.market.rewards(job_id), seconds=40), wendy.status
     assert wendy.market.free(account("wendy")) - before >= waiting.amount, "and what bonds come back"
-    assert ("payUnsettled", account("wendy")) in day.market_state.log
+    assert ("shareWon", account("wendy")) in day.market_state.log
 
 
 def view_bond(day: MarketDay, job_id: JobId) -> int:
@@ -119,3 +123,45 @@ def honest_root(day: MarketDay, job_id: JobId, view: ClaimView) -> tuple[int, by
     )
     assert isinstance(finding, WrongSegment)
     return finding.segment, finding.root
+
+
+def test_T53_a_whistleblower_has_its_part_where_a_puppet_wins_first(day: MarketDay) -> None:
+    """Nobody claims the place again: no truth tells, and both have won their own games."""
+    job_id, view = cheated(day)
+    puppet = day.join("puppet")
+    puppet.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    open_blindly(puppet, view)
+    day.services = {"wendy": wendy}
+    puppets = next(g for g in puppet.games(job_id) if g.game.challenger == account("puppet"))
+    day.market_state.advance(int(puppets.game.deadline - day.market_state.time) + 1)
+    puppet.move("t", puppets.game_id, puppets.game, Timeout())
+    (waiting,) = wendy.market.rewards(job_id)
+    assert waiting.winner == account("puppet")
+    assert day.run(lambda: len(wendy.market.rewards(job_id)[0].found) == 2)
+    assert all(found.won for found in wendy.market.rewards(job_id)[0].found)
+    close(day, job_id)
+    before = wendy.market.free(account("wendy")), puppet.free(account("puppet"))
+    assert day.run(lambda: not wendy.market.rewards(job_id), seconds=40), wendy.status
+    assert wendy.market.free(account("wendy")) - before[0] >= waiting.amount // 2
+    assert puppet.free(account("puppet")) - before[1] == waiting.amount - waiting.amount // 2
+
+
+@pytest.mark.parametrize("what", ["a part", "no reward waits", "its own reward", "a vote"])
+def test_T53_a_game_about_a_fallen_claim_is_played_on_for_a_part_in_its_reward(
+    day: MarketDay, what: str
+) -> None:
+    job_id, view = cheated(day)
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    (game,) = wendy.market.games(job_id)
+    me = game.game.challenger
+    ours = replace(game, game=replace(game.game, phase=GamePhase.PICK_NODE, ballot=int(what == "a vote")))
+    fallen = replace(view, status=replace(view.status, phase=Phase.CONVICTED))
+    fallen = replace(fallen, votes=tuple(replace(vote, gone=True) for vote in view.votes))
+    winner = me if what == "its own reward" else account("puppet")
+    rewards = [] if what == "no reward waits" else [WaitingReward(view.claim_id, Wei(5), winner, ())]
+    now = Seconds(game.game.deadline - 1)
+    played = list(plays(me, now, job_id, [fallen], [ours], rewards))
+    assert [play.game_id for play in played] == ([game.game_id] if what == "a part" else [])

@@ -37,7 +37,7 @@ def market_life(job_id: bytes) -> list[Event]:
         event("Vault_Transfer", **{"from": 0, "to": 3, "amount": 7}),
         *most[:3],
         event("Availability_Demanded", demandId=number, claimId=claim_id, demander="0xd", **place),
-        event("Tasks_RewardKept", claimId=claim_id, amount=5, challenger="0xw"),
+        event("Tasks_RewardKept", claimId=claim_id, amount=5, challenger="0xw", gone=False),
         event("Stakes_Endpoint", account=f"0x{number}", url=""),
         *most[3:],
         event("Tasks_ShardReleased", jobId=job_id, solver="0xa", shard=0, reason=""),

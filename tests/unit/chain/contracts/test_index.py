@@ -191,7 +191,7 @@ def test_a_job_is_not_over_while_something_waits(pending: str) -> None:
     *events, closed = life(job_id, 2)
     claim_id = events[1].arguments["claimId"]
     begun = {
-        "reward": event("Tasks_RewardKept", claimId=claim_id, amount=5, challenger="0xw"),
+        "reward": event("Tasks_RewardKept", claimId=claim_id, amount=5, challenger="0xw", gone=False),
         "demand": event(
             "Availability_Demanded",
             demandId=4,

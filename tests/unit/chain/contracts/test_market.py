@@ -268,7 +268,7 @@ WRITES = [
     ("prove_vote", (CLAIM, ME, 0, StateLeaf(0, 1), CHUNK, SAID, D), "proveVote"),
     ("share", (VIEW, VIEW, [FOUND, FOUND]), "share"),
     ("share_alike", (D, [FOUND]), "shareAlike"),
-    ("pay_unsettled", (CLAIM,), "payUnsettled"),
+    ("share_won", (CLAIM, [FOUND]), "shareWon"),
     ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
     ("move", (7, GAME, PickStep((D, D), 1)), "pickStep"),
     ("move", (7, GAME, RevealTrace(D, (D,))), "revealTrace"),
