@@ -41,8 +41,8 @@ from assay.training.precision import Precisions
 
 log = logging.getLogger(__name__)
 
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""(model outputs, targets) -> f32 scalar."""
+LossFunction = Callable[[Any, Tensor], Tensor]
+"""(whatever the model returns, targets) -> f32 scalar."""
 
 
 class BadRecipe(Stop):

@@ -132,7 +132,7 @@ class Wiring:
 
     def wires(self, data: bytes) -> list[Tensor]:
         """The tensors that a receiver decodes from what was sent."""
-        out, at = [], 0
+        out, at = list[Tensor](), 0
         for shape, empty in zip(self.shapes, self._lengths(), strict=True):
             out += unpacked(self.algorithm.coding, data[at : at + empty], shape)
             at += empty

@@ -30,7 +30,8 @@ from assay.client.fetching import fetch
 from assay.client.verifying import verify
 from assay.devnet.market import NodeSpec, bring_up, fund_account, node_events, take_down
 from assay.job.build import build
-from assay.job.post import publish_and_post
+from assay.job.estimate import drafted
+from assay.job.post import agreed, publish_and_post
 from assay.job.read import JobFile
 from assay.job.terms import conditions_of
 from assay.protocol.types import ClaimView, Kind, Phase
@@ -214,7 +215,8 @@ def _led(
     with serve_blocks("client", connection, storage):
         budget = parse_amount(f"{training.rounds * training.shards * PER_CLAIM}tok")
         began, market = time.perf_counter(), connection.market
-        job_id = publish_and_post(app, connection, storage, body, files, budget)
+        job = agreed(app, connection, body, files, drafted(body, files), budget)
+        job_id = publish_and_post(connection, storage, job)
         while not market.job(job_id).progress.closed:
             if cores:
                 place(devnet, cores, slow)

@@ -125,8 +125,8 @@ def _types(op: Op) -> str:
         inputs = next(ins for ins, out in overloads if out is DType.F32)
         shown = ", ".join("any" if d is DType.F32 else d.name.lower() for d in inputs)
         return f"{shown} → the same" if inputs else "→ any"
-    shown = [f"{', '.join(d.name.lower() for d in ins)} → {out.name.lower()}" for ins, out in overloads]
-    return "; ".join(sorted(shown, key=lambda s: (len(s), s))).removeprefix(" ")
+    rows = [f"{', '.join(d.name.lower() for d in ins)} → {out.name.lower()}" for ins, out in overloads]
+    return "; ".join(sorted(rows, key=lambda s: (len(s), s))).removeprefix(" ")
 
 
 def _kernel(op: Op) -> str:

@@ -154,7 +154,7 @@ class Life:
         for node in map(devnet.on_its_port, found.nodes):
             words = [*devnet.node_command(self.app, node)[3:], "--host=127.0.0.1", "--announce-url=auto"]
             said = devnet.node_events(self.home, node.name)
-            start = partial(list, words)
+            start: Callable[[], list[str]] = partial(list, words)
             born = time.monotonic()
             parts = (node.name, node.role, start, said, node.pid, born)
             self.processes[node.name] = Process(*parts, package=node.package)

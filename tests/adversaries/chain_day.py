@@ -146,7 +146,11 @@ class ChainDay:
             votes = VerifierLimits(Seconds(20), Wei(200), self.seed_age)
             voter = self.verifiers.get(name, VerifierService)
             service = voter(market, blocks, clock, folder, secret(name), votes, RESOURCE_LIMITS, **options)
-        service.housekeeping = market.sender.resume
+
+        def resume() -> None:
+            market.sender.resume()
+
+        service.housekeeping = resume
         self.services[name] = service
 
     def post(self, files: Any = None, **changes: Any) -> JobId:

@@ -89,7 +89,7 @@ def cut(day: MarketDay, who: str, power: Power, monkeypatch: pytest.MonkeyPatch)
     for name in ("ann", "v0"):
         service = day.solver(name) if name == "ann" else day.verifier(name)
         if name == who:
-            service.tick = partial(powered, service.tick)  # type: ignore[method-assign]
+            service.tick = partial(powered, service.tick)
     try:
         day.run(day.closed(job_id))
     except Killed:

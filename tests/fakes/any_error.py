@@ -29,8 +29,7 @@ ERRORS: list[Exception] = [
     EOFError(),
     OSError(113, "No route to host"),
     ExceptionGroup("several", [OverflowError("port"), OSError("no")]),
-    # A BaseExceptionGroup of Exceptions alone is made an ExceptionGroup.
-    BaseExceptionGroup("several", [ExceptionGroup("in it", [KeyError("deep")])]),
+    ExceptionGroup("several", [ExceptionGroup("in it", [KeyError("deep")])]),
     Retry("later"),
     Stop("never"),
     Ask("somebody"),

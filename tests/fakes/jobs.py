@@ -162,8 +162,8 @@ def recipe_files(
 ) -> JobArtifacts:
     """As `made_files`, traced once in a process; with tensors of their own."""
     made = made_files(name, shards, slices, overlap)
-    own = {key: [x.clone() for x in getattr(made, key)] for key in ("genesis", "outer_genesis")}
-    return replace(made, **own)
+    genesis, outer = ([x.clone() for x in tensors] for tensors in (made.genesis, made.outer_genesis))
+    return replace(made, genesis=genesis, outer_genesis=outer)
 
 
 @cache

@@ -81,7 +81,7 @@ class Story:
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
         claim = replace(claim, rewinds=job.rewinds_so_far)
         tree = self.scene.segments[claim.segments_root]
-        self.tell(e.Commit(claim, tree.levels[0]), by)
+        self.tell(e.Commit(claim, tuple(tree.levels[0])), by)
         return self.market_state.places[self.job_id, kind, job.round, shard]
 
     def seed(self, claim_id: ClaimId) -> None:

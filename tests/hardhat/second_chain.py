@@ -79,7 +79,7 @@ def deploy_by_command(settings: Settings) -> Deployment:
 def on_chain(url: str) -> Iterator[None]:
     """The devnet's chain is the one at this URL, and `assay deploy` deploys its market."""
     kept = devnet_chain.start_chain, devnet_chain.deploy_market
-    devnet_chain.start_chain = lambda *_, **__: _Chain(url, os.getpid())  # type: ignore[assignment,return-value]
+    devnet_chain.start_chain = lambda *_, **__: _Chain(url, os.getpid())  # type: ignore[assignment]
     devnet_chain.deploy_market = deploy_by_command
     try:
         yield

@@ -86,7 +86,7 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
         if job.closed:
             assert ledger.balance(escrow(job_id)) == 0
         assert ledger.balance(escrow(job_id)) >= owed(market_state, job_id)  # 4
-    open_bonds = sum(ledger.balance(bond(game_id)) for game_id in market_state.games)
+    open_bonds: int = sum(ledger.balance(bond(game_id)) for game_id in market_state.games)
     open_bonds += sum(ledger.balance(demand_bond(demand_id)) for demand_id in market_state.demands)
     assert ledger.total(Bucket.BOND) == open_bonds  # 10
     for claim_id, state in before.claims.items():

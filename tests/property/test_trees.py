@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +117,7 @@ def test_record_indices_depend_on_every_counter(seed: bytes, shard: int, step: i
 def test_words_of_different_values_differ(root: bytes, count: int, data: st.DataObject) -> None:
     ref = ProgramRef(root, count, count, count)
     name = data.draw(st.sampled_from([f.name for f in fields(ref)]))
-    other = replace(ref, **{name: flipped(root, 3) if name == "root" else count ^ 1})
+    changed: dict[str, Any] = {name: flipped(root, 3) if name == "root" else count ^ 1}
+    other = replace(ref, **changed)
     assert len(words(ref)) == 128 and words(ref) != words(other)
     assert encode(ref, count) == words(ref) + words(count)

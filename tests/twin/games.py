@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 
 from assay.dispute.evidence import node_proof, output_proof
 from assay.program.isa import Op, Program
@@ -31,7 +32,7 @@ Doing = tuple[Move, Address]
 def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: Seconds) -> list[Doing]:
     """Moves that somebody could try now."""
     program = _program(game)
-    by_phase = {
+    by_phase: dict[GamePhase, Callable[[], Sequence[Move]]] = {
         GamePhase.STEPS: lambda: [RevealSteps(tuple(scene.state(program) for _ in range(game.steps - 1)))],
         GamePhase.PICK_STEP: lambda: [PickStep(scene.steps[game_id], rng.randrange(game.steps + 1))],
         GamePhase.TRACE: lambda: [_trace(scene, game, program, rng)],
@@ -59,7 +60,7 @@ def _padded(digests: tuple[bytes, ...]) -> tuple[bytes, ...]:
 def _trace(scene: Scene, game: Game, program: Program, rng: random.Random) -> RevealTrace:
     known = scene.traces.get(game.out_root) if game.key != ZERO_DIGEST else None
     trace = known or scene.trace(program)
-    children = _padded(trace.tree.levels[0])
+    children = _padded(tuple(trace.tree.levels[0]))
     if game.key == ZERO_DIGEST and len(children) > len(program.nodes) and rng.random() < 0.2:
         children = (*children[:-1], rng.randbytes(32))  # something where there should be padding
     root = trees.root(children)
@@ -75,7 +76,8 @@ def _falsely(children: tuple[bytes, ...], rng: random.Random) -> tuple[bytes, ..
 def _pick_node(scene: Scene, game: Game, program: Program, rng: random.Random) -> list[Move]:
     children = scene.children[game.trace_root]
     child = rng.randrange(len(children))
-    node, proof = b"", ()
+    node: bytes = b""
+    proof: tuple[bytes, ...] = ()
     if child < len(program.nodes):
         node, proof = program.nodes[child].encode(), node_proof(program, child)
         if rng.random() < 0.1:
@@ -94,7 +96,7 @@ def _split_output(scene: Scene, game: Game, rng: random.Random) -> list[Move]:
 
 
 def _state_leaves(scene: Scene, game: Game) -> tuple[bytes, ...]:
-    return scene.state_tree(game.out_root).levels[0]
+    return tuple(scene.state_tree(game.out_root).levels[0])
 
 
 def _pick_output(scene: Scene, game: Game, program: Program, rng: random.Random) -> list[Move]:

@@ -31,16 +31,17 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
     claim = _twisted(state.claim, rng)
     claim_id = market_state.claim_id(claim)
     tree = scene.segments[state.claim.segments_root]
+    leaves = tuple(tree.levels[0])
     proof = tuple(tree.proof(0))
     salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
-    opened = e.Open(claim, 0, claim.input_root, proof, tree.levels[0][1], tuple(tree.proof(1)), digest, salt)
+    opened = e.Open(claim, 0, claim.input_root, proof, leaves[1], tuple(tree.proof(1)), digest, salt)
     sample = rng.choice([0, 9])
     vote = e.OpenVote(claim, by, sample, claim.input_root, proof, digest, (), salt)
     return [
         *calls,
-        e.Commit(claim, tree.levels[0]),
-        e.Commit(claim, tree.levels[0][::-1]),
-        e.Commit(claim, tree.levels[0][1:]),
+        e.Commit(claim, leaves),
+        e.Commit(claim, leaves[::-1]),
+        e.Commit(claim, leaves[1:]),
         e.RecordSeed(claim, ZERO_DIGEST, rng.choice([ITS_OWN, None, e.Header(digest, digest)])),
         e.Vote(claim_id, digest, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3])),
         e.Abstain(claim),
@@ -53,7 +54,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.OpenInput(claim, digest, salt),
         e.ShareAlike(market_state.claim_id(state.claim), state.kept),
         e.ShareWon(claim, state.kept),
-        e.Share(state.claim, tree.levels[0], claim, tree.levels[0], state.kept),
+        e.Share(state.claim, leaves, claim, leaves, state.kept),
         *_odd_moves(market_state, rng),
     ]
 

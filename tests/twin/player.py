@@ -8,6 +8,7 @@ at hand, and mostly meets a refusal, which twin and chain must give alike.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -67,6 +68,7 @@ class Driven(Protocol):
     market_state: MarketState
     time: Seconds
     block: int
+    accepted: Counter[str]
 
     def act(self, event: e.Event, by: Address, after_s: int = 1) -> bool:
         """One event; whether it was accepted."""
@@ -163,7 +165,7 @@ class Player:
         self.twin.wait(max(1, seconds), self.rng.choice([1, 2]))
 
     def _deadlines(self) -> list[int]:
-        found = [challenge.game.deadline for challenge in self.twin.market_state.games.values()]
+        found: list[int] = [challenge.game.deadline for challenge in self.twin.market_state.games.values()]
         found += [made.deadline for made in self.twin.market_state.demands.values()]
         for job in self.twin.market_state.jobs.values():
             found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
@@ -274,7 +276,7 @@ class Player:
         claim = self.scene.claim(job_id, job.terms, kind, job.round, shard, input_root)
         tree = self.scene.segments[claim.segments_root]
         seen = job.rewinds_so_far + self.rng.choice([0] * 18 + [-1, 1])
-        return e.Commit(replace(claim, rewinds=max(seen, 0)), tree.levels[0])
+        return e.Commit(replace(claim, rewinds=max(seen, 0)), tuple(tree.levels[0]))
 
     def _claim_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
         claim, phase = state.claim, state.status.phase
@@ -344,7 +346,7 @@ class Player:
             places = self.twin.market_state.places
             other = places.get((fallen.job_id, fallen.kind, fallen.round, fallen.shard), claim_id)
             settled = self.twin.market_state.claims[other].claim
-            roots = [self.scene.segments[each.segments_root].levels[0] for each in (fallen, settled)]
+            roots = [tuple(self.scene.segments[each.segments_root].levels[0]) for each in (fallen, settled)]
             found = state.kept if self.rng.random() < 0.8 else state.kept[1:]
             doings.append((e.Share(fallen, roots[0], settled, roots[1], found), by))
             doings.append((e.ShareWon(fallen, found), by))
@@ -486,7 +488,7 @@ class Player:
         others: list[Asked] = [
             replace(made, deadline=Seconds(made.deadline + 1)),
             replace(made, places=made.places + made.places[:1]),
-            replace(made, state_root=self.scene.bytes(32)),
+            replace(made, state_root=self.scene.noise(32)),
         ]
         return self.rng.choice(others)
 
@@ -497,7 +499,7 @@ class Player:
         chunks = []
         for place in made.places if self.rng.random() < 0.95 else made.places[1:]:
             slot = place.slot
-            data = slots[slot] if slots and self.rng.random() < 0.95 else self.scene.bytes(16)
+            data = slots[slot] if slots and self.rng.random() < 0.95 else self.scene.noise(16)
             way = self.scene.state_tree(made.state_root).proof(slot) if slots else []
             node, proof = program.nodes[slot].encode(), node_proof(program, slot)
             chunks.append(Chunk(node, proof, data, (), tuple(way)))

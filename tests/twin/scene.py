@@ -177,7 +177,7 @@ class Scene:
     children: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
     """What a defender opened, by digest."""
 
-    def bytes(self, size: int) -> bytes:
+    def noise(self, size: int) -> bytes:
         """Random bytes that are canonical for every dtype of the programs here."""
         if size < 4:  # of bools
             return bytes(self.rng.randrange(2) for _ in range(size))
@@ -186,7 +186,7 @@ class Scene:
     def state(self, program: Program, like: dict[int, bytes] | None = None) -> bytes:
         """The root of a new state; the slots in `like` hold the given bytes."""
         given = like or {}
-        slots = tuple(given.get(i) or self.bytes(node.bytes) for i, node in enumerate(program.state))
+        slots = tuple(given.get(i) or self.noise(node.bytes) for i, node in enumerate(program.state))
         root = trees.root([trees.tensor_root(slot) for slot in slots])
         self.states[root] = slots
         return root
@@ -211,7 +211,7 @@ class Scene:
 
     def trace(self, program: Program, key: bytes = b"", state: bytes | None = None) -> Trace:
         """A new trace of random outputs; if it is given, the state of that root comes out."""
-        outputs = [self.bytes(node.bytes) for node in program.nodes]
+        outputs = [self.noise(node.bytes) for node in program.nodes]
         for ref, slot in zip(program.outputs, self.states[state] if state else (), strict=False):
             outputs[ref] = slot
         tree = trees.build([trees.tensor_root(output, key) for output in outputs])
@@ -303,7 +303,7 @@ class Scene:
         """Leaves of a verifier's tree over these traces."""
         tree = trees.build([trace.tree.root for trace in traces])
         self.samples[tree.root] = tree
-        return tree.levels[0]
+        return tuple(tree.levels[0])
 
     def against(
         self, claim: Claim, segment: int, traces_root: bytes, sample: int, slot: int

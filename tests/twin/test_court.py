@@ -135,17 +135,21 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         committed_at=Seconds(0),
         rewinds=0,
     )
-    assert twin.act(e.Commit(wanted, tree.levels[0]), SOLVER)
+    assert twin.act(e.Commit(wanted, tuple(tree.levels[0])), SOLVER)
     claim_id = twin.market_state.current((job_id, Kind.TASK, 0, 0), twin.time)
     assert claim_id is not None
     return Case(twin, rng, terms, job_id, twin.market_state.claims[claim_id].claim, claim_id, claimed, tree)
+
+
+def _always(replay: Replay) -> Callable[[object], Replay]:
+    return lambda _: replay
 
 
 def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address) -> bool:
     """Play a game to its end; whether the challenger won."""
     twin = case.twin
     view = fresh(game_id, twin.market_state.games[game_id].game)
-    sides = {who: Disputant(who, lambda _, r=replay: r) for who, replay in players.items()}
+    sides = {who: Disputant(who, _always(replay)) for who, replay in players.items()}
     while game_id in twin.market_state.games:
         game = twin.market_state.games[game_id].game
         move = best(sides[game.mover], view, game.mover == liar)
@@ -202,7 +206,8 @@ def spoil(rng: random.Random, move: Move) -> Move:
         return replace(move, element=rng.choice([move.element + 1, 2**40, 0]))
     names = [f.name for f in fields(move)]
     if not names or rng.random() < 0.1:
-        return rng.choice([Split((ZERO_DIGEST,) * 16), RevealLeaf(b"\x00" * 4), Timeout()])
+        others: list[Move] = [Split((ZERO_DIGEST,) * 16), RevealLeaf(b"\x00" * 4), Timeout()]
+        return rng.choice(others)
     name = rng.choice(names)
     value = getattr(move, name)
     if isinstance(value, bytes):

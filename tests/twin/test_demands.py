@@ -91,7 +91,7 @@ def test_attack_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(sta
         (replace(answer, demand_id=demand_id + 1), "NoSuchDemand"),
         (replace(answer, asked=replace(asked, places=asked.places[:1])), "WrongDemand"),
         (replace(answer, asked=replace(asked, deadline=Seconds(asked.deadline + 1))), "WrongDemand"),
-        (replace(answer, claim=replace(claim, price=claim.price + 1)), "WrongClaim"),
+        (replace(answer, claim=replace(claim, price=Wei(claim.price + 1))), "WrongClaim"),
         (replace(answer, chunks=chunks[:2]), "WrongCount"),
         (replace(answer, chunks=hidden), "BadProof"),
         (replace(answer, chunks=(chunks[1], chunks[0], chunks[2])), "BadProof"),

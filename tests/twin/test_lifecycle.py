@@ -25,8 +25,9 @@ def machine(stage: Stage, accepted: Counter[str], refused: Counter[str]) -> type
 
         @initialize(seed=st.integers(0, 2**32 - 1))
         def begin(self, seed: int) -> None:
-            self.player = Player(stage.enter(), random.Random(seed))
-            self.player.twin.accepted, self.player.twin.refused = accepted, refused
+            twin = stage.enter()
+            twin.accepted, twin.refused = accepted, refused
+            self.player = Player(twin, random.Random(seed))
 
         @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=8, max_size=8))
         def happen(self, kinds: list[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
+from functools import partial
+from operator import gt
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,13 +43,14 @@ def some_terms(draw: st.DrawFn) -> Terms:
     often than not."""
     names = draw(st.lists(st.sampled_from(sorted(CHANGES)), max_size=3, unique=True))
     base = replace(TERMS, client=ACCOUNTS[1], class_id=class_id(CLASS))
-    terms = replace(base, **{name: draw(CHANGES[name]) for name in names})
+    changed: dict[str, Any] = {name: draw(CHANGES[name]) for name in names}
+    terms = replace(base, **changed)
     if not draw(st.integers(0, 3)):
         return terms
     good = all(loop.segment_steps for loop in (*terms.loops, *terms.outer_loops))
     if good and {"loops", "outer_loops", "links", "outer_links"} & set(names):
         mended = round_shape(terms.loops, terms.outer_loops, (terms.links, terms.outer_links), terms.params)
-        fitting = {name: n for name, n in mended.items() if isinstance(n, int) and n < 2**32}
+        fitting: dict[str, Any] = {name: n for name, n in mended.items() if isinstance(n, int) and n < 2**32}
         terms = replace(terms, **fitting)
     if "shards" in names and "outer_links" not in names and terms.shards <= 1_024:
         links = diloco_links(terms.slots, 1, terms.shards)[1]
@@ -107,7 +111,9 @@ def test_conditions_are_refused_alike(stage: Stage) -> None:
     @given(st.lists(st.sampled_from(names), max_size=3, unique=True), st.data())
     @settings(max_examples=150)
     def compare(changed: list[str], data: st.DataObject) -> None:
-        given_ = {name: data.draw(numbers.filter(lambda n, m=MOST[name]: n < m), name) for name in changed}
+        given_: dict[str, Any] = {
+            name: data.draw(numbers.filter(partial(gt, MOST[name])), name) for name in changed
+        }
         conditions = replace(CLASS, **given_)
         expected = ""
         try:

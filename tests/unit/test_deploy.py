@@ -25,7 +25,7 @@ ROLES = ("solver", "verifier", "whistle")
 
 def unit() -> configparser.ConfigParser:
     found = configparser.ConfigParser(strict=False, interpolation=None)
-    found.optionxform = str  # type: ignore[assignment, method-assign]
+    found.optionxform = str  # type: ignore[assignment]
     found.read(DEPLOY / "systemd" / "assay@.service")
     return found
 

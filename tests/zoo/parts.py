@@ -29,21 +29,8 @@ WORDS = words(2, 6)
 POINTS = normal(2, 5, 3)
 
 
-class Net(nn.Module):
-    """Modules, parameters and a forward that is given."""
-
-    def __init__(self, forward: Callable[..., Tensor], **parts: Any) -> None:
-        super().__init__()
-        for name, part in parts.items():
-            setattr(self, name, nn.Parameter(part) if type(part) is Tensor else part)
-        self._forward = forward
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self._forward(self, *inputs)
-
-
 class Part(nn.Module):
-    """A layer from a function of itself and its input."""
+    """A layer from a function of itself and its input: modules, parameters and a forward that is given."""
 
     def __init__(self, forward: Callable[..., Tensor], **parts: Any) -> None:
         super().__init__()
@@ -51,8 +38,16 @@ class Part(nn.Module):
             setattr(self, name, nn.Parameter(part) if type(part) is Tensor else part)
         self._forward = forward
 
+    def __getattr__(self, name: str) -> Any:
+        """A part under its name: a module, a parameter or a plain value."""
+        return super().__getattr__(name)
+
     def forward(self, *inputs: Tensor) -> Tensor:
         return self._forward(self, *inputs)
+
+
+class Net(Part):
+    """A whole model."""
 
 
 def labelled(logits: Tensor) -> Tensor:

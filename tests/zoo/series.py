@@ -259,7 +259,8 @@ def gpt() -> Net:
     def forward(m: Net, i: Tensor) -> Tensor:
         h = m.e(i) + m.place
         n = m.n(h)
-        h = h + m.o(attention(*m.qkv(n).chunk(3, -1), causal(6)))
+        q, k, v = m.qkv(n).chunk(3, -1)
+        h = h + m.o(attention(q, k, v, causal(6)))
         return labelled((h + m.f(m.n2(h))) @ m.e.weight.T)
 
     return Net(
@@ -359,7 +360,8 @@ def linear_biases() -> Net:
 def local_attention() -> Net:
     def forward(m: Net, x: Tensor) -> Tensor:
         near = (torch.arange(6).unsqueeze(0) - torch.arange(6).unsqueeze(1)).abs() <= 1
-        return labelled(m.out(attention(*m.qkv(x).chunk(3, -1), near)))
+        q, k, v = m.qkv(x).chunk(3, -1)
+        return labelled(m.out(attention(q, k, v, near)))
 
     return Net(forward, qkv=nn.Linear(8, 24), out=nn.Linear(8, 5))
 

@@ -20,7 +20,11 @@ def fake() -> Rig:
     network = Network()
     near, far = FakeBlocks(network), FakeBlocks(network)
     network.malformed.add(str(Cid.of(NO_FILE, DAG_PB)))
-    return Rig(near, far, remote=True, damage=lambda cid, _: network.blocks.pop(cid))
+
+    def damage(cid: str, _: bytes) -> None:
+        del network.blocks[cid]
+
+    return Rig(near, far, remote=True, damage=damage)
 
 
 @pytest.fixture(params=[*ADAPTERS, "fake"])

@@ -16,7 +16,7 @@ from assay.node.states import Known, open_state_provider
 from assay.protocol import sampling
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Reverted
-from assay.protocol.types import ClaimView, JobId, Phase, Role, Seconds, Vote, Wei
+from assay.protocol.types import Address, ClaimView, JobId, Phase, Role, Seconds, Vote, Wei
 from drills.solvers import FaultySolver, WeightPlan
 from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.adversaries.chain_day import NAMES, ChainDay
@@ -50,7 +50,7 @@ def day_of(rpc: HttpRpc, artifacts: Artifacts, folder: Path, v1: object) -> Chai
     """ann changes a weight in segment 1; v0 and v2 cover for it."""
     from assay.chain.eth.anvil import dev_account
 
-    ann = frozenset({dev_account(NAMES.index("ann")).address})
+    ann = frozenset({Address(dev_account(NAMES.index("ann")).address)})
     covers = partial(ColludingVerifier, accomplices=ann)
     return ChainDay(
         rpc,

@@ -26,7 +26,7 @@ from assay.chain.contracts.deploy import (
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract, WrongAnswer
 from assay.chain.eth.errors import Registry
-from assay.chain.eth.events import EventFollower, RolledBack
+from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.journal import Call, Journal, WrongChain
 from assay.chain.eth.rpc import HttpRpc, Rpc
 from assay.chain.eth.sender import FeePolicy, Sender
@@ -82,7 +82,7 @@ def small() -> Artifacts:
     return compiled(SOURCE)
 
 
-def open_sender(rpc: HttpRpc, small: Artifacts, path: Path, account=None, **policy) -> Sender:
+def open_sender(rpc: HttpRpc, small: Artifacts, path: Path, account: Any = None, **policy: Any) -> Sender:
     return Sender(
         rpc,
         account or dev_account(0),
@@ -280,7 +280,7 @@ def test_attack_46_reorganised_node_gets_the_same_transaction_again(
     snapshot = rpc.request("evm_snapshot", [])
     sender.send("k", target.call("add", 5, {"at": 9, "text": "five"}))
     (event,) = follower.poll()
-    assert event.name == "Counted"
+    assert isinstance(event, Event) and event.name == "Counted"
     assert event.arguments == {"who": sender.address, "total": 5, "note": {"at": 9, "text": "five"}}
 
     assert rpc.request("evm_revert", [snapshot])
@@ -294,6 +294,7 @@ def test_attack_46_reorganised_node_gets_the_same_transaction_again(
     assert sender.wait("k").ok  # Anvil mines a moment after it has taken the transaction
     assert target.read("total") == 5
     (again,) = follower.poll()
+    assert isinstance(again, Event)
     assert again.arguments == event.arguments and again.block_hash != event.block_hash
     assert list(follower.history(lambda _, name: name == "Counted")) == [again]
 

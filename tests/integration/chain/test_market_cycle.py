@@ -177,7 +177,9 @@ def test_a_view_that_reads_its_history_part_by_part_knows_the_same(
 
     monkeypatch.setattr(events, "MOST_AT_ONCE", 1)
     monkeypatch.setattr(events.EventFollower, "poll", counted)
-    monkeypatch.setitem(events.EventFollower.__init__.__kwdefaults__, "range_blocks", 2)
+    defaults = events.EventFollower.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "range_blocks", 2)
     fresh = again(client, tmp_path / "fresh.db")
     assert polls > 5, "in many parts"
     assert fresh.claim_ids() == client.claim_ids() and len(fresh.claim_ids()) == 1

@@ -15,7 +15,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import HttpRpc, Rpc, RpcFailed, identity
-from assay.protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote
+from assay.protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote, Wei
 from tests.integration.chain.test_market_cycle import commit, markets_on, pass_time, posted
 
 ESCROW = 3
@@ -59,7 +59,7 @@ def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     refused: int,
 ) -> None:
     client, solver, verifier = markets
-    verifier.stake_up("stake", Role.VERIFIER, solver.stake(solver.me, Role.SOLVER).active + 1_000)
+    verifier.stake_up("stake", Role.VERIFIER, Wei(solver.stake(solver.me, Role.SOLVER).active + 1_000))
     job_id = posted(client, solver, shards=3)
     verifier.subscribe("agree", client.job(job_id).terms.class_id)
     first, _ = (commit(solver, job_id, shard) for shard in range(2))

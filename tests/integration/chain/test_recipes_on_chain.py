@@ -16,7 +16,7 @@ from assay.client.verifying import verify
 from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
-from assay.protocol.types import Chain, JobId, Kind, Phase, Terms, Wei
+from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Terms, Wei
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from drills.solvers import (
     AggregatePlan,
@@ -103,7 +103,12 @@ def test_every_settled_state_has_its_bits_on_a_real_chain(
     shards = SHARDS.get(name, 2)
     if shards > 2:
         day.two_at_once("ann")
-    shape = {"steps_per_round": steps, "segment_steps": segment, "shards": shards, "min_shards": shards}
+    shape: dict[str, Any] = {
+        "steps_per_round": steps,
+        "segment_steps": segment,
+        "shards": shards,
+        "min_shards": shards,
+    }
     shape |= {"solver_stake": 100 * (shards - 1), "rounds": ROUNDS.get(name, 2)}
     shape["slow"] = SPEEDS.get(name, (0, 1))
     job_id = day.post(recipe_files(name, shards), **shape)
@@ -115,7 +120,7 @@ def test_every_settled_state_has_its_bits_on_a_real_chain(
     assert {v.status.phase for v in day.claims(job_id)} == {Phase.SETTLED}
     seen = {(v.claim.kind, v.claim.round, v.claim.shard): list(v.roots) for v in day.claims(job_id)}
     assert seen == expected.roots and len(seen) == terms.rounds * (terms.shards + 1)
-    chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
+    chain = Chain(31_337, {"Jobs": Address(market.contracts["Jobs"].address)})
     blocks = FakeBlocks(day.network)
     found = fetch(market, blocks, job_id, tmp_path / "model", RESOURCE_LIMITS, chain, day.height())
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
@@ -213,7 +218,7 @@ def test_slices_have_the_bits_of_one_outer_step_on_a_real_chain(
         outer = sorted((claim.round, claim.shard) for claim in settled if claim.kind == Kind.OUTER)
         assert outer == [(round_, number) for round_ in range(2) for number in range(slices)]
         market = day.markets["client"]
-        chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
+        chain = Chain(31_337, {"Jobs": Address(market.contracts["Jobs"].address)})
         folder = tmp_path / f"model-{slices}"
         blocks = FakeBlocks(day.network)
         models.append(fetch(market, blocks, job_id, folder, RESOURCE_LIMITS, chain, day.height()))

@@ -12,7 +12,7 @@ import torch
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
-from assay.protocol.types import Chain, JobId, Kind, Phase
+from assay.protocol.types import Address, Chain, JobId, Kind, Phase
 from assay.training import results
 from assay.training.actors import ROLLOUT
 from assay.training.evaluation import SUM
@@ -49,7 +49,7 @@ def post(day: ChainDay, name: str) -> JobId:
 
 def fetched(day: ChainDay, job_id: JobId, folder: Path) -> dict[str, torch.Tensor]:
     market = day.markets["client"]
-    chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
+    chain = Chain(31_337, {"Jobs": Address(market.contracts["Jobs"].address)})
     return fetch(market, FakeBlocks(day.network), job_id, folder, RESOURCE_LIMITS, chain, day.height())
 
 

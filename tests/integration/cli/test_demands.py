@@ -33,8 +33,9 @@ def claim(assay: Assay, home: Path) -> str:
     tree = trees.build([terms.genesis_root, *(bytes([i + 1]) * 32 for i in range(terms.segments))])
     roots = tree.levels[0]
     place = (Kind.TASK, 0, 0, 0, ZERO_ADDRESS)
-    what = (roots[0], roots[tree.count - 1], tree.root, bytes(32), Wei(0), Seconds(0), 0)
-    committed = market.commit("commit", Claim(job_id, *place, *what), roots[: tree.count])
+    what = (roots[0], roots[tree.count - 1], tree.root, bytes(32))
+    claim = Claim(job_id, *place, *what, Wei(0), Seconds(0), 0)
+    committed = market.commit("commit", claim, roots[: tree.count])
     app.close()
     return committed.hex()
 

@@ -172,7 +172,7 @@ def test_a_damaged_secret_is_said_and_serving_goes_on(
 def test_what_was_audited_and_found_is_told_in_words() -> None:
     lines: list[str] = []
     claim = SimpleNamespace(claim=SimpleNamespace(kind=Kind.TASK, round=1, shard=0))
-    told = Told(SimpleNamespace(claim=lambda _: claim), lines.append)  # type: ignore[arg-type]
+    told = Told(SimpleNamespace(claim=lambda _: claim), lines.append)
     about = {"claim": "ab" * 32, "verifier": ZERO_ADDRESS}
     told({"event": "audited", **about})
     told({"event": "found", **about, "verifier": account("v"), "finding": "WrongVote: sampled trace 0"})

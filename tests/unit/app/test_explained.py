@@ -24,7 +24,7 @@ from tests.fakes.market_day import MarketDay
 torch.set_num_threads(1)
 PROGRAM = inner_program()
 LAST = len(PROGRAM.nodes) - 1
-NAMES = {account(name): name for name in ("ann", "bob", "wendy", "v0", "v1")}
+NAMES: dict[str, str] = {account(name): name for name in ("ann", "bob", "wendy", "v0", "v1")}
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 from assay.app.earnings import Fees
 from assay.chain.eth.event_reader import News
 from assay.chain.eth.events import Event
-from assay.protocol.types import StakeView, Wei
+from assay.protocol.types import Address, StakeView, Wei
 
-ME, SOLVER, OTHER = ("0x" + digit * 40 for digit in "123")
+ME, SOLVER, OTHER = (Address("0x" + digit * 40) for digit in "123")
 JOBS = {b"\x01" * 32: b"a" * 32, b"\x02" * 32: b"a" * 32, b"\x03" * 32: b"b" * 32}
 """By claim."""
 

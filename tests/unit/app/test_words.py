@@ -33,7 +33,7 @@ def test_an_id_is_given_by_its_first_digits(text: str) -> None:
 
 def test_a_whole_id_need_not_be_known_and_case_does_not_count() -> None:
     assert job_id_of(Known(), "CC" * 32) == bytes([0xCC]) * 32
-    assert claim_id_of(Known(), "AB12CD34") == ONE
+    assert claim_id_of(Known(), "AB12CD34") == ClaimId(ONE)
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,12 @@ def test_a_root_that_was_cut_off_is_sent_whole(tmp_path: Path, daemon: FakeKubo)
         order.extend([method] if method == "block/put" else [])
         return answer
 
-    daemon.call = call  # type: ignore[method-assign]
+    daemon.call = call
     with pytest.raises(PeerUnreachable):
         blocks.add_file(FILE)
     root = blocks.store.add_file(FILE)
     assert len(order) == 3 and root not in daemon.blocks
-    daemon.call = real  # type: ignore[method-assign]
+    daemon.call = real
     assert blocks.add_file(FILE) == root
     assert set(daemon.blocks) == {str(cid) for cid in blocks.store.cids()}
     blocks.exchange.close()

@@ -341,7 +341,7 @@ def test_attack_T46_whatever_asking_one_peer_raises_is_its_failure(
     net = Net(**{f"bad-{number}": peer(error) for number in range(16)}, good=honest)
     clock = Clock()
     with exchange(store, net, clock) as client:
-        client.set_peers([PeerInfo(url, 10) for url in net.urls()[:16]] + net.urls()[16:])
+        client.set_peers([*(PeerInfo(url, 10) for url in net.urls()[:16]), *net.urls()[16:]])
         assert client.fetch(str(CID)) == DATA
         asked = set(net.asked)
         with pytest.raises(PeerUnreachable):

@@ -151,7 +151,7 @@ def test_each_kind_of_error_has_its_status(error: AssayError, status: Exit) -> N
 
 
 def test_statuses_are_those_of_the_documentation() -> None:
-    assert [int(status) for status in Exit] == list(range(11)) and Exit.FRAUD == 9
+    assert [int(status) for status in Exit] == list(range(11)) and int(Exit.FRAUD) == 9
 
 
 def test_an_error_keeps_its_brackets() -> None:
@@ -228,7 +228,7 @@ def test_the_shakespeare_preset_is_nanogpts_setting(times: dict[str, str]) -> No
     training, money = made.training, made.money
     assert (training.batch, training.rounds * training.steps_per_round) == (12, 2000)
     assert (made.schedule.warmup_steps, made.schedule.decay, made.schedule.floor) == (100, "cosine", 0.1)
-    optimiser = made.optimiser
+    optimiser: Any = made.optimiser
     assert optimiser is not None and optimiser.name == "adamw"
     assert (optimiser.learning_rate, optimiser.beta2) == (1e-3, 0.99)
     task = money.price_cap + made.verification.verifiers * money.verifier_fee

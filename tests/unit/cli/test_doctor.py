@@ -125,4 +125,4 @@ def test_attack_T47_an_endpoint_that_is_behind_is_a_line() -> None:
 def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
     with pytest.raises(SystemExit) as ended:
         Output(as_json=True).fail(EndpointBehind("http://one", 8, 70))
-    assert ended.value.code == Exit.UNREACHABLE == 7
+    assert ended.value.code == int(Exit.UNREACHABLE) == 7

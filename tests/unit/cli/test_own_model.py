@@ -483,8 +483,9 @@ def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> N
         text = text.replace(old, new)
     file.write_text(text)
     body = read_job_file(file)
-    rule: Any = recipe_of(body).optimiser
-    assert type(rule) is OPTIMISERS[optimiser]
+    found = recipe_of(body).optimiser
+    assert type(found) is OPTIMISERS[optimiser]
+    rule: Any = found
     assert (rule.clip_norm, rule.schedule.warmup_steps) == (0.01, 5)
     assert (rule.schedule.decay, rule.schedule.total_steps) == ("cosine", 3 * 64)
     assert not isinstance(rule, Muon) or (rule.others.lr, rule.others.eps) == (0.001, 0.001)

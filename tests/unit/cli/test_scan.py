@@ -38,8 +38,9 @@ def scanned(monkeypatch: pytest.MonkeyPatch, error: BaseException, finding: obje
     monkeypatch.setattr(whistle, "app_of", lambda context: app)
     monkeypatch.setattr(whistle, "open_inspection", lambda app, job: inspection)
     monkeypatch.setattr(whistle, "audit_view", audit)
+    context: Any = object()
     with pytest.raises(BaseException) as ended:
-        whistle.scan(Any, "job")
+        whistle.scan(context, "job")
     return shown, ended.value
 
 

@@ -54,8 +54,8 @@ def test_one_flipped_bit_in_any_file_is_found(copy: Path, name: str) -> None:
         verify(copy)
 
 
-def test_a_folder_of_another_job_is_kept(fetched: tuple[MarketDay, bytes, Path], copy: Path) -> None:
-    job_id = JobId(fetched[1])
+def test_a_folder_of_another_job_is_kept(fetched: tuple[MarketDay, JobId, Path], copy: Path) -> None:
+    job_id = fetched[1]
     keep_others(copy, job_id)
     with pytest.raises(Ask) as refused:
         keep_others(copy, JobId(b"\1" * 32))
@@ -64,7 +64,7 @@ def test_a_folder_of_another_job_is_kept(fetched: tuple[MarketDay, bytes, Path],
     keep_others(copy, JobId(b"\1" * 32))  # a damaged one is fetched again
 
 
-def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, bytes, Path]) -> None:
+def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, JobId, Path]) -> None:
     day, job_id, _ = fetched
     market = day.markets["client"]
     files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
@@ -76,7 +76,7 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     assert day.market_state.free[client] == FUNDS - seen.paid
 
 
-def test_losses_that_are_gone_are_told_of(fetched: tuple[MarketDay, bytes, Path]) -> None:
+def test_losses_that_are_gone_are_told_of(fetched: tuple[MarketDay, JobId, Path]) -> None:
     day, job_id, _ = fetched
     market = day.markets["client"]
     files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
@@ -138,7 +138,7 @@ class Refusing:
 
 
 def test_states_that_nobody_has_are_not_asked_for_at_each_look(
-    fetched: tuple[MarketDay, bytes, Path],
+    fetched: tuple[MarketDay, JobId, Path],
 ) -> None:
     """What retention has deleted stays away, and a client that follows looks every second."""
     day, job_id, _ = fetched
@@ -174,7 +174,7 @@ def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def test_a_withheld_model_is_recomputed(fetched: tuple[MarketDay, bytes, Path], tmp_path: Path) -> None:
+def test_a_withheld_model_is_recomputed(fetched: tuple[MarketDay, JobId, Path], tmp_path: Path) -> None:
     day, job_id, folder = fetched
     job_files = {cid for cid in day.network.blocks if cid in _public(day)}
     day.network.withheld = set(day.network.blocks) - job_files
@@ -213,13 +213,13 @@ def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None
     worst = posting.estimate(terms, conditions_of(terms), WIDE)
     job_id = posting.post(market, terms, conditions_of(terms), worst)
     assert market.wallet(market.me) == FUNDS - worst and len(day.market_state.jobs) == 1
-    day.market_state.wallet[market.me] = 0
+    day.market_state.wallet[market.me] = Wei(0)
     assert (
         posting.post(market, terms, conditions_of(terms), worst) == job_id and len(day.market_state.jobs) == 1
     )
 
 
-def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, bytes, Path]) -> None:
+def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, JobId, Path]) -> None:
     """Else a claim that settles between two readings counts on one side and not on the other."""
     day, job_id, _ = fetched
     market = day.markets["client"]
@@ -239,11 +239,11 @@ def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, bytes
             Watched.read += 1
             return getattr(market, name)
 
-    assert follow(Watched(), job_id).done  # type: ignore[arg-type]
+    assert follow(Watched(), job_id).done
     assert Watched.read >= 4
 
 
-def test_a_jobs_line_has_its_losses_as_they_come(fetched: tuple[MarketDay, bytes, Path]) -> None:
+def test_a_jobs_line_has_its_losses_as_they_come(fetched: tuple[MarketDay, JobId, Path]) -> None:
     from assay.app.job_progress import line_of
 
     day, job_id, _ = fetched

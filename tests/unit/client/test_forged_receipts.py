@@ -279,8 +279,8 @@ def test_attack_r13_another_status_is_found_on_the_chain(fetched: Fetched, copy:
     def change(view: ClaimView) -> ClaimView:
         if view.claim.round or view.claim.kind != Kind.OUTER:
             return view
-        value = Phase.CONVICTED if field == "phase" else b"\x66" * 32
-        return replace(view, status=replace(view.status, **{field: value}))
+        value: dict[str, Any] = {"phase": Phase.CONVICTED} if field == "phase" else {"seed": b"\x66" * 32}
+        return replace(view, status=replace(view.status, **value))
 
     Forgery(copy).claims(change)
     with pytest.raises(BadReceipt, match="has another status on the chain"):
@@ -368,7 +368,7 @@ def test_attack_r13_a_false_segment_in_the_middle_does_not_replay(fetched: Fetch
     [{"div": 0, "mod": 2, "stride": 1}, {"mod": 0}, {"mod": 2**16, "stride": 1}, {"mod": 2, "stride": 0}],
     ids=str,
 )
-def test_attack_T28_a_forged_folders_paths_are_none(copy: Path, part: dict[str, int]) -> None:
+def test_attack_T28_a_forged_folders_paths_are_none(copy: Path, part: dict[str, Any]) -> None:
     """What reads a path's parameters goes through its receipt's links before anything is verified."""
     terms = read_receipt(copy).terms
     forged = replace(terms, links=(replace(terms.links[0], **part), *terms.links[1:]))

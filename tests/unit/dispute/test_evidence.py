@@ -70,7 +70,7 @@ def test_R9_what_reads_no_record_is_zero_and_opens_nothing() -> None:
         assert element_bits(without, encoded, element, ()) == 0
         with pytest.raises(IllegalMove, match="WrongCount"):
             element_bits(without, encoded, element, shown)
-    trace.context = replace(trace.context, dataset=None)  # type: ignore[misc]
+    trace.context = replace(trace.context, dataset=None)
     assert opened(trace, at, element) == ()
 
 

@@ -9,7 +9,7 @@ from assay.protocol.errors import Stop
 from drills.scenarios import SCENARIOS, lineup_of
 
 
-def option(nodes: list, name: str, what: str) -> str:  # type: ignore[type-arg]
+def option(nodes: list, name: str, what: str) -> str:
     arguments = next(spec.arguments for spec in nodes if spec.name == name)
     return str(arguments[arguments.index(what) + 1])
 

@@ -114,6 +114,7 @@ def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> N
     promised = SCENARIOS["hidden-chunk"].promised
     right: dict[str, Any] = {"events": PLANTED, "convicted": [fallen], "demands": ["withheld"]}
     assert promised(outcome(PAID, **right)) == []
+    wrong: dict[str, Any]
     for wrong in ({"demands": ["supplied"]}, {"demands": []}, {"convicted": [fell("WrongSegment")]}):
         assert promised(outcome(PAID, **(right | wrong)))
 

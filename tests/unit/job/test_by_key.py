@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from assay.job.by_key import KEYS, by_key
@@ -21,7 +23,7 @@ def job(key: str, value: str, algorithm: str = "diloco") -> JobFile:
 
 
 @pytest.fixture(scope="module")
-def files() -> JobArtifacts:
+def files() -> Any:
     return tiny_files(2)
 
 

@@ -84,7 +84,8 @@ def test_attack_T46_a_job_that_breaks_a_look_is_left_out(error: Exception) -> No
 def test_attack_T46_a_claim_that_breaks_a_look_is_left_out_alone(error: Exception) -> None:
     told = Told()
     assert apart.decided(Look((job(BAD, 1, 2, 5), job(GOOD, 3))), at(2, error), told) == [1, 5, BAD, 3, GOOD]
-    assert told.failed == [(BAD, error, 2)]
+    failed: list[Any] = told.failed
+    assert failed == [(BAD, error, 2)]
 
 
 @pytest.mark.parametrize("error", [*ENDS, RpcUnreachable("away")], ids=name_of)
@@ -166,25 +167,25 @@ def test_attack_T46_one_action_call_or_note_that_breaks_keeps_no_other_waiting(
             raise error
         return write(action)
 
-    node.write = break_write  # type: ignore[method-assign]
+    node.write = break_write
 
     def break_do(action: Do) -> None:
         if action.round == 1:
             raise error
         do(action)
 
-    node._do = break_do  # type: ignore[method-assign]
+    node._do = break_do
     node.tick()
     assert node.recorder.done == [["2"], 2]
     node.recorder.done.clear()
-    node.write = write  # type: ignore[method-assign]
+    node.write = write
 
     def break_note(action: Any) -> None:
         if action.claim_id[0] == 2:
             raise error
         sent(action)
 
-    node.sent = break_note  # type: ignore[method-assign]
+    node.sent = break_note
     node.tick()
     assert 2 in node.recorder.done and node.status.counters["void"] == 1, "the note alone is missing"
 
@@ -201,7 +202,7 @@ def test_attack_T46_a_call_that_breaks_all_that_go_with_it_is_sent_alone(
             raise error
         return own(writes)
 
-    node.recorder.send_all = send_all  # type: ignore[method-assign]
+    node.recorder.send_all = send_all
     node.tick()
     assert node.recorder.done == [["1"], ["3"], 1] and node.status.counters["void"] == 2
 

@@ -305,7 +305,7 @@ def test_a_look_under_way_is_not_waited_for_while_the_last_one_serves() -> None:
     look: Any = under_way(scene)
     look.result = lambda timeout=None: pytest.fail("it was waited for")
     scene.beside.take()
-    assert scene.beside.since_s == 50.0 and scene.beside._look is look and scene.looks == 1
+    assert (scene.beside.since_s, scene.beside._look, scene.looks) == (50.0, look, 1)
     look.set_result(None)
     assert scene.beside.ready(), "it is taken once it is over"
 

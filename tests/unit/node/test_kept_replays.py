@@ -15,9 +15,10 @@ from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.disk import record
+from assay.node.artifacts import State
 from assay.node.audit import WrongSegment, audit_claim
 from assay.node.kept_replays import KeptReplays, NoRoom
-from assay.node.states import StateProvider, open_state_provider
+from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.program.state import state_root
@@ -244,6 +245,12 @@ class HoldingBlocks(FakeBlocks):
         return self._whole and self.has(cid)
 
 
+def state_at(states: StateProvider, view: ClaimView, leaf: int) -> State:
+    found = states.leaf(view, leaf)
+    assert isinstance(found, Known)
+    return found.state
+
+
 def claims(view: ClaimView, count: int) -> list[ClaimView]:
     return [replace(view, claim_id=ClaimId(bytes([i + 1]) * 32)) for i in range(count)]
 
@@ -257,7 +264,7 @@ def test_what_is_pinned_stays_beside_any_budget_until_its_last_claim_is_over(
 ) -> None:
     job_id, view = task(day)
     states, folder = provider(day, job_id, None), tmp_path / "kept"
-    whole = [states.leaf(view, leaf).state for leaf in range(SEGMENTS + 1)]
+    whole = [state_at(states, view, leaf) for leaf in range(SEGMENTS + 1)]
     size, (one, two) = states.work.program(Kind.TASK).state_bytes, claims(view, 2)
     kept = KeptReplays(folder, 1)
     kept.pin(one, 0, whole[0])
@@ -284,7 +291,7 @@ def test_what_is_pinned_stays_beside_any_budget_until_its_last_claim_is_over(
 def test_a_pinned_state_that_is_damaged_is_not_taken_for_one(day: MarketDay, tmp_path: Path) -> None:
     job_id, view = task(day)
     folder, states = tmp_path / "kept", provider(day, job_id, None)
-    kept, state, program = KeptReplays(folder, 1), states.leaf(view, 2).state, states.work.program(Kind.TASK)
+    kept, state, program = KeptReplays(folder, 1), state_at(states, view, 2), states.work.program(Kind.TASK)
     path = folder / "states" / view.roots[2].hex()
     path.write_bytes(b"\x01" * program.state_bytes)
     kept.pin(view, 2, state)
@@ -304,7 +311,7 @@ def test_a_pin_takes_the_room_of_what_is_not_pinned_and_says_when_there_is_none(
     job_id, view = task(day)
     folder, states = tmp_path / "kept", provider(day, job_id, None)
     size, write = states.work.program(Kind.TASK).state_bytes, record.replace_file
-    whole = [states.leaf(view, leaf).state for leaf in range(SEGMENTS + 1)]
+    whole = [state_at(states, view, leaf) for leaf in range(SEGMENTS + 1)]
 
     def small(path: Path, data: bytes, **options: Any) -> None:
         if data and len(names(folder / "states")) >= 2:
@@ -333,7 +340,7 @@ def test_a_file_that_cannot_be_read_for_the_moment_is_not_deleted(
     job_id, view = task(day)
     states = provider(day, job_id, None)
     kept, program = KeptReplays(tmp_path / "kept", 1), states.work.program(Kind.TASK)
-    kept.pin(view, 2, states.leaf(view, 2).state)
+    kept.pin(view, 2, state_at(states, view, 2))
 
     def fails(_: Path) -> bytes:
         raise OSError(24, "Too many open files")

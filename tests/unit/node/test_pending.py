@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.node.pending import Pending, pending
-from assay.protocol.types import Phase, Role
+from assay.protocol.types import ClaimId, Phase, Role
 from tests.fakes.dashboard import DaySource
 from tests.fakes.market_day import FUNDS, MarketDay
 
@@ -20,7 +20,7 @@ def test_what_was_to_come_is_what_came_and_not_before_it_was_due(tmp_path: Path)
         day.solver(name)
     for i in range(2):
         day.verifier(f"v{i}")
-    market, told, paid = day.markets["client"], {}, {}
+    market, told, paid = day.markets["client"], {}, dict[ClaimId, int]()
     accounts = {"ann": "solver", "bob": "solver", "v0": "verifier", "v1": "verifier"}
     over = day.closed(job_id)
     while not over():

@@ -13,6 +13,7 @@ import torch
 from assay.node.absent import Absent, SparingBlocks
 from assay.node.artifacts import publish_job
 from assay.node.role import Node
+from assay.node.states import Known
 from assay.program.execute import Records
 from assay.protocol.errors import BlockNotFound, PutOff
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Role, Seconds
@@ -230,7 +231,7 @@ def test_a_state_that_was_kept_is_not_asked_for(put_off_day: PutOffDay) -> None:
     view = next(claim for claim in wendy.market.claims(job_id) if claim.claim.kind == Kind.TASK)
     last = len(view.roots) - 1
     state = wendy.state_provider(job_id).leaf(view, last)
-    assert wendy.kept_replays is not None
+    assert isinstance(state, Known) and wendy.kept_replays is not None
     wendy.kept_replays.keep_state(view.roots[last], state.state)
     wendy.let_go([])
     blocks = DrippingBlocks(day.network, 8, partial(day.market_state.advance, 4))
@@ -240,6 +241,7 @@ def test_a_state_that_was_kept_is_not_asked_for(put_off_day: PutOffDay) -> None:
     blocks.slow = lambda cid: True
     for _ in range(2):
         found = provider.leaf(view, last)
+        assert isinstance(found, Known)
         assert [x.tolist() for x in found.state] == [x.tolist() for x in state.state]
         assert not blocks.asked
         for path in (day.folder / "wendy" / "replays" / "states").iterdir():

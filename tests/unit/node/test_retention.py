@@ -185,13 +185,13 @@ def test_an_overtaken_claim_keeps_its_states_until_it_is_voided(day: StoredDay) 
     store = node_store(day)
     market = Altered(day, job_id, phase=Phase.ACCEPTED, stale=True)
     given = read_checkpoints(store, market.view.claim.manifest, market.view.roots)
-    keeps = Retention(market, store)  # type: ignore[arg-type]
+    keeps = Retention(market, store)
     keeps()
     for checkpoint in given:
         slots = decode_index(store.read_file(checkpoint.cid, MAX_INDEX_BYTES), 3)
         assert all(store.has(slot.cid) for slot in slots)
     market.how = {"phase": Phase.VOID}
-    Retention(market, store)()  # type: ignore[arg-type]
+    Retention(market, store)()
     assert not any(store.has(checkpoint.cid) for checkpoint in given[1:])
 
 
@@ -200,7 +200,7 @@ def test_a_claim_that_outlasts_its_job_keeps_its_states_and_the_jobs_files(day: 
     assert day.run(day.closed(job_id))
     store = node_store(day)
     market = Altered(day, job_id, phase=Phase.COMMITTED, stale=True, left_out=True)
-    keeps = Retention(market, store)  # type: ignore[arg-type]
+    keeps = Retention(market, store)
     keeps()
     given = read_checkpoints(store, market.view.claim.manifest, market.view.roots)
     assert all(store.has(checkpoint.cid) for checkpoint in given)

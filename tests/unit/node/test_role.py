@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -50,7 +51,7 @@ class Recorder(FakeMarket):
         self.done: list[object] = []
         self.refused: set[str] = set()
         self.held = False
-        self.ages: list[float | None] = []
+        self.ages: list[Any] = []
         self.away = False
 
     @contextmanager
@@ -74,7 +75,7 @@ class Fetch(Do):
 
 
 class Example(Node):
-    LONG = (Train,)
+    LONG: ClassVar[tuple[type, ...]] = (Train,)
     FETCHING = (Fetch,)
 
     def __init__(self, day: MarketDay, actions: list[Action]) -> None:
@@ -109,7 +110,7 @@ class Example(Node):
 
 
 class LongFetches(Example):
-    LONG = (Fetch,)
+    LONG: ClassVar[tuple[type, ...]] = (Fetch,)
 
 
 @pytest.fixture

@@ -72,7 +72,8 @@ def layouts(source: str, seed: str) -> str:
             x = x.permute([order.index(d) for d in range(len(shape))])
             away = torch.randint(-1, 2, shape[:-1], generator=generator) * random.choice([0, 1, 40, 150, 300])
             given += [x, contraction.exponent(x).to(torch.int32) + away.to(torch.int32)]
-        if wrong := differs(kernel, *given, random.choice([SMALL, EVERY[0]])):
+        x, ex, y, ey = given
+        if wrong := differs(kernel, x, ex, y, ey, random.choice([SMALL, EVERY[0]])):
             return wrong
     return ""
 

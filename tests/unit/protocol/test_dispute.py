@@ -33,6 +33,7 @@ def test_in_every_phase_there_is_a_move() -> None:
 
 def test_moves_are_compared_by_value_and_do_not_change() -> None:
     roots = (b"a" * 32,)
-    assert RevealSteps(roots) == RevealSteps(roots) != PickStep(roots, 0)
+    other: object = PickStep(roots, 0)
+    assert RevealSteps(roots) == RevealSteps(roots) != other
     with pytest.raises(FrozenInstanceError):
         RevealSteps(roots).roots = ()  # type: ignore[misc]

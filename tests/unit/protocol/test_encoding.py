@@ -8,7 +8,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 
 from assay.protocol.encoding import decode, words
-from assay.protocol.types import ClaimStatus, Phase, Seconds, Vote
+from assay.protocol.types import Address, ClaimStatus, Phase, Seconds, Vote
 from tests.fakes.jobs import account
 
 STATUS = ClaimStatus(Phase.SETTLED, 7, Seconds(9), 1, 0, 2, 2, b"\x01" * 32)
@@ -21,7 +21,9 @@ def text(raw: bytes) -> str:
 
 def test_decode_is_the_inverse_of_words() -> None:
     assert decode(ClaimStatus, words(STATUS), text) == STATUS
-    assert decode(Vote, words(VOTE), text) == replace(VOTE, verifier=to_checksum_address(VOTE.verifier))
+    assert decode(Vote, words(VOTE), text) == replace(
+        VOTE, verifier=Address(to_checksum_address(VOTE.verifier))
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -198,7 +198,7 @@ class Simulator:
         assert found == self.input(kind, round_, shard), (terms.links_of(kind), kind, round_, shard)
         self.kept(kind, round_, shard, found)
 
-    def kept(self, kind: Kind, round_: int, shard: int, found: list[object]) -> None:
+    def kept(self, kind: Kind, round_: int, shard: int, found: Sequence[object]) -> None:
         """Whatever is read of an earlier round is among what is kept for it."""
         for source in found:
             if not isinstance(source, FromClaim) or source.place[1] == round_:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +115,14 @@ def test_forms_take_turns_and_are_compared() -> None:
     assert gpu.ratios(best) == {"ratio_vs_fp32": 2.0, "ratio_vs_bf16": 4.0}
     device = torch.device("cpu")
     calls: list[str] = []
-    steps = {name: lambda name=name: calls.append(name) for name in "ab"}
+    steps: dict[str, Callable[[], object]] = {name: partial(calls.append, name) for name in "ab"}
     found = gpu.timed(steps, device, 3)
     assert {name: len(times) for name, times in found.items()} == {"a": 3, "b": 3}
     assert calls == [*"ba", *"ab", *"ba", *"ab"]
     assert [native.name for native in gpu.natives(device)] == ["native fp32", "native bf16 autocast"]
     x, y = torch.randn(2, 5, 40), torch.randn(2, 7, 40)
     for native in gpu.natives(device):
-        made = gpu.native_product(native, x, y)()
+        made: Any = gpu.native_product(native, x, y)()
         assert made.dtype is (torch.bfloat16 if native.bf16 else torch.float32) and made.shape == (2, 5, 7)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.property.markets import TERMS
 
 FAIR = replace(TERMS, min_shards=1, straggler_time=Seconds(2_000))
 YEAR = Seconds(365 * 86_400)
-HOSTILE = {
+HOSTILE: dict[str, tuple[Any, str]] = {
     "solver_stake": (Wei(10**24), "locks"),
     "miss_penalty": (Wei(10**24), "missed"),
     "task_time": (Seconds(1), "task"),

@@ -77,7 +77,7 @@ def test_a_learners_work_is_not_done_by_every_actor_as_well() -> None:
         assert kinds(replace(seen, jobs=(replace(job, outer_share=share),))) == does
 
 
-def changed(seen: Observation, **changes: int) -> Observation:
+def changed(seen: Observation, **changes: Any) -> Observation:
     """The same with another progress."""
     (job,) = seen.jobs
     view = replace(job.view, progress=replace(job.view.progress, **changes))

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,6 @@ import torch
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine
-from assay.node.slots import KnownSlots
 from assay.node.states import StateProvider
 from assay.node.time_spent import TimeSpent
 from assay.program.apart.executor import Apart
@@ -79,7 +79,7 @@ def outputs(day: MarketDay, job_id: JobId) -> dict[tuple[Kind, int, int], bytes]
     return {(claim.kind, claim.round, claim.shard): claim.output_root for claim in settled}
 
 
-def led(day: MarketDay, shards: int = 1, **options: Engine) -> dict[tuple[Kind, int, int], bytes]:
+def led(day: MarketDay, shards: int = 1, **options: Any) -> dict[tuple[Kind, int, int], bytes]:
     """A job to its end, with threads that look and send; the roots of its claims."""
     job_id = day.post(rounds=3, shards=shards, **LATER)
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ def test_the_next_round_is_begun_before_this_ones_states_are_stored(
     stored, publish = threading.Event(), storing.publish_state
     last, begin = list[State](), Storing.begin
 
-    def slow(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+    def slow(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         if any(state is one for one in last):
             assert stored.wait(60)
         return publish(blocks, state, *known)
@@ -164,7 +164,7 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     """Though the next round is trained from it already."""
     calls, publish, begun, failed = iter(range(100)), storing.publish_state, threading.Event(), list[int]()
 
-    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+    def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         if (call := next(calls)) == 4:  # the input, and four segments' ends
             assert begun.wait(60)
             failed.append(call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ import torch
 from assay.node.artifacts import LoadedJob, State
 from assay.node.audit import WrongSegment
 from assay.node.checkpoints import Checkpoint
-from assay.node.slots import KnownSlots
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask
@@ -43,7 +43,7 @@ def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
     first `times` of these, and each time in another bit. The list grows with the faults planted."""
     publish, seen, planted = storing.publish_state, list[str](), list[str]()
 
-    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+    def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         made = publish(blocks, state, *known)
         seen.append(made.cid)
         if len(seen) < 3 or made.cid != seen[2] or len(planted) == times:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.manifests import raw_cid
-from assay.node.slots import KnownSlots
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
@@ -108,7 +108,7 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
 ) -> None:
     calls, publish = iter(range(100)), storing.publish_state
 
-    def failing(blocks: Blocks, state: State, *known: KnownSlots) -> Checkpoint:
+    def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         if next(calls) == 2:
             raise Retry("the disk is full", hint="make room")
         return publish(blocks, state, *known)
@@ -242,7 +242,7 @@ def test_a_service_survives_a_bug_in_a_tick(day: MarketDay) -> None:
         service.clock.stopped = True  # type: ignore[attr-defined]
         raise RuntimeError("boom")
 
-    service.tick = broken  # type: ignore[method-assign]
+    service.tick = broken
     service.run()
     assert service.status.counters["bugs"] == 1 and "boom" in service.status.error
 
@@ -313,5 +313,6 @@ def test_compiled_and_eager_nodes_agree_on_a_whole_job(day: MarketDay, tmp_path:
     assert day.phases(job_id) == [Phase.SETTLED] * 6 and not day.market_state.games
     ann = day.services["ann"]
     assert isinstance(ann, SolverService)
-    (used,) = (shop.work._inner for shop in ann._shops.values())
+    works: list[Any] = [shop.work for shop in ann._shops.values()]
+    (used,) = (work._inner for work in works)
     assert isinstance(used, WarmingExecutor) and used.ready

@@ -268,7 +268,7 @@ def test_a_round_that_can_be_closed_takes_no_further_task() -> None:
     story.time = Seconds(end - 100)
     story.tell(e.TakeShard(story.job_id, 1, story.terms.price_floor), BOB)
     claim = story.scene.claim(story.job_id, story.terms, Kind.TASK, 0, 1, story.terms.genesis_root)
-    commit = e.Commit(claim, story.scene.segments[claim.segments_root].levels[0])
+    commit = e.Commit(claim, tuple(story.scene.segments[claim.segments_root].levels[0]))
     story.time = Seconds(end - 1)
     in_time = replace(story)
     in_time.tell(commit, BOB)

@@ -45,7 +45,7 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     reward = pool - set_aside - terms.verifier_fee + terms.challenge_bond
     assert story.free(WHISTLER) - before[WHISTLER] == reward
     assert ledger.balance(compensation(story.job_id, 1)) == set_aside
-    progress = story.market_state.progress(story.job_id, story.time)
+    progress = story.market_state.progress(story.job_id, Seconds(story.time))
     assert (progress.round, progress.rewinds, progress.round_start) == (0, 1, story.time)
     assert story.market_state.holder(story.job_id, 0).solver == ZERO_ADDRESS
     assert story.market_state.holder(story.job_id, 1).solver == BOB
@@ -174,9 +174,9 @@ def test_a_commit_of_before_a_rewind_is_refused_after_it(story: Story) -> None:
     terms = story.market_state.jobs[story.job_id].terms
     wrong = story.accept(story.commit(Kind.TASK, 0, ANN))
     claim = story.scene.claim(story.job_id, terms, Kind.TASK, 0, 1, terms.genesis_root)
-    roots = story.scene.segments[claim.segments_root].levels[0]
+    roots = tuple(story.scene.segments[claim.segments_root].levels[0])
     story.silence(story.challenge(wrong))
-    assert story.market_state.progress(story.job_id, story.time).rewinds == 1
+    assert story.market_state.progress(story.job_id, Seconds(story.time)).rewinds == 1
     assert story.refuse(e.Commit(claim, roots), BOB) == "RewoundSince"
     story.tell(e.Commit(replace(claim, rewinds=1), roots), BOB)
 
@@ -198,14 +198,14 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
         tasks.append([story.accept(story.commit(Kind.TASK, s, by)) for s, by in ((0, ANN), (1, BOB))])
         tasks[-1].append(story.commit(Kind.OUTER, 0, ANN if round_ % 2 == 0 else BOB))
     claim = story.scene.claim(story.job_id, terms, Kind.TASK, 2, 0, story.scene.state(INNER))
-    roots = story.scene.segments[claim.segments_root].levels[0]
+    roots = tuple(story.scene.segments[claim.segments_root].levels[0])
     assert story.refuse(e.Commit(claim, roots), ANN) == "PipelineFull"
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time + 1) == "NotDue"
     first, second, outer = (story.market_state.claims[c].claim for c in tasks[0])
     assert story.refuse(e.Settle(outer), BOB, 200_000) == "EarlierUnsettled"
     for settled in (first, second, outer):
         story.tell(e.Settle(settled), BOB)
-    assert story.market_state.progress(story.job_id, story.time).round_start == story.time
+    assert story.market_state.progress(story.job_id, Seconds(story.time)).round_start == story.time
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time - 5) == "NotDue"
     story.tell(e.Commit(claim, roots), ANN)
     story.tell(e.Expire(story.job_id, 1), ANN, 6)

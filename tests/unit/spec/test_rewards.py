@@ -177,7 +177,7 @@ def test_a_finding_about_the_input_counts_where_its_sources_or_the_winner_say_so
     settle_all(story)
     assert story.phase(settled) == Phase.SETTLED
     claims = story.claim(fallen), story.claim(settled)
-    roots = [story.scene.segments[claim.segments_root].levels[0] for claim in claims]
+    roots = [tuple(story.scene.segments[claim.segments_root].levels[0]) for claim in claims]
     before = story.free(WHISTLER), story.free(BOB)
     story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], kept), CLIENT)
     rings_part = {"for its input": reward // 2, "alone": reward, "before an earlier one": reward // 2}[fell]
@@ -205,7 +205,7 @@ def test_a_finding_about_an_outer_claims_input_counts_while_no_task_has_come(com
     settled = story.commit(Kind.OUTER, 0, ANN, root)
     settle_all(story)
     claims = story.claim(fallen), story.claim(settled)
-    roots = [story.scene.segments[claim.segments_root].levels[0] for claim in claims]
+    roots = [tuple(story.scene.segments[claim.segments_root].levels[0]) for claim in claims]
     before = story.free(WHISTLER), story.free(BOB)
     story.tell(e.Share(claims[0], roots[0], claims[1], roots[1], state.kept), CLIENT)
     gained = story.free(WHISTLER) - before[0], story.free(BOB) - before[1]

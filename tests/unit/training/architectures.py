@@ -48,7 +48,7 @@ class Llama(nn.Module):
         self.embedding = nn.Embedding(256, width)
         self.blocks = nn.ModuleList(LlamaBlock(width, 4, 2) for _ in range(layers))
         self.norm = nn.RMSNorm(width, eps=1e-5)
-        self.half = width // 4 // 2
+        self.pairs = width // 4 // 2
         self.table = table
         if table:
             cosine, sine = self._angles(context)
@@ -56,7 +56,7 @@ class Llama(nn.Module):
             self.register_buffer("sine", sine)
 
     def _angles(self, length: int) -> tuple[Tensor, Tensor]:
-        rates = 10000.0 ** (-torch.arange(self.half).float() / self.half)
+        rates = 10000.0 ** (-torch.arange(self.pairs).float() / self.pairs)
         angles = torch.arange(length).float()[:, None] * rates
         angles = torch.cat([angles, angles], -1)
         return angles.cos(), angles.sin()

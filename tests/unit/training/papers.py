@@ -165,7 +165,8 @@ def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> tuple[Array, A
     np.put_along_axis(kept, wire[0].astype(np.int64), values, 1)
     if coding.cosine:
         kept, mask = (turn.T @ kept.reshape(-1, side, side) @ turn).reshape(rows.shape), np.ones_like(rows)
-    return tuple(y.ravel()[: x.size].reshape(x.shape) for y in (kept, mask))
+    kept, mask = (y.ravel()[: x.size].reshape(x.shape) for y in (kept, mask))
+    return kept, mask
 
 
 # -- the algorithms in float64

@@ -217,12 +217,12 @@ def follows(run: Run, local: Sequence[Sequence[Tensor]], present: Sequence[bool]
     theta, state, residuals = wide(run.theta), wide(run.state), [wide(e) for e in run.residuals]
     before = [list(e) for e in run.residuals]
     run.round(local, present)
-    for k in np.flatnonzero(np.logical_not(present)):
+    for k in np.flatnonzero(np.logical_not(present)).tolist():
         same = (torch.equal(x, y) for x, y in zip(run.residuals[k], before[k], strict=True))
         assert all(same), f"absent shard {k} lost or gained a residual"
     for i, base in enumerate(theta):
         deltas, masks = [], []
-        for k in np.flatnonzero(present):
+        for k in np.flatnonzero(present).tolist():
             change = a.gain * (base - local[k][i].double().numpy())
             if a.feedback is not None:
                 change = a.feedback * residuals[k][i] + change
@@ -293,7 +293,7 @@ class Written(Run):
     def round(self, local: Sequence[Sequence[Tensor]], present: Sequence[bool]) -> None:
         a, slots, wires = self.algorithm, self.algorithm.rule.slots, []
         for k, params in enumerate(local):
-            held = self.residuals[k] or [None] * len(params)
+            held: list[Tensor | None] = [*self.residuals[k]] or [None] * len(params)
             made = [a.compress(b, p, e) for b, p, e in zip(self.theta, params, held, strict=True)]
             wires.append([wire for wire, _ in made])
             if present[k]:

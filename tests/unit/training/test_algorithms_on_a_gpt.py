@@ -60,8 +60,10 @@ class Market:
         rule = rule_of(name)
         names = [*MOVING, *(f"optimiser.{n}" for n in held)]
         self.job = made_round(name, stand_in, [*GENESIS, *held.values()], names, shards, rule)
-        loops = [[Loop(p.root, len(p.nodes), 1, 1, 1) for p in x] for x in (self.job.tasks, self.job.outers)]
-        shape = round_shape(*loops, (self.job.links, self.job.outer_links), len(MOVING))
+        tasks, outers = (
+            [Loop(p.root, len(p.nodes), 1, 1, 1) for p in x] for x in (self.job.tasks, self.job.outers)
+        )
+        shape = round_shape(tasks, outers, (self.job.links, self.job.outer_links), len(MOVING))
         self.terms = some_terms(shape, client=account("c"), shards=shards, rounds=ROUNDS)
         self.tasks = [None if i == self.job.main else Executor(p) for i, p in enumerate(self.job.tasks)]
         self.outer = Executor(self.job.outer)

@@ -23,10 +23,12 @@ class LongGpt(nn.Module):
 
     def __init__(self, config: models.GptConfig, seed: int, rows: int = 8) -> None:
         super().__init__()
-        self.gpt = models.build(config, seed)
-        assert isinstance(self.gpt, models.Gpt)
+        gpt = models.build(config, seed)
+        assert isinstance(gpt, models.Gpt)
+        self.gpt = gpt
         for block in self.gpt.blocks:
-            block.attention = Parted(block.attention, rows)
+            assert isinstance(block, models.Block)
+            block.attention = Parted(block.attention, rows)  # type: ignore[assignment]
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         gpt = self.gpt
@@ -45,7 +47,8 @@ class Parted(nn.Module):
         batch, length, width = x.shape
         heads = self.inner.heads
         parts = self.inner.qkv(x).view(batch, length, 3, heads, width // heads)
-        mixed = causal_attention(*parts.permute(2, 0, 3, 1, 4).unbind(0), rows=self.rows)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = causal_attention(query, key, value, self.rows)
         return self.inner.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -58,20 +61,19 @@ def plain_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 @pytest.mark.parametrize(("length", "rows"), [(12, 12), (12, 4), (13, 4), (3, 1)])
 def test_attention_in_parts_is_attention(length: int, rows: int) -> None:
     torch.manual_seed(length)
-    inputs = [torch.randn(2, 3, length, 8, requires_grad=True) for _ in range(3)]
+    q, k, v = inputs = [torch.randn(2, 3, length, 8, requires_grad=True) for _ in range(3)]
     weights = torch.randn(2, 3, length, 8)
-    for made in (plain_attention(*inputs), causal_attention(*inputs, rows=rows)):
+    for made in (plain_attention(q, k, v), causal_attention(q, k, v, rows)):
         (made * weights).sum().backward()
     both = [x.grad for x in inputs]
-    alone = [torch.zeros_like(x) for x in inputs]
     for x in inputs:
         x.grad = None
-    (plain_attention(*inputs) * weights).sum().backward()
+    (plain_attention(q, k, v) * weights).sum().backward()
     alone = [x.grad for x in inputs]
     for summed, one in zip(both, alone, strict=True):
         assert summed is not None and one is not None
         assert torch.allclose(summed, 2 * one, atol=1e-5)
-    assert torch.allclose(causal_attention(*inputs, rows=rows), plain_attention(*inputs), atol=1e-6)
+    assert torch.allclose(causal_attention(q, k, v, rows), plain_attention(q, k, v), atol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 64])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -59,10 +60,11 @@ def test_what_only_saves_time_is_traced_as_written() -> None:
 
 
 def test_a_compiled_module_is_the_module_that_it_wraps() -> None:
-    made = recipe.checked(Recipe(torch.compile(Net()), functional.mse_loss, DATA, Sgd()), "x")
+    module: Any = torch.compile(Net())
+    made = recipe.checked(Recipe(module, functional.mse_loss, DATA, Sgd()), "x")
     assert isinstance(made.model, Net)
     assert job(made.model).slot_names == job(Net()).slot_names
-    assert job(nn.Sequential(torch.compile(Net()))).inner.root == job(nn.Sequential(Net())).inner.root
+    assert job(nn.Sequential(module)).inner.root == job(nn.Sequential(Net())).inner.root
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,8 @@ def test_a_convolution_with_circular_padding_has_a_program() -> None:
 
 def test_a_buffer_that_no_program_has_is_left_out_until_it_is_used() -> None:
     class Rotary(Net):
+        turns: Tensor
+
         def __init__(self, used: bool) -> None:
             super().__init__()
             self.register_buffer("turns", torch.polar(torch.ones(16), torch.arange(16.0)))
@@ -191,7 +195,9 @@ OPTIMISERS = [
 
 
 @pytest.mark.parametrize(("theirs", "ours"), OPTIMISERS)
-def test_an_optimiser_of_pytorchs_is_replaced_and_said(theirs, ours, caplog) -> None:
+def test_an_optimiser_of_pytorchs_is_replaced_and_said(
+    theirs: Any, ours: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     net = Net()
     made = Recipe(net, functional.mse_loss, DATA, theirs(net.parameters()))
     assert recipe.checked(made, "net.py:build").optimiser == ours
@@ -208,7 +214,7 @@ def test_an_optimiser_of_pytorchs_is_replaced_and_said(theirs, ours, caplog) -> 
         lambda p: torch.optim.SGD([{"params": [q], "lr": 0.1 * i} for i, q in enumerate(p)]),
     ],
 )
-def test_one_that_ours_cannot_stand_in_for_is_told_what_to_use(theirs) -> None:
+def test_one_that_ours_cannot_stand_in_for_is_told_what_to_use(theirs: Any) -> None:
     net = Net()
     made = Recipe(net, functional.mse_loss, DATA, theirs(net.parameters()))
     with pytest.raises(BadRecipe, match=r"torch\.optim's ") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -91,7 +92,8 @@ def test_evaluation_is_a_mean_over_records_and_counts_classes_only() -> None:
     found = evaluate.evaluated(model, lambda x, y: ((x - y) ** 2).mean(), layout, rows)
     whole = rows.double()
     wanted = ((whole[:, 0] + 2 * whole[:, 2] - whole[:, 3]) ** 2).mean()
-    assert found == evaluate.Evaluation(70, pytest.approx(wanted.item()), None)
+    near: Any = pytest.approx(wanted.item())
+    assert found == evaluate.Evaluation(70, near, None)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_rounds_follow_the_papers_equations(away: set[tuple[int, int]]) -> None:
             sent_before[k] = changes[k]
         there = [torch.tensor((at, k) not in away) for k in range(SHARDS)]
         common = list(outer.step([*common, *(t for w in wires for t in w), *there], CONTEXT)[: 3 * count])
-        mean = [sum(c[i] for c in changes.values()) / len(changes) for i in range(count)]
+        mean = [sum((c[i] for c in changes.values()), np.zeros(())) / len(changes) for i in range(count)]
         for i in range(count):
             pace[i] = 0.8 * pace[i] + mean[i]
             world[i] = world[i] - 0.4 * (mean[i] + 0.8 * pace[i])

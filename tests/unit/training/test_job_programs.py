@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ SEED = bytes(range(32))
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -50,6 +51,7 @@ def _job(model: nn.Module, optimiser: Optimiser, dataset: Dataset, batch: int = 
 
 def _batch(made: job.JobArtifacts, step: int, rows: int) -> Tensor:
     records = made.records
+    assert records is not None
     drawn = [records.index(SEED, 0, step, row) for row in range(rows)]
     return records.gather(drawn, 0, records.record_size)
 
@@ -154,6 +156,9 @@ def test_equal_arguments_give_equal_roots_and_another_seed_another_genesis() -> 
 
 def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
     class Counting(nn.Module):
+        scale: Tensor
+        seen: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(64, 10)
@@ -217,11 +222,12 @@ def test_a_model_that_cannot_be_trained_is_refused(model: nn.Module) -> None:
 def test_the_templates_make_whole_jobs() -> None:
     small = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=8)
     text = job.TEMPLATES["gpt"](small, batch=2, shards=2, max_bytes=20_000)
-    assert text.model == {"kind": "gpt", **text.model} and text.records.record_size == 9
+    assert text.model == {"kind": "gpt", **text.model}
+    assert text.records is not None and text.records.record_size == 9
     images = job.TEMPLATES["mlp"](models.MlpConfig(hidden=8), batch=4, shards=3)
     assert images.outer.slots == 5 * images.inner.params and isinstance(images.records, Records)
     assert len(images.records) == 1797 - 359
     planes = job.TEMPLATES["cnn"](models.CnnConfig(width=4), batch=4, shards=2)
     assert planes.model == {"kind": "cnn", "side": 8, "width": 4, "classes": 10}
-    assert planes.records.data == images.records.data
+    assert isinstance(planes.records, Records) and planes.records.data == images.records.data
     assert datasets.digits().held_out == images.held_out

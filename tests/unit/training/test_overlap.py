@@ -53,7 +53,7 @@ def test_eager_updates_take_the_own_change_now_and_the_others_a_round_late(rule:
                     wide[k][i] = wide[k][i] - 0.5 * change
                 assert np.allclose(thetas[k][i].double().numpy(), wide[k][i], atol=1e-5), (at, k, i)
         previous = [[t.double().numpy() for t in o] for o in own]
-        late = [sum(o[i] for o in own) / workers for i in range(len(SHAPES))]
+        late = [sum((o[i] for o in own), torch.zeros(())) / workers for i in range(len(SHAPES))]
         before = own
 
 

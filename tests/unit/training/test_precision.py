@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -145,7 +147,8 @@ def adapted(precisions: Precisions, dataset: Dataset) -> job.JobArtifacts:
     model = Frozen()
     adapt(model, ["*"], rank=4, alpha=8.0)
     with torch.no_grad():
-        model.head.down[:, 7] = 0
+        head: Any = model.head
+        head.down[:, 7] = 0
     return job.build_job(
         model,
         cross_entropy,

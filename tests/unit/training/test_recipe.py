@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,7 +73,8 @@ def test_a_model_from_a_file_becomes_a_job(folder: Path) -> None:
     made = build(file)
     assert made.slot_names[:2] == ["inner.weight", "inner.bias"]
     assert made.model == {"kind": "own", "name": "my_model.py:build"}
-    assert len(made.records) == 1438 and recipe_of(file).dataset.held_out == made.held_out
+    assert made.records is not None and len(made.records) == 1438
+    assert recipe_of(file).dataset.held_out == made.held_out
     assert made.inner.root == build(file).inner.root
     assert str(folder) not in sys.path
 
@@ -118,7 +119,9 @@ def test_a_file_that_gives_no_recipe_is_refused(folder: Path, source: str, says:
         (lambda text: text.replace("[outer]", "[inner]"), "outer"),
     ],
 )
-def test_a_job_file_that_contradicts_itself_is_refused(folder: Path, change, says: str) -> None:
+def test_a_job_file_that_contradicts_itself_is_refused(
+    folder: Path, change: Callable[[str], str], says: str
+) -> None:
     path = _job_file(folder)
     path.write_text(change(path.read_text()))
     with pytest.raises(BadJobFile, match=says):

@@ -28,7 +28,7 @@ from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.loops import round_shape
 from assay.protocol.params import BadTerms, check_shape
-from assay.protocol.types import Kind, Loop, Phase, Wei
+from assay.protocol.types import Kind, Loop, Phase, Role, Wei
 from assay.training.catalogue import CATALOGUE, RECIPES
 from assay.training.job import JobArtifacts, made_round
 from assay.training.outer import DiLoCo
@@ -202,7 +202,9 @@ def fallen(day: MarketDay, kind: Any, slices: int = 2) -> tuple[Any, Any]:
     honest = {name: market.me for name, market in day.markets.items() if name != "ann"}
     assert day.run(day.closed(job_id), turns=600), day.events[-5:]
     for name in ("bob", "v0", "v1"):
-        stake = max(day.market_state.rules.funds.active(honest[name], role) for role in (0, 1))
+        stake = max(
+            day.market_state.rules.funds.active(honest[name], role) for role in (Role.SOLVER, Role.VERIFIER)
+        )
         assert stake in (1_000, 2_000), f"{name} lost nothing"
     return finding, view
 

@@ -135,11 +135,11 @@ def test_an_absent_slow_shard_has_no_part(day: MarketDay, tmp_path: Path) -> Non
 def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
     """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
     slow one is left; where all are alike the speed is nothing."""
-    day.solver("ann", slow=False)
+    ann = day.solver("ann", slow=False)
     job_id = day.post(recipe_files("delayed-nesterov"), rounds=1, slow=SLOW)
     plain = day.post(nonce=2, rounds=1)
     reason = "this solver already holds its 1 shard(s)"
-    assert day.run(lambda: day.services["ann"].why(job_id) == reason), day.services["ann"].why(job_id)
+    assert day.run(lambda: ann.why(job_id) == reason), ann.why(job_id)
     day.solver("bob", slow=True)
     for name in ("v0", "v1"):
         day.verifier(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ ACCEPTED = claim(Kind.TASK, 0, 0, Phase.ACCEPTED)
 FOUND = Ballot(False, (), True)
 
 
-def drawn(since: int, vote: Vote = SEAT, **changes: bool) -> ClaimView:
+def drawn(since: int, vote: Vote = SEAT, **changes: Any) -> ClaimView:
     """A task of shard 1 for which this account has a seat."""
     return replace(claim(Kind.TASK, 0, 1, Phase.SEEDED, since=since), votes=(vote,), **changes)
 
@@ -70,7 +71,7 @@ def done(
     ids=["overtaken", "left out", "left out of a closed job"],
 )
 def test_a_seat_of_a_claim_that_no_longer_stands_is_given_up_at_any_time(
-    how: dict[str, bool], progress: Progress, later: int
+    how: dict[str, Any], progress: Progress, later: int
 ) -> None:
     view = drawn(NOW, **how)
     assert done(NOW + later, view, progress=progress) == [Abstain]

@@ -13,7 +13,7 @@ from assay.node.manifests import raw_cid
 from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
-from assay.protocol.types import Kind, Phase, Role, Seconds
+from assay.protocol.types import JobId, Kind, Phase, Role, Seconds
 from assay.verifier.service import VerifierService
 from drills.solvers import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
 from drills.verifiers import ColludingVerifier
@@ -30,7 +30,7 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path)
 
 
-def settled_or_convicted(day: MarketDay, job_id: bytes) -> Callable[[], bool]:
+def settled_or_convicted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
     return lambda: Phase.CONVICTED in day.phases(job_id)
 
 
@@ -141,7 +141,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     segment = sampling.sample_segments(entry.status.seed, vote.verifier, lone(1, 4))[0]
     state_provider = open_state_provider(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
     view = troll.claim(entry.claim_id)
-    roots = [c.root for c in state_provider.checkpoints(view)]  # type: ignore[union-attr]
+    roots = [c.root for c in state_provider.checkpoints(view)]
     salt = bytes(32)
     troll.announce("a", entry.claim_id, 0, vote.verifier, bytes(32), salt)
     proof = trees.build(roots).proof(segment)

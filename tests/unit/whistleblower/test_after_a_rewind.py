@@ -128,7 +128,7 @@ def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDa
 def test_a_verifier_defends_its_vote_from_states_that_nobody_publishes(day: MarketDay) -> None:
     job_id = begun(day, verifier="vera", verifiers=1)
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
-    options = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    options: dict[str, Any] = {"emit": day.events.append, "round": 1, "accused": account("ann")}
     jack = VoteChallenger(*parts, Limits(Mode.PLAY, Wei(BOND)), RESOURCE_LIMITS, **options)
     day.services["jack"] = jack
     game = accused(day, job_id)
@@ -163,7 +163,7 @@ class RingsDay(MarketDay):
 
 def jack_accuses_the_vote(day: MarketDay) -> None:
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
-    options = {"emit": day.events.append, "round": 1, "accused": account("ann")}
+    options: dict[str, Any] = {"emit": day.events.append, "round": 1, "accused": account("ann")}
     limits = Limits(Mode.PLAY, Wei(BOND))
     day.services["jack"] = VoteChallenger(*parts, limits, RESOURCE_LIMITS, **options)
 
@@ -290,7 +290,7 @@ def voted_on(day: MarketDay) -> set[str]:
 def test_attack_T54_a_verifier_that_could_not_defend_its_vote_gives_the_seat_up(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    options = {"pinned_bytes": SIZE - 1} if why == "limit" else {}
+    options: dict[str, Any] = {"pinned_bytes": SIZE - 1} if why == "limit" else {}
     if why == "disk":
         full(monkeypatch, day.folder / "vera" / "replays")
     job_id = day.post(rounds=1, shards=1, verifiers=1)

@@ -13,9 +13,9 @@ from assay.chain.contracts.ledger import Book
 from assay.chain.eth.event_reader import News
 from assay.chain.eth.events import Event
 from assay.disk.database import DamagedDatabase
-from assay.protocol.types import StakeView, Wei
+from assay.protocol.types import Address, StakeView, Wei
 
-ME = "0x" + "11" * 20
+ME = Address("0x" + "11" * 20)
 RESOLVED = {"type": "event", "name": "Resolved", "inputs": []}
 
 
@@ -23,7 +23,10 @@ def transaction(block: int, amount: int) -> list[Event]:
     """A settlement that pays this account."""
     claim_id = bytes([block]) * 32
     paid = {"from": 3, "fromKey": bytes(32), "to": [ME], "first": amount, "rest": 0}
-    told = (("Tasks", "Settled", {"claimId": claim_id, "claimant": ME}), ("Vault", "Paid", paid))
+    told: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("Tasks", "Settled", {"claimId": claim_id, "claimant": ME}),
+        ("Vault", "Paid", paid),
+    )
     return [
         Event(name, contract, arguments, block, "0x", place, f"0x{block}")
         for place, (contract, name, arguments) in enumerate(told)

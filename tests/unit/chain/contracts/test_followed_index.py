@@ -140,7 +140,8 @@ def test_it_is_what_a_read_from_genesis_makes(moves: list[tuple[str, Any]], firs
         chain = Chain(more=False)
         for _ in range(first):
             chain.mine([])
-        followed, at, untold = FollowedIndex(chain), [(0, 0, 0, 0)] * first, []  # type: ignore[arg-type]
+        followed, at = FollowedIndex(chain), [(0, 0, 0, 0)] * first  # type: ignore[arg-type]
+        untold: list[Event | RolledBack] = []
         failing = 0
         for what, much in moves:
             if what == "mine":

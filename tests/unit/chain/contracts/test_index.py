@@ -17,7 +17,7 @@ from assay.chain.contracts.ended import EndedClaims
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event
 from assay.protocol.encoding import as_tuple
-from assay.protocol.types import Claim, ProgramRef, Terms
+from assay.protocol.types import Address, Claim, ClaimId, JobId, ProgramRef, Terms
 from tests.fakes.shapes import one_loop_each
 from tests.fakes.terms import some_terms
 
@@ -72,8 +72,9 @@ def test_attack_T46_what_is_announced_and_is_no_base_url_is_kept_apart() -> None
         index.apply(event("Stakes_Endpoint", account="0xa", url=url))
         index.apply(event("Stakes_Endpoint", account="0xb", url="http://b"))
         shown = [gateway.url for gateway in index.gateways() if gateway.account == "0xa"]
-        assert (shown == []) == (index.unusable == {"0xa": url}) and index.endpoints["0xb"] == "http://b"
-    assert shown == ["http://good"] and index.endpoints["0xa"] == "http://good"
+        assert (shown == []) == (index.unusable == {"0xa": url})
+        assert index.endpoints[Address("0xb")] == "http://b"
+    assert shown == ["http://good"] and index.endpoints[Address("0xa")] == "http://good"
     index.apply(event("Stakes_Endpoint", account="0xa", url="x"))
     assert "0xa" not in index.endpoints
     index.apply(event("Stakes_Endpoint", account="0xa", url=""))
@@ -135,7 +136,7 @@ def test_a_settled_task_leaves_almost_nothing_in_memory() -> None:
 
 
 def test_a_job_is_over_once_it_is_closed_and_its_last_claim_has_ended() -> None:
-    job_id = keccak(b"job")
+    job_id = JobId(keccak(b"job"))
     *events, closed = life(job_id, 3)
     claims = [each.arguments["claimId"] for each in events if each.name == "Committed"]
     *most, last = events
@@ -150,7 +151,8 @@ def test_a_job_is_over_once_it_is_closed_and_its_last_claim_has_ended() -> None:
         assert not index.claims and not index.roots and not index.traces and not index.claims_of
         assert index.claims_of_job(job_id) == index.claim_ids() == claims
         assert [index.job_of(claim_id) for claim_id in claims] == [job_id] * 3
-        assert index.job_of(keccak(b"none")) is None and index.claims_of_job(keccak(b"none")) == []
+        assert index.job_of(ClaimId(keccak(b"none"))) is None
+        assert index.claims_of_job(JobId(keccak(b"none"))) == []
         committed = next(each for each in events if each.arguments.get("claimId") == claims[1])
         places = index.over.places(claims[1])
         assert places == [(committed.block_number + step, 0) for step in range(3)], "its commit and two votes"
@@ -165,7 +167,7 @@ def test_a_job_is_over_once_it_is_closed_and_its_last_claim_has_ended() -> None:
 
 @pytest.mark.parametrize("last", ["freed", "votes", "binding"])
 def test_a_job_is_not_over_while_votes_on_a_fallen_claim_hold_stake(last: str) -> None:
-    job_id = keccak(b"job")
+    job_id = JobId(keccak(b"job"))
     *events, settled, closed = life(job_id, 1)
     claim_id = settled.arguments["claimId"]
     fell = event("Tasks_Convicted", claimId=claim_id)
@@ -185,7 +187,7 @@ def test_a_job_is_not_over_while_votes_on_a_fallen_claim_hold_stake(last: str) -
 
 @pytest.mark.parametrize("pending", ["reward", "demand"])
 def test_a_job_is_not_over_while_something_waits(pending: str) -> None:
-    job_id = keccak(b"job")
+    job_id = JobId(keccak(b"job"))
     *events, closed = life(job_id, 2)
     claim_id = events[1].arguments["claimId"]
     begun = {
@@ -226,12 +228,12 @@ def test_who_holds_a_shard_is_told_by_events_also_of_a_closed_job() -> None:
 
 def test_an_id_that_straddles_two_others_is_not_found() -> None:
     ended = EndedClaims()
-    first, second = bytes(range(32)), bytes(range(100, 132))
-    ended.keep(b"job", [(first, [(1, 2)]), (second, [])])
+    first, second = ClaimId(bytes(range(32))), ClaimId(bytes(range(100, 132)))
+    ended.keep(JobId(b"job"), [(first, [(1, 2)]), (second, [])])
     assert ended.places(first) == [(1, 2)] and ended.places(second) == []
     assert ended.job_of(second) == b"job"
-    straddling = first[16:] + second[:16]
+    straddling = ClaimId(first[16:] + second[:16])
     assert ended.job_of(straddling) is None and not ended.add(straddling, (1, 1))
-    ended.keep(b"other", [(straddling, [(3, 4)])])
+    ended.keep(JobId(b"other"), [(straddling, [(3, 4)])])
     assert ended.job_of(straddling) == b"other" and ended.places(straddling) == [(3, 4)]
-    assert ended.job_of(b"short") is None
+    assert ended.job_of(ClaimId(b"short")) is None

@@ -11,7 +11,7 @@ from assay.chain.contracts import seen_claims
 from assay.chain.contracts.market import ChainMarket
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import Unknown
-from assay.protocol.types import ClaimStatus, ClaimView, Phase, Vote
+from assay.protocol.types import Address, ClaimStatus, ClaimView, JobId, Phase, Vote
 from tests.unit.chain.contracts.test_market import (
     CLAIM,
     ME,
@@ -107,7 +107,7 @@ def test_few_claims_of_jobs_that_are_over_are_kept(
     for job_id in JOBS:
         close(settled, job_id)
 
-    def look(job_id: bytes) -> list[str]:
+    def look(job_id: JobId) -> list[str]:
         return asked(settled, lambda: market.claims(job_id))
 
     assert sorted(look(JOBS[0])) == sorted(["status", "votes"] * 3), "they have been let go"
@@ -121,7 +121,7 @@ def test_few_claims_of_jobs_that_are_over_are_kept(
 
 def test_an_event_of_a_job_that_is_over_counts(settled: MarketNode, market: ChainMarket) -> None:
     close(settled, JOBS[0])
-    (claim_id, *_), other = CLAIMS[JOBS[0]], "0x" + "22" * 20
+    (claim_id, *_), other = CLAIMS[JOBS[0]], Address("0x" + "22" * 20)
     assert set(market.claim(claim_id).traces) == {ME}
     settled.emit("Tasks", "VoteShown", claimId=claim_id, verifier=other, valid=True, traces=[digest("late")])
     assert market.claim(claim_id).traces[other] == (digest("late"),)

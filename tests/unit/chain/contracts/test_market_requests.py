@@ -15,7 +15,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import RpcUnreachable
-from assay.protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, Vote, Wei
+from assay.protocol.types import Claim, ClaimId, ClaimStatus, JobId, Phase, Progress, Seconds, Vote, Wei
 from assay.solver.observation import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
@@ -46,9 +46,9 @@ class Busy:
 
     def __init__(self, node: MarketNode) -> None:
         self.node = node
-        self.claims: dict[bytes, Claim] = {}
+        self.claims: dict[ClaimId, Claim] = {}
         self.places: dict[tuple[bytes, int, int, int], bytes] = {}
-        self.closed: dict[bytes, bool] = {}
+        self.closed: dict[JobId, bool] = {}
         node.answers = {
             "progress": lambda job_id: as_tuple(self.progress(job_id)),
             "balance": lambda bucket, job_id: job_id[0],
@@ -85,10 +85,10 @@ class Busy:
         self.node.mine(logs)
         return job_id
 
-    def progress(self, job_id: bytes) -> Progress:
+    def progress(self, job_id: JobId) -> Progress:
         return replace(sample(Progress), round=job_id[0], closed=self.closed[job_id])
 
-    def status(self, claim_id: bytes) -> ClaimStatus:
+    def status(self, claim_id: ClaimId) -> ClaimStatus:
         over = self.closed[self.claims[claim_id].job_id]
         phase = Phase.SETTLED if over else Phase.SEEDED
         return replace(sample(ClaimStatus), phase=phase, valid=claim_id[0], since=Seconds(claim_id[1]))
@@ -258,7 +258,12 @@ def test_a_look_is_of_one_block_though_blocks_come_with_every_request(
     build(busy, closed=10, opened=10)
     solver = solver_of(market_of(-1.0))
     before = len(node.tags)
-    node.before = lambda method: None if method == "eth_blockNumber" else node.mine() and None
+
+    def mine(method: str) -> None:
+        if method != "eth_blockNumber":
+            node.mine()
+
+    node.before = mine
     look(solver)
     tags = node.tags[before:]
     assert len(tags) == 5 and len(set(tags)) == 1

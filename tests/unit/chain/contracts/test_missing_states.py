@@ -54,8 +54,10 @@ def node(artifacts: Artifacts) -> Forgetful:
 def look(node: Forgetful, folder: Path, confirmations: int) -> ChainView:
     """A view that looks anew whenever it is asked, so many blocks behind the head."""
     deployment = Deployment("31337:0x", 0, node.artifacts.source_hash, dict(ADDRESSES), {})
-    parts = (node, deployment, node.artifacts, ME, folder / "events.db")
-    return ChainView(*parts, max_age_s=-1.0, confirmations=confirmations)
+    events = folder / "events.db"
+    return ChainView(
+        node, deployment, node.artifacts, ME, events, max_age_s=-1.0, confirmations=confirmations
+    )
 
 
 @pytest.mark.parametrize("saying", SAYINGS.values(), ids=SAYINGS)
@@ -115,5 +117,5 @@ def test_a_node_that_takes_no_hashes_is_asked_by_number(node: Forgetful, tmp_pat
             raise RpcFailed("eth_call", -32602, "invalid argument 1: cannot unmarshal object", "")
         return call(transaction, tag)
 
-    node.eth_call = no_hashes  # type: ignore[method-assign]
+    node.eth_call = no_hashes
     assert look(node, tmp_path, confirmations=0).free(ME) == 5 and node.by_hash == [False]

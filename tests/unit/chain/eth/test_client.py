@@ -44,7 +44,7 @@ class Asked(Rpc):
 
 def test_nothing_is_filled_in_and_nothing_else_is_asked() -> None:
     node = Asked(eth_call="0x12", eth_estimateGas="0x5208", eth_sendRawTransaction=HASH)
-    said = {"from": ACCOUNT, "to": ACCOUNT, "data": b"\x01", "value": 0}
+    said: Any = {"from": ACCOUNT, "to": ACCOUNT, "data": b"\x01", "value": 0}
     assert node.eth.call(said, 5) == b"\x12" and node.eth.estimate_gas(said, "pending") == 21_000
     node.eth.send_raw_transaction(b"\x02")
     told = {"from": ACCOUNT, "to": ACCOUNT, "data": "0x01", "value": "0x0"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from assay.chain.contracts.deploy import predict
@@ -102,7 +104,8 @@ def test_contract_addresses_follow_from_the_nonce() -> None:
 
 def test_attack_T46_a_string_that_is_no_text_is_told_all_the_same() -> None:
     """Contracts take any bytes for a string: were they refused, one event would blind every node."""
-    event = {"type": "event", "name": "Said", "inputs": [{"name": "url", "type": "string", "indexed": False}]}
+    inputs: list[Any] = [{"name": "url", "type": "string", "indexed": False}]
+    event = {"type": "event", "name": "Said", "inputs": inputs}
     data = (32).to_bytes(32, "big") + (3).to_bytes(32, "big") + b"a\xff\xc3".ljust(32, b"\0")
     assert decode_log(event, [topic(event)], data) == {"url": r"a\xff\xc3"}
-    assert encode_arguments(event["inputs"], ["é"])[64:66] == "é".encode()
+    assert encode_arguments(inputs, ["é"])[64:66] == "é".encode()

@@ -197,7 +197,7 @@ def test_attack_T47_a_new_process_knows_what_an_earlier_one_has_read(node: FakeN
 def test_attack_T47_what_is_asked_of_the_latest_state_is_asked_at_its_block(node: FakeNode) -> None:
     one = Flaky("one", node)
     named: list[str] = []
-    node.eth_call = lambda transaction, tag: named.append(tag) or "0x"  # type: ignore[method-assign]
+    node.eth_call = lambda transaction, tag: named.append(tag) or "0x"
     endpoints, _ = made(one)
     endpoints.request("eth_call", [{}, "latest"])
     node.mine()
@@ -265,11 +265,12 @@ def test_attack_47_a_block_that_is_suddenly_unknown_is_asked_for_again(node: Fak
 def test_attack_47_a_lie_of_either_endpoint_is_no_answer(node: FakeNode, method: str) -> None:
     log = {"address": "0x" + "11" * 20, "topics": [], "data": "0x"}
     node.mine([log])
-    params = {
+    wanted: dict[str, list[Any]] = {
         "eth_getLogs": [{"fromBlock": "0x1", "toBlock": "0xb"}],
         "eth_getBlockByNumber": ["0x5", False],
         "eth_call": [{}, {"blockHash": node.blocks[5].hash}],
-    }[method]
+    }
+    params = wanted[method]
 
     def lie(method: str, answer: Any) -> Any:
         if isinstance(answer, dict):
@@ -526,12 +527,12 @@ def test_attack_T39_what_times_out_together_is_one_failure(node: FakeNode) -> No
     endpoints, time = made(slow, other)
     together = threading.Barrier(6)
 
-    def times_out(method: str, params: list[Any], limit_s: float) -> Any:
+    def times_out(method: str, params: list[Any], timeout_s: float) -> Any:
         together.wait(10)
-        time.now = limit_s
+        time.now = timeout_s
         raise DOWN
 
-    slow.ask, _ = times_out, slow.ask
+    slow.ask = times_out
     asking = [
         threading.Thread(target=endpoints.request, args=("eth_getBlockByNumber", [hex(n), False]))
         for n in range(6)
@@ -551,7 +552,7 @@ def test_attack_47_what_fails_together_is_one_failure(node: FakeNode) -> None:
     endpoints, time = made(honest, other)
     together = threading.Barrier(6)
 
-    def over_its_rate(method: str, params: list[Any], limit_s: float) -> Any:
+    def over_its_rate(method: str, params: list[Any], timeout_s: float) -> Any:
         together.wait(10)
         time.now = 1.0
         raise DOWN

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +85,7 @@ def rows_read(follower: EventFollower, monkeypatch: pytest.MonkeyPatch) -> list[
     read = [0]
     rows = follower._db.rows
 
-    def counted(*arguments):
+    def counted(*arguments: Any) -> Iterator[Any]:
         for row in rows(*arguments):
             read[0] += arguments[0] == "logs"
             yield row
@@ -100,7 +102,7 @@ def test_a_look_reads_what_is_new_and_parses_what_is_heeded(
         mine(node, transaction(number, 7 if number % 100 == 0 else 1000 + number))
     follower = follow(node, tmp_path)
     follower.poll()
-    parsed = []
+    parsed: list[bytes] = []
     loads = events.bounded_json.loads
     monkeypatch.setattr(events.bounded_json, "loads", lambda row: parsed.append(row) or loads(row))
     reader = EventReader(follower, heeds)

@@ -53,7 +53,7 @@ def asked(request: pytest.FixtureRequest) -> None:
     AT_ONCE[0] = request.param
 
 
-def follow(node: FakeNode, path: Path, **options) -> EventFollower:
+def follow(node: FakeNode, path: Path, **options: Any) -> EventFollower:
     options = {"at_once": AT_ONCE[0], **options}
     return EventFollower(node, {"Court": (ADDRESS, ABI)}, path / "events.db", **options)
 
@@ -446,7 +446,7 @@ def test_a_node_that_takes_no_hashes_is_asked_by_range(tmp_path: Path) -> None:
             raise RpcFailed("eth_getLogs", -32602, "invalid params", "")
         return real(query)
 
-    node.eth_getLogs = by_range  # type: ignore[method-assign]
+    node.eth_getLogs = by_range
     node.mine([log(2)])
     assert games(follower.poll()) == [2] and set(refused) == {node.blocks[2].hash}
 
@@ -505,7 +505,7 @@ def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: 
     follower.poll()
     for game in range(blocks):
         node.mine([log(10 + game)])
-    own, hidden = node.eth_getLogs, []
+    own, hidden = node.eth_getLogs, list[Any]()
 
     def behind(query: dict[str, Any]) -> list[dict[str, Any]]:
         if query.get("blockHash") == node.blocks[-1].hash:
@@ -710,7 +710,7 @@ def test_attack_46_a_known_block_replaced_after_it_was_compared_is_taken_back(
     follower.poll()
     for game in range(blocks):
         node.mine([log(10 + game)])
-    known, compared = node.blocks[2].hash, []
+    known, compared = node.blocks[2].hash, list[str]()
 
     def change(method: str) -> None:
         if method == "eth_getBlockByNumber" and known in compared:
@@ -806,7 +806,7 @@ def test_the_time_that_is_told_is_of_the_last_block_read(tmp_path: Path) -> None
     for game in range(6):
         node.mine([log(game)])
     follower, behind = follow(node, tmp_path), follow(node, tmp_path / "behind", confirmations=2)
-    assert follower.cursor_time is None
+    assert [each.cursor_time for each in (follower, behind)] == [None, None]
     for each in (follower, behind):
         each.poll()
     assert (follower.cursor, follower.cursor_time) == (6, 6 * BLOCK_S)

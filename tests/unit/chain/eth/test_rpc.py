@@ -337,7 +337,7 @@ WHOLE: dict[str, tuple[list[Any], Any]] = {
     "eth_getTransactionReceipt": ([HASH], RECEIPT),
     "eth_getLogs": ([{}], [LOG]),
 }
-WRONG = [None, 7, "", "0x", "0xzz", "0x1" + "0" * 64, [], {}, [None], True, "5"]
+WRONG: list[Any] = [None, 7, "", "0x", "0xzz", "0x1" + "0" * 64, [], {}, [None], True, "5"]
 
 
 @pytest.mark.parametrize("method", WHOLE)

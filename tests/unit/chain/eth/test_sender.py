@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from eth_account import Account
@@ -26,7 +27,7 @@ CALL = Call(TARGET, b"move", "make a move")
 class Time:
     """A clock that moves only when somebody sleeps."""
 
-    def __init__(self, on_sleep=lambda: None) -> None:
+    def __init__(self, on_sleep: Callable[[], object] = lambda: None) -> None:
         self.now = 0.0
         self.on_sleep = on_sleep
 
@@ -38,7 +39,7 @@ class Time:
         self.on_sleep()
 
 
-def start(node: FakeNode, path: Path, time: Time | None = None, **policy) -> Sender:
+def start(node: FakeNode, path: Path, time: Time | None = None, **policy: Any) -> Sender:
     time = time or Time()
     return Sender(
         node,
@@ -94,7 +95,7 @@ def test_attack_48_killed_around_any_journal_write_sends_once(
     sender = start(node, tmp_path)
     real = getattr(sender.journal, method)
 
-    def dying(*arguments):
+    def dying(*arguments: object) -> None:
         if moment == "after":
             real(*arguments)
         raise Killed
@@ -114,7 +115,7 @@ def test_killed_while_signing_leaves_no_nonce_behind(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
     journal.record("k", ACCOUNT.address, CALL)
 
-    def make(nonce: int):
+    def make(nonce: int) -> NoReturn:
         raise Killed
 
     with pytest.raises(Killed):
@@ -154,7 +155,9 @@ def test_rpc_lost_in_the_middle_is_said_and_nothing_is_lost(tmp_path: Path) -> N
 
 
 def test_refused_call_is_never_sent_and_names_the_custom_error(tmp_path: Path) -> None:
-    abi = [{"type": "error", "name": "TooLate", "inputs": [{"name": "deadline", "type": "uint64"}]}]
+    abi: list[Any] = [
+        {"type": "error", "name": "TooLate", "inputs": [{"name": "deadline", "type": "uint64"}]}
+    ]
     data = selector(abi[0]) + encode_arguments(abi[0]["inputs"], [77])
     node = FakeNode()
     node.call_failure = RpcFailed("eth_call", 3, "execution reverted", "0x" + data.hex())
@@ -220,7 +223,7 @@ def test_stuck_transaction_stays_below_the_cap_and_times_out(tmp_path: Path) -> 
 
 def test_nonce_taken_by_another_program_is_replaced_only_when_final(tmp_path: Path) -> None:
     node = FakeNode(automine=False)
-    signed_again_at = []
+    signed_again_at: list[int] = []
     time = Time()
     sender = start(node, tmp_path, time)
     sender.submit("k", CALL)
@@ -395,7 +398,7 @@ def test_a_call_is_tried_on_top_of_what_waits(tmp_path: Path) -> None:
             raise lost
         return "0x"
 
-    node.eth_call = eth_call  # type: ignore[method-assign]
+    node.eth_call = eth_call
     with pytest.raises(Reverted, match="no transaction was sent"):
         sender.send("k", CALL)
     assert node.mined() == []
@@ -412,5 +415,5 @@ def test_a_node_without_a_pending_state_is_asked_about_its_latest_block(tmp_path
             raise RpcFailed("eth_call", -32602, "pending state is not available", "")
         return "0x"
 
-    node.eth_call = eth_call  # type: ignore[method-assign]
+    node.eth_call = eth_call
     assert sender.send("k", CALL).ok and asked == ["pending", "latest"]

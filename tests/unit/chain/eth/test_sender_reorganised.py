@@ -26,6 +26,12 @@ def mine(node: FakeNode, blocks: int) -> None:
         node.mine()
 
 
+def mined_receipt(node: FakeNode, tx_hash: str) -> dict[str, Any]:
+    found = node.eth_getTransactionReceipt(tx_hash)
+    assert found is not None
+    return found
+
+
 def mined(node: FakeNode) -> list[bytes]:
     return [tx.data for tx in node.mined()]
 
@@ -61,7 +67,7 @@ def test_attack_46_a_reorganisation_while_a_node_is_off_leaves_no_gap(
     assert again.journal.open_intents(ACCOUNT.address) == []
     for name in ("early", "a", "b", "c", "d"):
         receipt = again.send(name, call(name))
-        assert node.eth_getTransactionReceipt(receipt.tx_hash)["blockHash"] == receipt.block_hash
+        assert mined_receipt(node, receipt.tx_hash)["blockHash"] == receipt.block_hash
 
 
 def test_attack_46_what_fails_when_mined_again_may_be_sent_anew_once_final(
@@ -97,7 +103,7 @@ def test_a_failure_that_is_final_may_be_followed_by_another_call_of_its_key(tmp_
     mine(node, 3)
     assert sender.send("k", call("other")).ok
     assert sender.journal.committed_wei(ACCOUNT.address) == sum(
-        int(node.eth_getTransactionReceipt(tx.hash)["effectiveGasPrice"], 16) * 50_000 for tx in node.mined()
+        int(mined_receipt(node, tx.hash)["effectiveGasPrice"], 16) * 50_000 for tx in node.mined()
     ), "what the failure cost counts on"
 
 
@@ -212,7 +218,7 @@ def test_one_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
             raise RpcFailed("eth_sendRawTransaction", -32000, "not today", "")
         return real(raw)
 
-    node.eth_sendRawTransaction = refuse  # type: ignore[method-assign]
+    node.eth_sendRawTransaction = refuse
     with pytest.raises(RpcFailed, match="not today"):
         sender.resume()
     assert [tx.data for tx in node.pool.values()] == [b"b"]

@@ -44,7 +44,7 @@ def watched(folder: Path, webhook: str | None, notify: bool = False) -> tuple[Wa
     day = MarketDay(folder)
     job_id = day.post()
     day.solver("ann")
-    market, events = day.markets["ann"], []
+    market, events = day.markets["ann"], list[dict[str, Any]]()
     while day.address("ann") not in (holder.solver for holder in day.market_state.jobs[job_id].holders):
         day.services["ann"].tick()
         day.market_state.advance(1)

@@ -241,7 +241,7 @@ def test_a_sum_of_sums_is_rounded_in_between() -> None:
     wide = b.reshape(b.expand(b.reshape(total, (512, 1)), (512, 512)), (512, 8, 64))
     program = b.finish([b.add(x, wide)], params=1)
     state = [torch.randn(512, 8, 64, generator=torch.Generator().manual_seed(3)) * 100]
-    at = StepContext(b"", SEED, 0, 0)
+    at = StepContext(None, SEED, 0, 0)
     form = CompiledExecutor(program, self_check=False)
     assert state_root(form.step(state, at)) == state_root(Executor(program).step(state, at))
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.unit.program.lowered import agree
+from tests.unit.program.lowered import Function, agree
 
 
 def _random(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def _gradient(function):
+def _gradient(function: Callable[..., Tensor]) -> Function:
     """Value and gradients of a sum of squares, which no constant gradient can hide in."""
 
     def run(*inputs: Tensor) -> list[Tensor]:
@@ -97,7 +99,7 @@ def test_convolutions_longer_than_one_contraction(x: tuple[int, ...], weight: tu
         lambda x: functional.interpolate(x, scale_factor=2),
     ],
 )
-def test_pooling(function) -> None:
+def test_pooling(function: Callable[..., Tensor]) -> None:
     agree(_gradient(function), X, relative=1e-5)
 
 
@@ -119,7 +121,7 @@ def test_equal_elements_of_a_pool_give_the_first() -> None:
         lambda x, w, b: functional.rms_norm(x.transpose(1, 3), (4,), w) + b,
     ],
 )
-def test_norms(function) -> None:
+def test_norms(function: Callable[..., Tensor]) -> None:
     agree(_gradient(function), X, _random(4, seed=2), _random(4, seed=3), relative=2e-4)
 
 
@@ -169,7 +171,7 @@ def test_recurrent_layers(layer: nn.Module) -> None:
         lambda x: functional.glu(x, 1).repeat_interleave(2, 1) + functional.normalize(x, dim=1),
     ],
 )
-def test_more_activations(function) -> None:
+def test_more_activations(function: Callable[..., Tensor]) -> None:
     agree(_gradient(function), X, relative=2e-5)
 
 
@@ -183,5 +185,5 @@ def test_more_activations(function) -> None:
         lambda x, y: functional.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
     ],
 )
-def test_more_losses(loss) -> None:
+def test_more_losses(loss: Callable[..., Tensor]) -> None:
     agree(_gradient(loss), X, _random(2, 4, 7, 6, seed=8), relative=2e-5)

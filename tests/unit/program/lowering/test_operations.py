@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.unit.program.lowered import agree, lowered
+from tests.unit.program.lowered import Function, agree, lowered
 
 X = torch.tensor([[0.3, -1.7, 2.5, -0.01], [4.0, -3.0, 0.7, 1.1], [-0.4, 0.9, -2.2, 3.3]])
 Y = torch.tensor([[1.5, 0.2, -0.6, 2.0], [-1.0, 0.5, 3.0, -0.3], [0.8, -2.0, 1.2, 0.1]])
@@ -55,7 +56,7 @@ I = torch.tensor([2, 0, 1, 2])  # noqa: E741
         lambda x, y, b: [functional.gelu(x, approximate="tanh"), torch.isnan(x / 0 * 0), torch.isinf(x / 0)],
     ],
 )
-def test_element_by_element(function) -> None:
+def test_element_by_element(function: Function) -> None:
     agree(function, X, Y)
 
 
@@ -69,7 +70,7 @@ def test_element_by_element(function) -> None:
         lambda x, y, b: [functional.layer_norm(x, (4,)), functional.layer_norm(x, (3, 4), y, y)],
     ],
 )
-def test_reductions(function) -> None:
+def test_reductions(function: Function) -> None:
     agree(function, X, Y)
 
 
@@ -113,7 +114,7 @@ def test_reductions(function) -> None:
         lambda x, y, b: [b.float() + x, b.long() * 2 - 1, b.long() + b.long(), b[:, 1:].long(), b.int() > 2],
     ],
 )
-def test_views_joins_and_conversions(function) -> None:
+def test_views_joins_and_conversions(function: Function) -> None:
     agree(function, X, Y)
 
 
@@ -129,11 +130,11 @@ def test_views_joins_and_conversions(function) -> None:
         lambda x, i, b: [torch.zeros(3, 4).index_put((i,), x[i], accumulate=True)],
     ],
 )
-def test_indexing(function) -> None:
+def test_indexing(function: Function) -> None:
     agree(function, X, I)
 
 
-def _gradient(loss):
+def _gradient(loss: Callable[..., Tensor]) -> Function:
     def function(*inputs: Tensor) -> list[Tensor]:
         *given, batch = inputs
         leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in given]
@@ -163,7 +164,7 @@ def _gradient(loss):
         lambda x, y, b: functional.pad(x, (1, 1)).cumsum(1).sum() + torch.maximum(x, y).sum(),
     ],
 )
-def test_gradients(loss) -> None:
+def test_gradients(loss: Callable[..., Tensor]) -> None:
     agree(_gradient(loss), X, Y, relative=2e-5)
 
 

@@ -76,7 +76,7 @@ def test_resampling(mode: str, x: Tensor, given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("padding", "align"), [("zeros", False), pytest.param("border", True, marks=SLOW)])
 def test_sampling_by_a_grid(mode: str, padding: str, align: bool) -> None:
     grid = torch.rand(2, 4, 5, 2, generator=G) * 2.4 - 1.2
-    given = {"mode": mode, "padding_mode": padding, "align_corners": align}
+    given: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": align}
     agree(with_gradient(lambda x: functional.grid_sample(x, grid_of(x, grid), **given)), IMAGES)
 
 
@@ -123,7 +123,7 @@ def test_transposed_convolutions(module: nn.Module, x: Tensor) -> None:
         lambda x: functional.local_response_norm(x, 2),
     ],
 )
-def test_windows_of_images(function) -> None:
+def test_windows_of_images(function: Callable[..., Tensor]) -> None:
     agree(with_gradient(function), IMAGES)
 
 
@@ -146,7 +146,7 @@ def test_windows_of_volumes() -> None:
         lambda x: x.cummax(1)[0],
     ],
 )
-def test_along_a_dimension(function) -> None:
+def test_along_a_dimension(function: Callable[..., Tensor]) -> None:
     agree(with_gradient(function), ROWS)
 
 
@@ -167,12 +167,12 @@ WITHIN = [torch.asin, torch.acos, torch.atanh]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_functions_of_any_number(function) -> None:
+def test_functions_of_any_number(function: Callable[..., Tensor]) -> None:
     agree(with_gradient(function), ROWS, relative=1e-5)
 
 
 @pytest.mark.parametrize("function", WITHIN)
-def test_functions_of_numbers_below_one(function) -> None:
+def test_functions_of_numbers_below_one(function: Callable[..., Tensor]) -> None:
     agree(with_gradient(lambda x: function(torch.tanh(x) * 0.95)), ROWS, relative=1e-5)
 
 
@@ -190,7 +190,7 @@ def test_functions_of_two_numbers() -> None:
     "function",
     [functional.hardshrink, functional.softshrink, functional.mish, functional.softsign, functional.celu],
 )
-def test_activations(function) -> None:
+def test_activations(function: Callable[..., Tensor]) -> None:
     agree(with_gradient(function), ROWS)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.unit.program.lowered import agree, both, lowered
+from tests.unit.program.lowered import Function, agree, both, lowered
 
 G = torch.Generator().manual_seed(4)
 X = torch.randn(4, 6, 5, generator=G)
@@ -58,7 +58,7 @@ def test_more_entries_than_the_fan_in_are_added_in_chunks() -> None:
         lambda x, i, j, b: [x.index_add(1, j, x[:, :3]), x.index_copy(1, j, x[:, 3:])],
     ],
 )
-def test_several_indices(function) -> None:
+def test_several_indices(function: Function) -> None:
     agree(function, X, torch.tensor([2, 0, 3]), torch.tensor([5, 1, 0]))
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from assay.program.lowering.tracing import UnsupportedOperation, decompositions, trace_step
-from tests.unit.program.lowered import BATCH, agree, lowered
+from tests.unit.program.lowered import BATCH, Function, agree, lowered
 
 X = torch.ones(3, 4)
 
 
-def _line(function, text: str) -> str:
+def _line(function: Function, text: str) -> str:
     lines, start = inspect.getsourcelines(function)
     return f"test_tracing_sources.py:{start + next(i for i, line in enumerate(lines) if text in line)}"
 
 
-def _refused(function) -> UnsupportedOperation:
+def _refused(function: Function) -> UnsupportedOperation:
     with pytest.raises(UnsupportedOperation) as caught:
         lowered(function, [X])
     return caught.value
@@ -72,7 +73,7 @@ def test_reading_a_value_is_refused_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("chosen", [lambda x: x[x > 0], lambda x: x if x.sum() > 0 else -x])
-def test_a_shape_or_branch_that_depends_on_the_data_is_refused(chosen) -> None:
+def test_a_shape_or_branch_that_depends_on_the_data_is_refused(chosen: Callable[..., Tensor]) -> None:
     def function(x: Tensor, batch: Tensor) -> list[Tensor]:
         return [chosen(x).sum()]
 
@@ -135,7 +136,7 @@ def test_writing_into_one_view_leaves_the_others_alone() -> None:
         (lambda x, b: [torch.special.i0e(x)], "docs/operations.md"),
     ],
 )
-def test_a_refusal_says_what_to_write_instead(function, says: str) -> None:
+def test_a_refusal_says_what_to_write_instead(function: Function, says: str) -> None:
     error = _refused(function)
     assert says in error.hint and "test_tracing_sources.py" in error.source
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,8 @@ def test_bytes_are_those_of_the_wires_and_a_run_gives_the_same_bits_again(tmp_pa
         len(list(kept.iterdir())) == 1 and one.digest == again.digest and first.run(H64, arms[H64], 0) == one
     ), "read from disk"
     params = list(models.build(TINY.config, 0).parameters())
-    coding = arms[H64].how.coding  # type: ignore[union-attr]
-    wire = sum(-(-4 * p.numel() // 8) + 4 * -(-p.numel() // coding.block) for p in params)
+    how: Any = arms[H64].how
+    wire = sum(-(-4 * p.numel() // 8) + 4 * -(-p.numel() // how.coding.block) for p in params)
     assert one.largest == wire and one.sent == wire * (TINY.steps // arms[H64].steps)
     assert one.fetched == one.sent * TINY.workers * (TINY.workers - 1)
     parallel = first.run(PARALLEL, arms[PARALLEL], 0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from assay.job.uses import DecoderModel
 from scripts.bench.rl import MILLION, cast, job_file
 
 
 def test_the_job_is_the_templates_with_another_model() -> None:
     body = job_file(3, MILLION)
     assert body.grpo is not None and body.training.rounds == 3
+    assert isinstance(body.model, DecoderModel)
     assert str(body.model.width) == MILLION["model.width"]
 
 
