@@ -25,8 +25,8 @@ from assay.program.compiled.process import command
 _LOOK_S = 0.1
 """How often it is seen whether an order that runs is to be cancelled."""
 _ENDS_S = 2.0
-SECRET = ("ASSAY_",)
-"""Beginnings of the names of variables that a worker does not get: passwords and keys are among them."""
+SECRET = "ASSAY_", "ETH_"
+"""Beginnings of the names of variables that a worker does not get, which hold passwords, keys and URLs."""
 
 
 @dataclass(frozen=True)
