@@ -27,14 +27,14 @@ ROOMS = {
         ("account", "account", "Keys and balances."),
         ("token", "token", "The market's token."),
         ("stake", "stake", "Stakes."),
-        ("operator", "operator", "Owners and operators."),
-        ("guardian", "guardian", "Pauses of new business."),
+        ("operator", "operator", "Let one account work with another account's stake."),
+        ("guardian", "guardian", "The emergency stop for new jobs and stakes."),
         ("job", "job", "Post jobs, follow them, fetch the model."),
         ("solver", "solver", "Train shards of jobs and be paid for it."),
         ("verifier", "verifier", "Replay samples and attest them."),
         ("whistle", "whistle", "Find faults and dispute them."),
         ("dispute", "dispute", "Challenges and their games."),
-        ("storage", "storage", "Blocks that this home's nodes keep."),
+        ("storage", "storage", "Training files that the nodes of this home keep."),
         ("config", "config", "Settings, and where each comes from."),
     )
 }

@@ -13,7 +13,7 @@ from assay.protocol.errors import Stop
 from assay.protocol.guardian import Business
 from assay.protocol.types import ZERO_ADDRESS
 
-commands = typer.Typer(no_args_is_help=True, help="Pauses of new business.")
+commands = typer.Typer(no_args_is_help=True, help="The emergency stop for new jobs and stakes.")
 What = Annotated[str, typer.Argument(help="jobs, shards or stakes")]
 
 

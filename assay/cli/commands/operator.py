@@ -18,7 +18,7 @@ from assay.protocol.types import ZERO_ADDRESS, Address, Role, Seconds
 if TYPE_CHECKING:
     from assay.chain.contracts.operators import Caps
 
-commands = typer.Typer(no_args_is_help=True, help="Owners and operators.")
+commands = typer.Typer(no_args_is_help=True, help="Let one account work with another account's stake.")
 Operator = Annotated[str, typer.Argument(help="The operator's name or address.")]
 
 

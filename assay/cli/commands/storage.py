@@ -15,7 +15,7 @@ from assay.protocol.types import JobId
 if TYPE_CHECKING:
     from assay.node.retention import Unclaimed
 
-commands = typer.Typer(no_args_is_help=True, help="Blocks that this home's nodes keep.")
+commands = typer.Typer(no_args_is_help=True, help="Training files that the nodes of this home keep.")
 NodeName = Annotated[str | None, typer.Argument(help="A node's account; by default every one here.")]
 STORE = "store"
 
