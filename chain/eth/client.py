@@ -9,31 +9,28 @@ used: `get_block` by a hash, for which web3 chooses the method in an object that
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.chain.eth.accounts import account_library
 
-account_library()  # before web3 imports it, with the pairing curve
-
-from web3 import Web3  # noqa: E402
-from web3.eth import Eth  # noqa: E402
-from web3.middleware import ExtraDataToPOAMiddleware  # noqa: E402
-from web3.providers import BaseProvider  # noqa: E402
-from web3.types import RPCEndpoint, RPCResponse  # noqa: E402
-
-
-class _Provider(BaseProvider):
-    global_ccip_read_enabled = False
-
-    def __init__(self, ask: Callable[[str, list[Any]], Any]) -> None:
-        super().__init__()
-        self._ask = ask
-
-    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        return {"jsonrpc": "2.0", "id": 0, "result": self._ask(str(method), list(params))}
+if TYPE_CHECKING:
+    from web3.eth import Eth
+    from web3.types import RPCEndpoint, RPCResponse
 
 
 def eth_module(ask: Callable[[str, list[Any]], Any]) -> Eth:
     """web3's methods over `ask`, which gives the result of a method with its parameters."""
+    account_library()  # before web3 imports it, with the pairing curve
+    from web3 import Web3
+    from web3.eth import Eth
+    from web3.middleware import ExtraDataToPOAMiddleware
+    from web3.providers import BaseProvider
+
+    class Provider(BaseProvider):
+        global_ccip_read_enabled = False
+
+        def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+            return {"jsonrpc": "2.0", "id": 0, "result": ask(str(method), list(params))}
+
     middleware = [ExtraDataToPOAMiddleware]  # blocks of some chains have more than 32 bytes of it
-    return Web3(_Provider(ask), middleware=middleware, modules={"eth": Eth}).eth
+    return Web3(Provider(), middleware=middleware, modules={"eth": Eth}).eth
