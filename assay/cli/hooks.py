@@ -38,5 +38,6 @@ def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[.
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
     command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    # Typer reads the options from it; typeshed's functions do not have the attribute.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command

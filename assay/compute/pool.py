@@ -211,7 +211,7 @@ class Pool:
             if task.progress is not None:
                 try:
                     task.progress(done, total)
-                except Exception:
+                except Exception:  # the listener's bug is not the order's, which runs on
                     log.exception("telling the progress of %s failed", task.order.name)
 
         try:
