@@ -85,10 +85,10 @@ class Narrator:
     def _replayed(self, event: Event) -> str:
         place = f"task {event['round']}/{event['shard']}"
         verdict = "right" if event["valid"] else "[bold red]FALSE[/]"
-        return f"replayed segments {event['segments']} of {place}: votes {verdict}"
+        return f"replayed segments {event['segments']} of {place}: finds it {verdict}"
 
     def _voted(self, event: Event) -> str:
-        return f"shows its vote on {self._place(event)}"
+        return f"votes on {self._place(event)}"
 
     def _tally(self, event: Event) -> str:
         return f"closes the vote on {self._place(event)}: accepted, the challenge window runs"

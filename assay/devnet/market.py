@@ -83,7 +83,7 @@ def begin_chain(app: App, block_time_s: float) -> Devnet:
     chain = start_chain(home.resolve(), block_time_s, genesis_s)
     devnet = Devnet(chain.url, chain.pid, (), block_time_s, genesis_s)
     write_devnet(home, devnet)
-    app.output.say(f"compiling and deploying the contracts on {chain.url}")
+    app.output.say(f"deploying the contracts on {chain.url}")
     deploy_market(Settings(app.flags))
     return devnet
 
