@@ -103,7 +103,8 @@ def share_won(market: MarketState, event: ShareWon, by: Address, now: Moment) ->
     if claim_id not in market.claims or not market.claims[claim_id].gone:
         there = market.current(_place(event.claim), now.time)
         settled = there is not None and market.claims[there].status.phase == Phase.SETTLED
-        require(not settled and market.job(event.claim.job_id).closed, "MayBeSettled")
+        job = market.job(event.claim.job_id)
+        require(not settled and (job.closed or job.settled_rounds > event.claim.round), "MayBeSettled")
     return _paid(market, claim_id, won(market, claim_id))
 
 

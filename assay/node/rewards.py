@@ -53,8 +53,11 @@ def shares(
         if settled is not None:
             reason = "the claim that was paid at its place says whose finding is right"
             yield Share(fallen.claim.job_id, reward.claim_id, settled.claim_id, reason)
-        elif job.progress.closed and me in {reward.winner, *(f.finder for f in reward.found if f.won)}:
-            reason = "the job has closed, and no claim was paid at its place: it is for whose games were won"
+        elif _never_settled(job, fallen.claim) and me in {
+            reward.winner,
+            *(f.finder for f in reward.found if f.won),
+        }:
+            reason = "no claim is paid at its place any more: it is for whose games were won"
             yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
 
 
@@ -78,6 +81,11 @@ def have_paid(market: Market, share: Share) -> TxResult:
 def _about(game: GameView, reward: WaitingReward) -> bool:
     """Whether it is a finding on the fallen claim that the game is about."""
     return game.game.claim_id == reward.claim_id and game.game.ballot == 0
+
+
+def _never_settled(job: JobView, fallen: Claim) -> bool:
+    """Whether no claim is settled any more at a place where none is."""
+    return job.progress.closed or job.progress.settled_rounds > fallen.round
 
 
 def _bears_out(view: ClaimView, fallen: Claim) -> bool:

@@ -126,7 +126,8 @@ interface IChallenges is IBatch {
     /// @notice The same without a settled claim, where all findings say the same, and one of them is the winner's.
     function shareAlike(bytes32 claimId, Found[] calldata found) external;
     /// @notice The same where no settled claim will say who was right: pay who convicted the claim and whose own games were won,
-    /// in equal parts. The job went on without the claim when it fell, or is closed without a settled claim at its place.
+    /// in equal parts. The job went on without the claim when it fell, or its round is settled, or its job closed, without a
+    /// settled claim at its place.
     function shareWon(Claim calldata claim, Found[] calldata found) external;
     /// @notice Called by the court when a game ends; `game` as it stood before the move that ended it.
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external;

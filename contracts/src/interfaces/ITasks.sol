@@ -173,8 +173,8 @@ interface ITasks is IBatch {
     /// @notice Pay a reward that was kept to these, in equal parts; `withWinner`: to who convicted the claim, too, if it is not
     /// among them. Not while a game of a finding on the claim is open.
     function payReward(bytes32 claimId, address[] calldata finders, bool withWinner) external;
-    /// @notice The same, with the winner, of a claim that its job went on without when it fell, or whose job is closed without a settled claim at
-    /// its place.
+    /// @notice The same, with the winner, of a claim that its job went on without when it fell, or whose round is settled, or its
+    /// job closed, without a settled claim at its place.
     function payUnsettled(Claim calldata claim, address[] calldata finders) external;
     /// @notice A reward that was kept, and who convicted the claim; zeros if there is none.
     function reward(bytes32 claimId) external view returns (uint256 amount, address winner);

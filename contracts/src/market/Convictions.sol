@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IJobs} from "../interfaces/IJobs.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Kind, Loop, Phase, Role, Terms} from "../interfaces/Types.sol";
@@ -128,7 +129,9 @@ abstract contract Convictions is Shards {
         if (!rewards[claimId].gone) {
             bytes32 there = _current(claim.jobId, claim.kind, claim.round, claim.shard);
             bool settled = there != 0 && statuses[there].phase == Phase.SETTLED;
-            if (settled || !JOBS.progress(claim.jobId).closed) revert ITasks.MayBeSettled();
+            IJobs.Progress memory p = JOBS.progress(claim.jobId);
+            // Nothing is settled any more at a place of a round that is settled.
+            if (settled || !(p.closed || p.settledRounds > claim.round)) revert ITasks.MayBeSettled();
         }
         _payReward(claimId, finders, true);
     }

@@ -138,6 +138,28 @@ def settle_all(story: Story) -> None:
         story.tell(e.Settle(state.claim), CLIENT)
 
 
+def test_T55_a_reward_waits_no_longer_than_a_claim_may_be_settled_at_its_place() -> None:
+    """Whoever makes it wait by noise has it paid once its round is settled, however long the job goes on."""
+    story = begin(**STRAGGLERS)
+    story.accept(story.commit(Kind.TASK, 0, ANN))
+    bobs = story.commit(Kind.TASK, 1, BOB)
+    games = [story.challenge(bobs), story.challenge(bobs, CLIENT, OTHER)]
+    story.silence(games[0])
+    story.tell(e.Play(games[1], story.market_state.games[games[1]].game, Timeout()), BOB)
+    state = story.market_state.claims[bobs]
+    assert not state.gone and state.winner == WHISTLER and len(state.kept) == 2
+    pay = e.ShareWon(story.claim(bobs), state.kept)
+    story.time = Seconds(story.market_state.jobs[story.job_id].stragglers_end + story.terms.outer_time + 1)
+    story.commit(Kind.OUTER, 0, ANN)
+    assert story.refuse(pay, BOB) == "MayBeSettled"
+    settle_all(story)
+    assert not story.market_state.jobs[story.job_id].closed
+    before = story.free(WHISTLER), story.free(CLIENT)
+    story.tell(pay, BOB)
+    gained = story.free(WHISTLER) - before[0], story.free(CLIENT) - before[1]
+    assert gained == (state.reward - state.reward // 2, state.reward // 2)
+
+
 def test_a_reward_of_a_place_that_is_settled_is_shared_by_its_claim_alone() -> None:
     story, claim_id = disagreed()
     time_out(story, 2)

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from assay.node.audit import WrongSegment, audit_claim
+from assay.node.rewards import shares
 from assay.node.states import open_state_provider
 from assay.node.upkeep import plays
 from assay.program.fault import NodeFault
 from assay.protocol import trees
 from assay.protocol.dispute import Timeout
-from assay.protocol.game_state import GamePhase, WaitingReward
+from assay.protocol.game_state import Found, GamePhase, WaitingReward
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
 from drills.solvers import FaultySolver, Plan
 from drills.verifiers import ColludingVerifier
@@ -165,3 +166,16 @@ def test_T53_a_game_about_a_fallen_claim_is_played_on_for_a_part_in_its_reward(
     now = Seconds(game.game.deadline - 1)
     played = list(plays(me, now, job_id, [fallen], [ours], rewards))
     assert [play.game_id for play in played] == ([game.game_id] if what == "a part" else [])
+
+
+def test_T55_a_reward_is_asked_for_once_its_round_is_settled_without_its_place(day: MarketDay) -> None:
+    job_id, view = cheated(day)
+    me, other = account("wendy"), account("puppet")
+    found = tuple(Found(who, at, 1, 2, bytes([at]) * 32, True) for at, who in ((0, me), (1, other)))
+    waiting = WaitingReward(view.claim_id, Wei(5), other, found)
+    fallen = replace(view, status=replace(view.status, phase=Phase.CONVICTED))
+    job = day.markets["ann"].job(job_id)
+    for settled_rounds in (view.claim.round, view.claim.round + 1):
+        now = replace(job, progress=replace(job.progress, settled_rounds=settled_rounds))
+        asked = [share.won for share in shares(me, now, [fallen], [], [waiting])]
+        assert asked == ([True] if settled_rounds > view.claim.round else [])
