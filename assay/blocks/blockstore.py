@@ -37,6 +37,7 @@ from assay.blocks import unixfs
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
 from assay.blocks.durable import rename, sync_filesystem, sync_folder
+from assay.disk import record
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
@@ -334,6 +335,8 @@ class BlockStore:
         return Path(self._place(cid))
 
     def _write(self, path: Path, data: bytes, durable: bool) -> None:
+        if data:
+            record.leave_spare(self._tmp, len(data))
         temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:

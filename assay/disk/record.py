@@ -14,6 +14,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -36,6 +37,9 @@ class DamagedRecord(Ask):
     code = "damaged-record"
 
 
+SPARE_BYTES = 256 << 20
+"""What states and blocks leave free on a disk, or a sixteenth of a smaller one: without room for a record
+nothing is signed, no vote and no move."""
 _CHECKSUM_DIGITS = 64
 _LINE_DIGITS = 32
 _UNREADABLE = (errno.EIO, errno.EISDIR)
@@ -98,6 +102,13 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
             os.unlink(fresh)
         raise
     sync_folder(path.parent)
+
+
+def leave_spare(folder: Path, size: int) -> None:
+    """Raises OSError where a file of this size would take what is left free for records."""
+    disk = shutil.disk_usage(folder)
+    if disk.free - size < min(SPARE_BYTES, disk.total // 16):
+        raise OSError(errno.ENOSPC, "No space left on device but for the node's own records", str(folder))
 
 
 def sync_folder(path: Path) -> None:

@@ -305,6 +305,8 @@ def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) ->
         all_found = _together(pool, state_provider, view, segments, key)
     for found in all_found:
         if not isinstance(found, bytes):
+            if isinstance(found, WrongSegment):  # which may be before the one that was drawn
+                state_provider.pin_start(view, found.segment)
             return Attestation(False, (), found, segments)
         traces.append(found)
     return Attestation(True, tuple(traces), None, segments)

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 MOST_SEGMENTS = 1 << 16
 """Beyond them the older half is forgotten: 6 MB on disk."""
 _KIND = "assay/replayed/1"
+_PART = 1 << 24
 
 
 class NoRoom(Retry):
@@ -86,6 +87,7 @@ class KeptReplays:
         claim, root = (view.claim.job_id, view.claim_id), view.roots[leaf]
         if self.pinned(view, leaf):
             return
+        known = root in self._pins.get(claim, ())  # and what it names is gone, or damaged
         path, others = self._states / root.hex(), self._pinned_roots() - {root}
         total = _size(state) + sum(_size_of(self._states / other.hex()) for other in others)
         if self._most_pinned is not None and total > self._most_pinned:
@@ -96,22 +98,36 @@ class KeptReplays:
             )
         try:
             data = state_bytes(state)
-            if _size_of(path) != len(data) or path.read_bytes() != data:
+            if not _holds(path, data):
                 self._write(path, data)
+            self._pins.setdefault(claim, set()).add(root)  # no room is made at its cost from now on
             self._write(self._marks / _mark(*claim, root), b"")
         except OSError as error:
+            if not known:
+                self._forget_pin(claim, root)
             raise NoRoom(
                 f"a state behind a vote or a game cannot be kept on the disk: {error}", hint="make room"
             ) from error
-        self._pins.setdefault(claim, set()).add(root)
+
+    def _forget_pin(self, claim: tuple[JobId, ClaimId], root: bytes) -> None:
+        """Know of no pin that is not on the disk."""
+        roots = self._pins.get(claim, set())
+        roots.discard(root)
+        if not roots:
+            self._pins.pop(claim, None)
 
     def _write(self, path: Path, data: bytes) -> None:
         """Replace a file, instead of every state that is not pinned if need be. Raises OSError."""
         try:
-            record.replace_file(path, data)
+            self._replace(path, data)
         except OSError:
             self._make_room(self._budget)
-            record.replace_file(path, data)
+            self._replace(path, data)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        if data:  # a mark takes none of what is spared
+            record.leave_spare(path.parent, len(data))
+        record.replace_file(path, data)
 
     def pinned(self, view: ClaimView, leaf: int) -> bool:
         """Whether the claim's state at a leaf is pinned for it, and was not found damaged."""
@@ -142,7 +158,7 @@ class KeptReplays:
             return
         try:
             self._make_room(size)
-            record.replace_file(path, state_bytes(state))
+            self._replace(path, state_bytes(state))
         except OSError as error:
             log.warning("a replayed state is not kept: %s", error)
 
@@ -163,8 +179,9 @@ class KeptReplays:
             path.unlink()
             total -= bytes_
 
-    def state(self, root: bytes, program: Program) -> list[Tensor] | None:
-        """The state of this root, if it is here and what it should be."""
+    def state(self, root: bytes, program: Program, view: ClaimView | None = None) -> list[Tensor] | None:
+        """The state of this root, if it is here and what it should be. What is pinned for other claims than
+        `view` alone is not deleted where it is not: this one may name the root of another program's state."""
         path = self._states / root.hex()
         try:
             if path.stat().st_size == program.state_bytes:
@@ -182,6 +199,10 @@ class KeptReplays:
             why = str(error)
         except InvalidState as error:
             why = str(error)
+        pinning = {claim for claim, roots in self._pins.items() if root in roots}
+        if pinning and (view is None or (view.claim.job_id, view.claim_id) not in pinning):
+            log.warning("%s is not what a claim says that does not pin it (%s)", path, why)
+            return None
         log.warning("%s is damaged (%s): its segment is replayed again", path, why)
         with suppress(OSError):
             path.unlink()
@@ -215,6 +236,14 @@ def _read_marks(folder: Path) -> dict[tuple[JobId, ClaimId], set[bytes]]:
 
 def _size(state: Sequence[Tensor]) -> int:
     return sum(x.numel() * x.element_size() for x in state)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file has these bytes; it is read by parts, as a state may take half of the memory."""
+    if _size_of(path) != len(data):
+        return False
+    with path.open("rb") as file:
+        return all(file.read(_PART) == data[at : at + _PART] for at in range(0, len(data), _PART))
 
 
 def _size_of(path: Path) -> int:

@@ -330,6 +330,7 @@ class Accuser(Node):
         self.kept_replays: KeptReplays | None = None
         """What was replayed before, for a role that recomputes whole claims."""
         self._challenger = Challenger(market, secret, self._pin)
+        self._claims_over = upkeep.Endings()
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         if job_id not in self._state_providers:
@@ -350,8 +351,17 @@ class Accuser(Node):
         for job_id in self._state_providers.keys() - set(watched):
             del self._state_providers[job_id]
         if (kept := self.kept_replays) is not None:
-            over = partial(upkeep.over, self.market)
-            self.attempt("release states", None, partial(kept.release, over))
+            self.attempt("release states", None, partial(kept.release, self._is_over))
+
+    def _is_over(self, job_id: JobId, claim_id: ClaimId) -> bool:
+        """Whether a claim is over for good; of one that cannot be read, nothing is let go."""
+        try:
+            return self._claims_over.holds(self.market, self.clock.now(), job_id, claim_id)
+        except RpcUnreachable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's
+            self.set_aside(job_id, error, claim_id)
+            return False
 
     def _pin(self, view: ClaimView, segment: int) -> None:
         """Have on the disk what a game about a segment is played from."""

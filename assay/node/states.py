@@ -322,7 +322,7 @@ class StateProvider:
         root, program = view.roots[leaf], self._program(view)
         if (state := self._published.remembered(root, program)) is not None:
             return state
-        if self._kept is not None and (state := self._kept.state(root, program)) is not None:
+        if self._kept is not None and (state := self._kept.state(root, program, view)) is not None:
             self.keep(state)
             return state
         return self._published.state(view, leaf, program)

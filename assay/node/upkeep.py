@@ -33,6 +33,9 @@ from assay.protocol.types import (
     Vote,
 )
 
+FINAL_S = 1_200
+"""For which a claim has been over before what it is played from is let go: longer than a reorganisation can
+bring it back (64 slots of 12 s)."""
 VOID_AGAIN = 3_600
 """Seconds until a claim that a void has not freed, as one of many rewinds does not, is voided once more."""
 
@@ -240,16 +243,37 @@ def locks(view: ClaimView, account: Address) -> bool:
     return (view.status.phase in CHALLENGEABLE or view.fallen) and account in behind
 
 
-def over(market: MarketView, job_id: JobId, claim_id: ClaimId) -> bool:
+def over(market: MarketView, now: Seconds, job_id: JobId, claim_id: ClaimId) -> bool:
     """Whether neither a claim nor a vote on it can be disputed any more, and no game about them is open. One
     that the chain has lost may come back."""
+    if market.ended(job_id):
+        return True
     try:
         view = market.claim(claim_id)
     except Unknown:
-        return market.ended(job_id)
-    if view.status.phase in CHALLENGEABLE or view.fallen:
+        return False
+    if view.status.phase in CHALLENGEABLE:
+        return False
+    if view.fallen and now <= disputable_until(view, market.job(job_id).terms):
         return False
     return all(game.decided for game in market.games(job_id) if game.game.claim_id == claim_id)
+
+
+class Endings:
+    """Claims that are over, and since when this process has seen them so."""
+
+    def __init__(self) -> None:
+        self._since: dict[ClaimId, Seconds] = {}
+
+    def holds(self, market: MarketView, now: Seconds, job_id: JobId, claim_id: ClaimId) -> bool:
+        """Whether a claim has been `over` for so long that it does not come back."""
+        if not over(market, now, job_id, claim_id):
+            self._since.pop(claim_id, None)
+            return False
+        final = now >= self._since.setdefault(claim_id, now) + FINAL_S
+        if final:
+            del self._since[claim_id]
+        return final
 
 
 def watched(market: MarketView, liable: bool = False) -> list[JobView]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -433,3 +434,16 @@ def test_the_file_system_of_a_folder_is_synced_or_says_why_not(
     monkeypatch.setattr(durable.os, "sync", lambda: synced.append(True))
     durable.sync_filesystem(tmp_path)
     assert synced == [True]
+
+
+def test_attack_T56_blocks_leave_room_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that strangers' files have filled keeps a node from signing a vote or a move."""
+    store, total = BlockStore(tmp_path), 1 << 20
+    free = total // 16 + 100
+    monkeypatch.setattr(
+        "assay.disk.record.shutil.disk_usage", lambda _: SimpleNamespace(total=total, free=free)
+    )
+    assert store.get(store.put(bytes(100))) == bytes(100)
+    with pytest.raises(OSError, match="own records"):
+        store.put(bytes(101))
+    assert len(list(store.cids())) == 1 and not list((tmp_path / "tmp").iterdir())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -300,7 +301,8 @@ def test_a_pinned_state_that_is_damaged_is_not_taken_for_one(day: MarketDay, tmp
     data[3] ^= 8
     path.write_bytes(data)
     again = KeptReplays(folder, 1)
-    assert again.state(view.roots[2], program) is None and not again.pinned(view, 2)
+    assert again.state(view.roots[2], program) is None and again.pinned(view, 2), "another claim may err"
+    assert again.state(view.roots[2], program, view) is None and not again.pinned(view, 2)
     again.pin(view, 2, state)
     assert again.pinned(view, 2) and again.state(view.roots[2], program) is not None
 
@@ -363,3 +365,56 @@ def test_a_computed_state_is_kept_unless_all_of_it_is_in_the_nodes_own_blocks(
         assert audit_claim(states, view) is None
         there = names(tmp_path / f"kept {whole}" / "states")
         assert there == (set() if whole else {view.roots[i].hex() for i in range(1, SEGMENTS + 1)})
+
+
+def test_attack_T56_a_pin_whose_mark_has_no_room_costs_no_state_that_is_pinned(
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that has room for a state, and then none for another file: its last inode is taken."""
+    job_id, view = task(day)
+    folder, states, write = tmp_path / "kept", provider(day, job_id, None), record.replace_file
+    state, other, marks_fail = state_at(states, view, 2), state_at(states, view, 3), 1
+
+    def few(path: Path, data: bytes, **options: Any) -> None:
+        nonlocal marks_fail
+        if not data and marks_fail:
+            marks_fail -= 1
+            raise OSError(28, "No space left on device")
+        write(path, data, **options)
+
+    monkeypatch.setattr("assay.disk.record.replace_file", few)
+    kept = KeptReplays(folder, ROOM)
+    kept.keep_state(view.roots[3], other)
+    kept.pin(view, 2, state)
+    assert names(folder / "states") == {view.roots[2].hex()}, "what was made room with is not what is pinned"
+    assert kept.pinned(view, 2)
+    marks_fail = 2
+    with pytest.raises(NoRoom, match="No space left"):
+        kept.pin(view, 3, other)
+    assert not kept.pinned(view, 3) and kept.pinned(view, 2) and len(names(folder / "pinned")) == 1
+
+
+def test_attack_T56_pins_leave_room_for_what_a_vote_and_a_move_are_signed_from(
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, view = task(day)
+    states, folder = provider(day, job_id, None), tmp_path / "kept"
+    whole = [state_at(states, view, leaf) for leaf in range(SEGMENTS + 1)]
+    size = states.work.program(Kind.TASK).state_bytes
+    total = 16 * 10 * size
+
+    def usage(_: Path) -> Any:
+        taken = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        return SimpleNamespace(total=total, free=13 * size - taken)
+
+    monkeypatch.setattr("assay.disk.record.shutil.disk_usage", usage)
+    kept = KeptReplays(folder, ROOM)
+    kept.keep_state(view.roots[4], whole[4])
+    for leaf in range(3):
+        kept.pin(view, leaf, whole[leaf])
+    assert not (folder / "states" / view.roots[4].hex()).exists(), "what is not pinned makes room"
+    with pytest.raises(NoRoom, match="but for the node's own records"):
+        kept.pin(view, 3, whole[3])
+    kept.keep_state(view.roots[4], whole[4])
+    assert usage(folder).free >= total // 16 and len(names(folder / "states")) == 3
+    kept.pin(claims(view, 1)[0], 2, whole[2])  # the same state for another claim takes nothing

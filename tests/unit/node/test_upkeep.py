@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.node.upkeep import VOID_AGAIN, over, watched
+from assay.node.upkeep import FINAL_S, VOID_AGAIN, Endings, disputable_until, over, watched
 from assay.protocol.types import (
     Claim,
     ClaimId,
@@ -264,16 +264,21 @@ def test_a_claim_is_over_once_it_its_votes_and_its_games_are(
     vote = replace(view.votes[0], shown=True, valid=True, gone=False)
     game: Any = SimpleNamespace(decided=False, game=SimpleNamespace(claim_id=view.claim_id))
 
-    def seen(phase: Phase, *votes: Any, games: Sequence[Any] = (), **changes: Any) -> bool:
+    end = disputable_until(view, market.job(job_id).terms)
+
+    def seen(phase: Phase, *votes: Any, games: Sequence[Any] = (), at: Seconds = end, **changes: Any) -> bool:
         now = replace(view, status=replace(view.status, phase=phase), votes=votes, **changes)
         monkeypatch.setattr(market, "claim", lambda _: now)
         monkeypatch.setattr(market, "games", lambda _: games)
-        return over(market, job_id, view.claim_id)
+        return over(market, at, job_id, view.claim_id)
 
     for phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED):
         assert not seen(phase, vote) and not seen(phase, vote, stale=True)
     assert seen(Phase.SETTLED, vote) and seen(Phase.VOID, vote)
     assert not seen(Phase.CONVICTED, vote), "its votes may be disputed"
+    later = Seconds(end + 1)
+    assert seen(Phase.CONVICTED, vote, at=later), "whoever has left its stake there"
+    assert not seen(Phase.CONVICTED, vote, games=[game], at=later)
     assert seen(Phase.CONVICTED, replace(vote, gone=True))
     assert not seen(Phase.CONVICTED, games=[game])
     game.decided = True
@@ -284,6 +289,21 @@ def test_a_claim_that_the_chain_has_lost_is_over_when_its_job_is(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id, lost = begun(day), ClaimId(b"l" * 32)
-    assert not over(day.markets["ann"], job_id, lost)
+    assert not over(day.markets["ann"], Seconds(0), job_id, lost)
     monkeypatch.setattr(day.markets["ann"], "ended", lambda _: True)
-    assert over(day.markets["ann"], job_id, lost)
+    assert over(day.markets["ann"], Seconds(0), job_id, lost)
+
+
+def test_attack_T56_a_claim_is_over_for_good_once_no_reorganisation_brings_it_back(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, lost = begun(day), ClaimId(b"l" * 32)
+    market, endings = day.markets["ann"], Endings()
+
+    def holds(at: int, ended: bool) -> bool:
+        monkeypatch.setattr(market, "ended", lambda _: ended)
+        return endings.holds(market, Seconds(at), job_id, lost)
+
+    assert not holds(0, True) and not holds(FINAL_S - 1, True)
+    assert not holds(FINAL_S, False) and not holds(FINAL_S + 1, True), "it was back"
+    assert not holds(2 * FINAL_S, True) and holds(2 * FINAL_S + 1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 import torch
 
 from assay.disk import record
-from assay.node.kept_replays import KeptReplays
+from assay.node.kept_replays import KeptReplays, NoRoom
+from assay.node.states import StateProvider
+from assay.node.upkeep import FINAL_S
 from assay.program.state import state_root
 from assay.protocol import trees
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import GamePhase
-from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Wei
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.service import SolverService
 from assay.verifier.service import VerifierService
 from assay.whistleblower.policy import Limits, Mode
@@ -32,6 +35,7 @@ torch.set_num_threads(1)
 
 GUESS, SALT = b"g" * 32, bytes(32)
 BOND = 40
+NONCE = 1
 TIMES = {"move_time": 2_000, "challenge_window": 2_000}
 
 
@@ -275,8 +279,10 @@ def test_states_behind_votes_are_let_go_once_these_can_be_disputed_no_more(
         return day.closed(job_id)()
 
     assert day.run(closed), day.events[-5:]
-    vera.tick()
-    wendy.tick()
+    for _ in range(2):
+        vera.tick()
+        wendy.tick()
+        day.market_state.advance(FINAL_S)
     assert most > 1 and not marks(day, "vera") and not marks(day, "wendy")
     for name in ("vera", "wendy"):
         assert len(list((day.folder / name / "replays" / "states").iterdir())) <= 1
@@ -320,7 +326,67 @@ def test_attack_T54_nothing_is_announced_that_could_not_be_played(
     (game, *_) = day.market_state.games.values()
     assert game.view.game.claim_id.hex() in {mark.split("-")[1] for mark in marks(day, "wendy")}
     assert day.run(lambda: game.view.decided) and game.view.challenger_won
-    assert day.run(lambda: not marks(day, "wendy")), "and it goes with the game"
+    assert day.run(lambda: not marks(day, "wendy"), seconds=40), "and it goes with the game"
+
+
+def test_attack_T56_a_vote_is_defended_though_the_chain_goes_back_below_its_claims_end(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is overtaken and voided; then these blocks are replaced by others, in which a game about the
+    vote is opened first."""
+    monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", 1)
+    job_id, state = begun(day, verifier="vera", verifiers=1), day.market_state
+
+    def voted() -> bool:
+        view = task_of(day, job_id, "ann", 1)
+        return view is not None and any(vote.shown for vote in view.votes)
+
+    assert day.run(voted), day.events[-5:]
+    view = task_of(day, job_id, "ann", 1)
+    assert view is not None
+    before, ann = state.rules, day.services.pop("ann")
+    first, troll = state.games[1].view.game, day.markets["troll"]
+    state.time = Seconds(first.deadline + 1)
+    troll.move("t", 1, first, Timeout())
+    troll.void("v", view.claim)
+    for _ in range(2):
+        day.services["vera"].tick()
+    assert state.claims[view.claim_id].status.phase == Phase.VOID
+    state.rules = before  # of the same height, and with nothing of it
+    state.games[1].view = replace(state.games[1].view, decided=False)
+    state.time = Seconds(first.deadline - 400)
+    jack_accuses_the_vote(day)
+    game = accused(day, job_id)
+    assert game.view.game.defender == account("vera")
+    day.services["ann"] = ann
+    state.time = Seconds(first.deadline + 1)
+    troll.move("again", 1, first, Timeout())
+    day.verifier("vera")  # what is in memory is gone
+    assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]
+    assert not game.view.challenger_won and game.view.reason == "timeout"
+    assert state.active[account("vera"), Role.VERIFIER] == 1_000
+
+
+def test_attack_T56_a_seat_is_given_up_where_what_it_found_could_not_be_played(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is before the segment that was drawn: without room for where it begins no game is opened, and
+    an invalid vote without one is fined while the claim stands."""
+    first = partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5))
+    pinned = StateProvider.pin
+
+    def no_room(states: StateProvider, view: ClaimView, leaf: int, state: Any) -> None:
+        if leaf == 0:
+            raise NoRoom("there is no room for it", hint="make room")
+        pinned(states, view, leaf, state)
+
+    monkeypatch.setattr(StateProvider, "pin", no_room)
+    day.post(rounds=1, shards=1, verifiers=1, nonce=NONCE)
+    vera = day.verifier("vera")
+    day.solver("ann", first, blocks=day.blocks(withholds=True))
+    assert day.run(lambda: bool(day.named("abstained") or day.named("voted"))), day.events[-5:]
+    assert not day.named("voted") and vera.market.stake(account("vera"), Role.VERIFIER).active == 1_000
+    assert "there is no room for it" in day.named("abstained")[0]["reason"]
 
 
 def full(monkeypatch: pytest.MonkeyPatch, below: Path) -> None:
