@@ -103,12 +103,13 @@ class Published:
         self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
         self._hidden: set[ClaimId] = set()
         """Claims whose manifest cannot be had, or is refused: nobody knows which states they publish."""
-        self._slots: dict[bytes, Slots] = {}
-        """Of states that are known, by their root."""
+        self._slots: dict[tuple[bytes, int], Slots] = {}
+        """Of states that are known, by their root and how many slots they have: a claim may name the root of
+        another program's state."""
 
     def learn(self, root: bytes, slots: Slots) -> None:
         """Remember the slots of a state that has this root."""
-        self._slots.setdefault(root, slots)
+        self._slots.setdefault((root, len(slots)), slots)
 
     def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
         """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("": unpublished)."""
@@ -133,7 +134,7 @@ class Published:
 
     def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
         """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
-        return self._slots.get(view.roots[leaf]) or self._files(view, leaf, program)
+        return self._slots.get((view.roots[leaf], program.slots)) or self._files(view, leaf, program)
 
     def _files(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
         """The slots of a claim's state with the files that it publishes, if it does."""
@@ -141,7 +142,7 @@ class Published:
         found = self.reader.index(cid, program.slots) if cid else None
         if found is None or state_root_of(found) != root:
             return None
-        self._slots[root] = found
+        self._slots[root, len(found)] = found
         return found
 
     def is_here(self, view: ClaimView, leaf: int, program: Program) -> bool:
@@ -154,7 +155,7 @@ class Published:
 
     def remembered(self, root: bytes, program: Program) -> State | None:
         """The state of this root, if all of it is in memory."""
-        slots = self._slots.get(root)
+        slots = self._slots.get((root, program.slots))
         return None if slots is None else self.reader.remembered(slots, program.state)
 
     def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
@@ -178,7 +179,8 @@ class Published:
 
     def keep(self, root: bytes, tensor_roots: Sequence[bytes], state: Sequence[Tensor]) -> None:
         """Remember a state that this process has computed, which has this root."""
-        slots = self._slots.get(root) or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
+        known = self._slots.get((root, len(tensor_roots)))
+        slots = known or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
         self.learn(root, slots)
         self.reader.keep(slots, state)
 
