@@ -95,12 +95,13 @@ def write(texts: Mapping[str, str]) -> None:
 
 
 def refusals(output: str, texts: Mapping[str, str]) -> Iterator[int]:
-    """The mutants that the compiler's errors are about: the last one that begins before the place of each."""
+    """The mutants that the compiler's errors are about: the last one that begins at or before each place."""
     for error in re.split(r"\n\n|\n(?=Error)", output):
         place = re.search(r"--> cache/mutants/(src/\S+?):(\d+):(\d+):", error)
         if error.lstrip().startswith("Error") and place:
-            before = texts[place[1]].split("\n")[int(place[2]) - 1][: int(place[3])]
-            yield from map(int, re.findall(r"mutant\((\d+)\)", before)[-1:])
+            line = texts[place[1]].split("\n")[int(place[2]) - 1]
+            begun = [m for m in re.finditer(r"\(?mutant\((\d+)\)", line) if m.start() < int(place[3])]
+            yield from (int(m[1]) for m in begun[-1:])
 
 
 def forge(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -49,6 +49,12 @@ def test_an_error_is_about_the_last_mutant_that_begins_before_it() -> None:
     assert list(refusals(said, texts)) == [2]
 
 
+def test_an_error_is_about_the_mutant_that_begins_where_it_is() -> None:
+    texts = {"src/A.sol": "one\n(a, (mutant(1) ? 1 + B : B), (mutant(2) ? 1 + C : C)) = (1, 2);"}
+    said = "Error (1): No left value\n  --> cache/mutants/src/A.sol:2:5:\n"
+    assert list(refusals(said, texts)) == [1]
+
+
 @pytest.mark.long
 def test_faults_are_planted_where_the_compiler_says_that_something_is() -> None:
     mutants = mutants_of(CONTRACTS, ["src/dispute/Bisection.sol"])
