@@ -361,6 +361,31 @@ contract AvailabilityTest is Market {
         demandAs(whistle, claim, 1, somePlaces());
     }
 
+    function test_theEventsTellHowADemandEnds() external {
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
+        (uint256 second, IAvailability.Asked memory others) = demandAs(whistle, claim, 1, somePlaces());
+        (uint256 third, IAvailability.Asked memory late) = demandAs(stranger_(), claim, 1, somePlaces());
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
+        uint256 snapshot = vm.snapshotState();
+        vm.expectEmit(address(availability));
+        emit IAvailability.Supplied(id, idOf(claim), 15 ether, 15 ether);
+        availability.supply(id, asked, claim, chunks);
+        vm.revertToState(snapshot);
+        skip(60);
+        convictByGame(claim);
+        vm.expectEmit(address(availability));
+        emit IAvailability.Supplied(id, idOf(claim), 0, 30 ether);
+        availability.supply(id, asked, claim, chunks);
+        vm.revertToState(snapshot);
+        skip(61);
+        vm.expectEmit(address(availability));
+        emit IAvailability.Withheld(second, idOf(claim), true);
+        availability.expire(second, others, claim);
+        vm.expectEmit(address(availability));
+        emit IAvailability.Withheld(third, idOf(claim), false);
+        availability.expire(third, late, claim);
+    }
+
     function test_onlyStatesOfTheClaimAreDemanded() external {
         Claim memory claim = committed();
         bytes32[] memory ends = segmentEnds(claim);

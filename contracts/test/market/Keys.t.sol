@@ -245,4 +245,21 @@ contract KeysTest is Market {
         keys.bind(address(signer), until, "");
         assertEq(keys.ownerOf(address(signer)), owner);
     }
+
+    function test_theEventsTellWhoOwnsWhom() external {
+        bytes memory consent = consentTo(owner, 0);
+        uint256 until = expiry();
+        vm.expectEmit(address(keys));
+        emit IKeys.OperatorBound(operator, owner, 0);
+        vm.prank(owner);
+        keys.bind(operator, until, consent);
+        vm.expectEmit(address(keys));
+        emit IKeys.ConsentsRevoked(operator, 1);
+        vm.prank(operator);
+        keys.revokeConsents();
+        vm.expectEmit(address(keys));
+        emit IKeys.UnbindStarted(operator, owner, u64(vm.getBlockTimestamp()) + UNBIND_DELAY);
+        vm.prank(owner);
+        keys.unbind(operator);
+    }
 }
