@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
-import {Claim, Found, INPUT, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {Claim, Found, INPUT, Kind, Phase, Terms} from "../../src/interfaces/Types.sol";
 import {FindingsMarket} from "./FindingsMarket.sol";
 
 /// @notice Rewards go to who looked (docs/protocol.md 5.4): several findings on one claim, and what their roots decide.
@@ -234,5 +234,34 @@ contract FindingsTest is FindingsMarket {
         share(list(real, false_));
         assertPhase(settled, Phase.SETTLED);
         assertEq(free(address(tasks)), 0);
+    }
+
+    /// @notice Not of another job, nor another kind, nor another round.
+    function test_aClaimThatIsSettledElsewhereIsNoTruth() external {
+        (uint256 game, Found memory a) = looked(whistle, 0, keccak256("mine"));
+        (uint256 other, Found memory b) = looked(stranger, 0, keccak256("his"));
+        court.decide(game, true);
+        court.decide(other, true);
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0, 0);
+        Claim[] memory first = playRound(0);
+        Claim memory later = acceptedTask(1, 0);
+        Terms memory t = aTerms();
+        t.nonce = 1;
+        postJob(t);
+        holdShards();
+        Claim memory another = acceptedTask(0, 0);
+        settleAll(first);
+        tasks.settle(later);
+        tasks.settle(another);
+        refuseTruth(another, list(a, b));
+        refuseTruth(first[SHARDS], list(a, b));
+        refuseTruth(later, list(a, b));
+    }
+
+    function refuseTruth(Claim memory elsewhere, Found[] memory found) private {
+        bytes32[] memory roots = segmentEnds(elsewhere);
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        challenges.share(fallen, fallenRoots, elsewhere, roots, found);
     }
 }

@@ -138,4 +138,20 @@ contract InputFindingsTest is FindingsMarket {
         assertEq(ring, 0);
         assertEq(finder, REWARD);
     }
+
+    /// @notice Nor who fells it by its input with a root that is none: who has the right one has it all.
+    function test_T48_norWhoFellsItByItsInputWithARootThatIsNone() external {
+        Claim[3] memory before = [acceptedTask(0, 0), acceptedTask(0, 1), commitOuter(0)];
+        dispute(commitTask(1, 0));
+        (uint256 puppets, Found memory junk) = askFor(stranger, keccak256("another"));
+        (uint256 honest, Found memory real) = askFor(whistle, RIGHT);
+        court.decide(puppets, true);
+        court.decide(honest, false);
+        junk.won = true;
+        retake(0);
+        claimAgain(solvers[0]);
+        (uint256 finder, uint256 liar) = pay(before, list(junk, real));
+        assertEq(finder, REWARD);
+        assertEq(liar, 0);
+    }
 }
