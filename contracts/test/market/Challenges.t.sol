@@ -139,6 +139,26 @@ contract ChallengesTest is Market {
         assertPhase(claim, Phase.CONVICTED);
     }
 
+    /// @notice A claim that not all have called valid may be disputed for twice as long.
+    function test_anUnattestedClaimIsDisputedForTwoWindows() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            voteAs(drawn[i], claim, i != 2);
+        }
+        tasks.tally(claim);
+        uint64 end = statusOf(claim).since + 1000;
+        vm.warp(end);
+        challengeAs(whistle, claim, 0);
+        vm.warp(end + 1);
+        bytes32[] memory ends = segmentEnds(claim);
+        (bytes32[] memory first, bytes32[] memory second) = (memberProof(ends, 0), memberProof(ends, 1));
+        bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WindowClosed.selector, end));
+        vm.prank(whistle);
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, salt);
+    }
+
     // Verdicts
 
     function test_aConvictionTakesFromTheClaimantAloneAndSplitsExactly() external {
@@ -185,6 +205,30 @@ contract ChallengesTest is Market {
         assertEq(vault.burnt(), 15 ether);
         assertEq(bondSum(), 0);
         assertPhase(claim, Phase.COMMITTED);
+    }
+
+    /// @notice A game about a segment needs nothing that a rewind takes away.
+    function test_whoLosesAGameAboutAnOvertakenClaimPaysForIt() external {
+        Claim memory first = playRound(0)[0];
+        Claim memory claim = playRound(1)[1];
+        uint256 game = challengeAs(whistle, claim, 1);
+        convictByGame(first);
+        (uint256 rich, uint256 poor) = (free(whistle), free(solvers[1]));
+        court.decide(game, false);
+        assertEq(free(solvers[1]) - poor, 15 ether);
+        assertEq(free(whistle), rich);
+    }
+
+    /// @notice That the job has gone on from a claim takes nothing of what its input came from.
+    function test_whoAsksForAnInputOfAClosedRoundWithoutCausePaysForIt() external {
+        Claim memory claim = playRound(0)[0];
+        bytes32 salt = announceAs(whistle, idOf(claim), INPUT, address(0));
+        vm.prank(whistle);
+        uint256 game = challenges.openInput(claim, TRUTH, salt);
+        (uint256 rich, uint256 poor) = (free(whistle), free(solvers[0]));
+        court.decide(game, false);
+        assertEq(free(solvers[0]) - poor, 15 ether);
+        assertEq(free(whistle), rich);
     }
 
     function test_Attack16_aChallengeLostOnPurposeClearsNothing() external {

@@ -74,6 +74,15 @@ contract RewindsTest is Market {
         assertSolvent();
     }
 
+    /// @notice Nobody waits any longer for the game that has sent the job back.
+    function test_theGameThatSendsAJobBackIsOver() external {
+        convictByGame(playRound(0)[0]);
+        skip(10);
+        (,, uint64 dueSince, bool disputed) = jobs.running(jobId);
+        assertFalse(disputed);
+        assertEq(dueSince, jobs.progress(jobId).roundStart);
+    }
+
     function test_wastedClaimsArePaidInFullAndTheConvictsOwnPriceIsBurnt() external {
         Claim[] memory first = playRound(0);
         Claim[] memory second = playRound(1);

@@ -478,6 +478,21 @@ contract StragglersTest is Market {
         assertPhase(task, Phase.CONVICTED);
     }
 
+    /// @notice Its own state's source may be gone with what overtook it: it is held to none that is older.
+    function test_A3_anOvertakenTaskIsNotHeldToWhatItsShardHadBefore() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        bytes32[] memory input = outputOf(second[1]);
+        Claim memory claim = submitFrom(solvers[1], Kind.TASK, 2, 1, input);
+        bytes32 salt = announceAs(whistle, idOf(claim), type(uint32).max, address(0));
+        vm.prank(whistle);
+        challenges.openInput(claim, TRUTH, salt);
+        convictByGame(second[1]);
+        bytes memory refusal = abi.encodeWithSelector(ITasks.NotStanding.selector);
+        bind(claim, 2, input, first[1], outputOf(first[1]), 2, refusal);
+        assertPhase(claim, Phase.COMMITTED);
+    }
+
     /// @notice However long a shard has been away, one transaction says where its state comes from.
     function test_aShardThatWasAwayForTooLongStartsFromGenesis() external {
         Terms memory t = aTerms();
@@ -553,6 +568,20 @@ contract StragglersTest is Market {
     function stranger_() private returns (address) {
         fund(stranger, 1e4 ether);
         return stranger;
+    }
+
+    /// @notice The game's end is counted though nothing goes back: no later round waits for it.
+    function test_aConvictionOfWhatWasLeftOutEndsTheDispute() external {
+        acceptedTask(0, 0);
+        uint256 game = challengeAs(whistle, commitTask(0, 1), 1);
+        afterTheStragglers();
+        submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        (,,, bool disputed) = jobs.running(jobId);
+        assertTrue(disputed);
+        court.decide(game, true);
+        (,,, disputed) = jobs.running(jobId);
+        assertFalse(disputed);
+        assertEq(jobs.progress(jobId).dueSince, vm.getBlockTimestamp());
     }
 
     function test_aLeftOutClaimThatWinsItsGameIsVoided() external {

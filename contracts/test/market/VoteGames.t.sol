@@ -117,6 +117,24 @@ contract VoteGamesTest is Market {
         assertSolvent();
     }
 
+    /// @dev Four seats are numbered beside the seed, the fifth and those after it in a word of their own.
+    function test_aConvictedVoteIsThatOfItsOwnSeat() external {
+        moreVerifiers(30);
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        skip(75);
+        tasks.tally(claim);
+        address[] memory drawn = drawnOf(claim);
+        for (uint256 i = 3; i < 6; ++i) {
+            voteAs(drawn[i], claim, true);
+        }
+        for (uint256 i = 3; i < 6; ++i) {
+            uint256 staked = activeOf(drawn[i], Role.VERIFIER);
+            court.decide(openVoteAs(whistle, claim, drawn[i], 0), true);
+            assertEq(staked - activeOf(drawn[i], Role.VERIFIER), 30 ether);
+        }
+    }
+
     function test_aVoteUnderDisputeStaysLockedThroughTheTally() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = accept(claim);

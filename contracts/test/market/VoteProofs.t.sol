@@ -66,6 +66,11 @@ contract VoteProofsTest is Market {
         if (leaf == wrongLeaf) data[9] ^= 0x01;
     }
 
+    /// @dev Of slot 1, whose next value is node 1.
+    function _small(uint256 end) private pure returns (bytes memory) {
+        return abi.encodePacked(u32(end));
+    }
+
     function _digests(bytes32 key, uint256 end, uint256 wrongLeaf)
         private
         view
@@ -79,6 +84,7 @@ contract VoteProofsTest is Market {
 
     function _slotRoots(uint256 end) private view returns (bytes32[] memory roots) {
         roots = stateSlots("other slots", SLOTS);
+        roots[1] = Merkle.leaf(_small(end));
         roots[0] = Merkle.root(_digests(0, end, LEAVES));
     }
 
@@ -91,6 +97,7 @@ contract VoteProofsTest is Market {
         roots = stateSlots("trace", NODES);
         bytes32 key = Sampling.key(verifier, statusOf(claim).seed);
         roots[REF] = Merkle.root(_digests(key, end, wrongLeaf));
+        roots[1] = Merkle.leafUnder(key, _small(end));
     }
 
     function _endOf(address verifier, uint256 sample) private view returns (uint256) {
@@ -219,6 +226,23 @@ contract VoteProofsTest is Market {
         _prove(drawn[0], 0, p, bad);
         p = _proof(drawn[0], 0, 0, LEAVES);
         _prove(drawn[0], 2, p, abi.encodeWithSelector(IChallenges.WrongSample.selector, 2, 2));
+    }
+
+    /// @notice The same of a slot of one leaf, where any bytes make a tensor.
+    function test_Attack14_aSlotOfOneLeafIsShownAsItWasCommitted() external {
+        _vote(drawn[0], LEAVES);
+        Proof memory p = _proof(drawn[0], 0, 0, LEAVES);
+        uint256 end = _endOf(drawn[0], 0);
+        (p.place.slot, p.said.ref) = (1, 1);
+        (p.committed.node, p.committed.nodeProof) = (_node(1), memberProof(program, 2));
+        (p.committed.data, p.said.data) = (_small(end), _small(end));
+        (p.committed.leafProof, p.said.leafProof) = (new bytes32[](0), new bytes32[](0));
+        p.committed.slotProof = memberProof(_slotRoots(end), 1);
+        p.said.refProof = memberProof(program, 2 + NODES);
+        p.said.nodeProof = memberProof(_trace(drawn[0], end, LEAVES), 1);
+        _prove(drawn[0], 0, p, abi.encodeWithSelector(IChallenges.NoDifference.selector));
+        p.committed.data = _small(end + 1);
+        _prove(drawn[0], 0, p, abi.encodeWithSelector(IChallenges.BadProof.selector));
     }
 
     /// @notice Whoever copies a proof from the mempool has announced at most which vote is false, not where.
