@@ -155,6 +155,27 @@ contract HostileTermsTest is Market {
         refused(c, "challengeWindow");
     }
 
+    /// @notice A seed of a block that may not be there any more, or that its solver knows, is no class's.
+    function test_aSeedTooEarlyOrTooLateIsNoClass() external {
+        Conditions memory c = some();
+        c.seedDelay = 0;
+        refused(c, "seedDelay");
+        c.seedDelay = 1025;
+        refused(c, "seedDelay");
+        c.seedDelay = 1024;
+        classes.register(c);
+    }
+
+    function test_aJobHasAsManySlicesAsThereCanBeAndNoMore() external {
+        Terms memory t = aTerms();
+        (t.outerFee, t.nonce) = (0, 1);
+        shapeSliced(t, 1024, 1024, SHARDS, 1024);
+        classes.check(t);
+        shapeSliced(t, 1025, 1025, SHARDS, 1025);
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "slices"));
+        classes.check(t);
+    }
+
     function test_aJobKeepsItsClassInEveryField() external {
         Terms memory t = aTerms();
         t.challengeWindow = t.challengeWindow + 1;

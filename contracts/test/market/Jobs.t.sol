@@ -300,6 +300,18 @@ contract JobsTest is Market {
         assertEq(vault.balance(IVault.Bucket.ESCROW, jobId), 0);
     }
 
+    function test_progressSaysWhetherAJobIsHaltedOrClosed() external {
+        postJob(aTerms());
+        assertFalse(jobs.progress(jobId).halted || jobs.progress(jobId).closed);
+        vm.prank(client);
+        jobs.halt(jobId);
+        assertTrue(jobs.progress(jobId).halted);
+        assertFalse(jobs.progress(jobId).closed);
+        skip(1001);
+        jobs.close(jobId);
+        assertTrue(jobs.progress(jobId).halted && jobs.progress(jobId).closed);
+    }
+
     function test_aHaltedJobWaitsForWhoeverMayStillCommitAndForNobodyElse() external {
         Terms memory t = aTerms();
         (t.priceCap, t.solverStake) = (20 ether, 150 ether);

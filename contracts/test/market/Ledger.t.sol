@@ -155,6 +155,19 @@ contract LedgerTest is Market {
         assertSolvent();
     }
 
+    function test_nothingIsNoMoveAndNoBurnAndOneWeiIs() external {
+        vm.startPrank(tasks_);
+        vm.recordLogs();
+        vault.burn(IVault.Bucket.FREE, key(whistle), 0);
+        vault.move(IVault.Bucket.FREE, key(whistle), IVault.Bucket.STAKE, 0, 0);
+        assertEq(vm.getRecordedLogs().length, 0);
+        uint256 before = free(whistle);
+        vault.burn(IVault.Bucket.FREE, key(whistle), 1);
+        vault.move(IVault.Bucket.FREE, key(whistle), IVault.Bucket.STAKE, 0, 1);
+        assertEq(before - free(whistle), 2);
+        assertEq(vault.burnt(), 1);
+    }
+
     function test_Attack20_aReceiverThatRefusesHurtsOnlyItself() external {
         // Payments only change ledger entries; the receiver is not called and cannot refuse.
         vm.etch(solvers[0], hex"fe");
@@ -304,6 +317,13 @@ contract LedgerTest is Market {
         vm.prank(verifiers[0]);
         stakes.setEndpoint("http://node:4001");
         assertEq(stakes.endpoint(verifiers[0]), "http://node:4001");
+    }
+
+    function test_anEndpointHas256BytesAtMost() external {
+        vm.expectRevert(abi.encodeWithSelector(IStakes.EndpointTooLong.selector, 256));
+        stakes.setEndpoint(string(new bytes(257)));
+        stakes.setEndpoint(string(new bytes(256)));
+        assertEq(bytes(stakes.endpoint(address(this))).length, 256);
     }
 
     // The draw

@@ -304,6 +304,24 @@ contract SlicesTest is Market {
         assertSolvent();
     }
 
+    /// @notice It is voided before the last one comes, and the round is closed all the same.
+    function test_whatTheFirstSliceLeavesOutIsVoidedWhileTheRoundIsOpen() external {
+        postJob(sliced(SLICES, 1));
+        holdShards();
+        accept(taskOf(0, 0));
+        uint64 start = jobs.progress(jobId).roundStart;
+        vm.warp(start + 999);
+        Claim memory late = taskOf(0, 1);
+        vm.warp(start + 1301);
+        slice(0, 0);
+        vm.warp(start + 999 + 501);
+        tasks.void(late);
+        assertPhase(late, Phase.VOID);
+        slice(0, 1);
+        slice(0, 2);
+        assertEq(jobs.progress(jobId).round, 1);
+    }
+
     function test_aHaltedJobEndsWithoutTheSlicesThatNobodyMade() external {
         Claim[2] memory done;
         for (uint32 k; k < SHARDS; ++k) {
