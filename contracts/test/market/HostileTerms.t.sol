@@ -210,6 +210,24 @@ contract HostileTermsTest is Market {
         refused(c, "verifiers");
     }
 
+    function test_aClassWithoutVerifiersOrWorkIsNone() external {
+        Conditions memory c = some();
+        c.verifiers = 0;
+        refused(c, "verifiers");
+        c = some();
+        c.segments = 0;
+        refused(c, "segments");
+        c = some();
+        c.samples = 0;
+        refused(c, "samples");
+        c = some();
+        c.segmentSteps = 0;
+        refused(c, "segmentSteps");
+        c = some();
+        c.nodes = 0;
+        refused(c, "nodes");
+    }
+
     /// @notice At every bound at once: 4 votes of 8 samples each, of 256 segments in 8 loops, the one at fault in the last;
     /// all whose stakes are taken are capped, and another finding is in dispute. Nothing is warm.
     function test_R8_aVerdictIsDeliveredAtTheBounds() external {
