@@ -7,7 +7,6 @@ to. What is fetched was led to the root that the chain settled (``client.fetchin
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import AsyncIterator
 from functools import partial
@@ -118,6 +117,7 @@ class Job:
         from assay.client.exporting import write_config
         from assay.client.fetched import model_and_parameters
         from assay.client.fetching import fetch
+        from assay.training.copies import copied
         from assay.training.evaluate import loaded, with_parameters
 
         into = self.folder if folder is None else Path(folder)
@@ -131,7 +131,7 @@ class Job:
         given = self._model if model is None else model
         if given is not None:
             write_config(given, into)
-            return with_parameters(copy.deepcopy(given), params)
+            return with_parameters(copied(given), params)
         if description.get("kind") == "own":
             raise Stop(
                 f"the job trains a model of its client's own, {description.get('name')!r}; its parameters are"

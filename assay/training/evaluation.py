@@ -11,7 +11,6 @@ left out of sum and count alike.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -26,6 +25,7 @@ from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
+from assay.training.copies import evaluating
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT, loss_of
@@ -95,13 +95,13 @@ def evaluation_job(
 
     Raises UnsupportedOperation with the source line where the instruction set cannot express the model.
     """
-    model = copy.deepcopy(model).eval()
     held = {n: p.detach().clone() for n, p in model.named_parameters()}
     held |= {n: b.detach().clone() for n, b in model.named_buffers() if b.dtype in DTYPES}
     zero, weights = torch.zeros(()), list(held.values())
     state = [zero, *weights, zero, zero, zero]
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
-    graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)
+    with evaluating(model):
+        graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)
     stored = [x.clone() for x in as_stored(state)]
     records = Records(dataset.records, dataset.layout.record_size)
 

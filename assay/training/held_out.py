@@ -10,7 +10,6 @@ round's result, from which no task begins; `assay job eval` has that one.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
+from assay.training.copies import evaluating
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import HELD_OUT_LOSS, HELD_OUT_RECORDS, loss_of
 from assay.training.ordered import rebuilt
@@ -90,7 +90,8 @@ def _program(
     state = [*held.values(), torch.zeros(())]
     records = Records(rows, layout_.record_size)
     example = torch.zeros((len(records), layout_.record_size), dtype=torch.uint8)
-    graph = trace_step(_step(copy.deepcopy(model).eval(), loss_fn, layout_, list(held)), state, example)
+    with evaluating(model):
+        graph = trace_step(_step(model, loss_fn, layout_, list(held)), state, example)
 
     def lowered(choose: Choose) -> Lowered:
         return lower(graph, params=1, choose=choose)
