@@ -10,7 +10,6 @@ that use the same account at the same time.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -144,8 +143,10 @@ class Market:
         `post`."""
         from assay.job.estimate import drafted
         from assay.protocol.params import worst_case
+        from assay.training.recipe import unfrozen_after
 
-        body, files = self._traced(model, loss, optimiser, data, plan)
+        with unfrozen_after(model):
+            body, files = self._traced(model, loss, optimiser, data, plan)
         return worst_case(drafted(body, files, self._connection.market.bounds()))
 
     def post(
@@ -174,18 +175,22 @@ class Market:
         from assay.app.auditing import checked, shares_of
         from assay.job.estimate import drafted
         from assay.job.post import agreed, publish_and_post
+        from assay.training.copies import copied
+        from assay.training.recipe import unfrozen_after
 
         connection = self._connection
         connection.require_account()
         share = checked(audit)
         value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
-        body, files = self._traced(model, loss, optimiser, data, plan)
+        with unfrozen_after(model):
+            body, files = self._traced(model, loss, optimiser, data, plan)
+            untrained = copied(model)
         job = agreed(self._app, connection, body, files, drafted(body, files), value, audits=share > 0)
         self._serve()
         job_id = publish_and_post(connection, self._own_storage(), job)
         shares_of(self._app, self._account).say(job_id, share)
         self._audit()
-        return self._job(job_id, copy.deepcopy(model))
+        return self._job(job_id, untrained)
 
     def close(self) -> None:
         """Stop serving and close what was opened."""

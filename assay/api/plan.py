@@ -93,7 +93,8 @@ class Plan:
 def traced_job(
     model: nn.Module, loss: LossFunction, optimiser: Optimiser, data: Dataset, plan: Plan
 ) -> tuple[JobFile, JobArtifacts]:
-    """The job file of a plan, and what is published of it. Raises as ``Market.post``."""
+    """The job file of a plan, and what is published of it; freezes as ``recipe.checked``. Raises as
+    ``Market.post``."""
     from assay.job.build import build
     from assay.training.recipe import Recipe, checked
 

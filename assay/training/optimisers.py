@@ -86,8 +86,8 @@ def counted(state: Named) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class AdamW:
-    """Decoupled weight decay on tensors of two or more dimensions; bias correction by powers kept in the
-    state.
+    """Decoupled weight decay on tensors of `decay_dims` or more dimensions (two, in a job file); bias
+    correction by powers kept in the state.
     """
 
     lr: float = option(1e-3, start=2e-3)
@@ -98,6 +98,7 @@ class AdamW:
     no_decay: tuple[str, ...] = option((), comment='nor of these, such as ["*embedding*"]')
     clip_norm: float | None = option(None, comment="0: no clipping")
     schedule: Schedule = field(default_factory=Schedule)
+    decay_dims: int = 2
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
         """Two moments for each parameter, two powers, and the counter of a schedule."""
@@ -124,7 +125,7 @@ class AdamW:
         }
         after = {}
         for n, p in params.items():
-            decays = self.weight_decay and p.dim() >= 2 and not matches(n, self.no_decay)
+            decays = self.weight_decay and p.dim() >= self.decay_dims and not matches(n, self.no_decay)
             kept = p * keep if decays else p
             after[n] = kept - stride * (means[n] / (torch.sqrt(squares[n]) / root + self.eps))
         return after, {

@@ -57,8 +57,9 @@ class Recipe:
 
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers``,
-    an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
-    None: the one that the job file names. So is `precision`, that of the step's products. `outer` is an outer
+    an object with their two methods, one of ``torch.optim`` that ours can stand in for and that has taken no
+    step and has no scheduler (what it was not given is frozen), or None: the one that the job file names. So
+    is `precision`, that of the step's products. `outer` is an outer
     algorithm of one's own, for a job file with ``algorithm = "own"``.
     """
 
@@ -141,65 +142,134 @@ def _importable(folder: Path, name: str, module: ModuleType) -> Iterator[None]:
 
 _LEFT_OUT = ("amsgrad", "maximize", "dampening")
 """Options of PyTorch's optimisers that ours do not have; what they are by default changes nothing."""
+_OWN = (
+    "give Recipe(optimiser=...) one of Sgd, AdamW, Lion and Muon of assay.training.optimisers, or leave it"
+    " out and name it in the job file (`assay job init --optimiser adamw`)"
+)
 
 
-def _like_adam(given: dict[str, Any], decoupled: bool) -> Optimiser | None:
-    if given["weight_decay"] and not decoupled:
-        return None
+def _like_adam(given: dict[str, Any]) -> Optimiser:
     (beta1, beta2), rate = given["betas"], float(given["lr"])
-    return AdamW(rate, float(beta1), float(beta2), float(given["eps"]), float(given["weight_decay"]))
+    decay = float(given["weight_decay"])
+    return AdamW(rate, float(beta1), float(beta2), float(given["eps"]), decay, decay_dims=0)
 
 
-def _like_sgd(given: dict[str, Any]) -> Optimiser | None:
+def _like_sgd(given: dict[str, Any]) -> Optimiser:
     momentum, decay = float(given["momentum"]), float(given["weight_decay"])
     return Sgd(float(given["lr"]), momentum, bool(given["nesterov"]), decay)
 
 
-_OURS: dict[str, Callable[[dict[str, Any]], Optimiser | None]] = {
-    "AdamW": lambda given: _like_adam(given, decoupled=True),
-    "Adam": lambda given: _like_adam(given, decoupled=bool(given.get("decoupled_weight_decay"))),
+_OURS: dict[str, Callable[[dict[str, Any]], Optimiser]] = {
+    "AdamW": _like_adam,
+    "Adam": _like_adam,
     "SGD": _like_sgd,
 }
 
 
-def in_place_of(optimiser: torch.optim.Optimizer, origin: str) -> Optimiser:
-    """Ours with the options of one of PyTorch's, said in the log. Raises BadRecipe where there is none."""
-    name = type(optimiser).__name__
-    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimiser.param_groups]
-    alike = all(group == groups[0] for group in groups)
-    plain = alike and not any(groups[0].get(option) for option in _LEFT_OUT)
-    ours = _OURS[name](groups[0]) if plain and name in _OURS else None
-    if ours is None:
-        why = "" if alike else ", with options that differ from group to group"
+def _unlike(name: str, groups: list[dict[str, Any]]) -> str:
+    """Why none of ours can stand in for an optimiser with these groups; empty where one can."""
+    if name not in _OURS:
+        return ""
+    if any(group != groups[0] for group in groups):
+        return ", with options that differ from group to group"
+    given = groups[0]
+    wrong = [option for option in _LEFT_OUT if given.get(option)]
+    if name == "Adam" and given["weight_decay"] and not given.get("decoupled_weight_decay"):
+        wrong.append("weight_decay, which it adds to the gradient (AdamW's is apart from it)")
+    return f", with {', '.join(wrong)}" if wrong else ""
+
+
+def _check_fresh(optimiser: torch.optim.Optimizer, what: str) -> None:
+    """Raises BadRecipe where a scheduler or earlier steps are part of what an optimiser does, or it does
+    nothing."""
+    for group in optimiser.param_groups:
+        if "initial_lr" in group:
+            raise BadRecipe(
+                f"{what} has a scheduler, which set its rate to {float(group['lr']):g} and which no node"
+                " would run: the rate would stay what it is now",
+                hint="give the rate with its course, such as Recipe(optimiser=AdamW(lr="
+                f"{float(group['initial_lr']):g}, schedule=Schedule(100, 'cosine', 2000))) of"
+                " assay.training.optimisers and assay.training.schedules",
+            )
+        if float(group["lr"]) == 0:
+            raise BadRecipe(f"{what} has a rate of 0, which trains nothing", hint="give a rate above 0")
+    if any(optimiser.state.values()):
         raise BadRecipe(
-            f"{origin}: the optimiser is torch.optim's {name}{why}, which changes the model from outside; a"
-            " job's is a function that the program can be traced through",
-            hint="give Recipe(optimiser=...) one of Sgd, AdamW, Lion and Muon of"
-            " assay.training.optimisers, or leave it out and name it in the job file (`assay job init"
-            " --optimiser adamw`)",
+            f"{what} has taken steps, and what it keeps of them (moments, momentum) would be lost: a job's"
+            " optimiser begins anew",
+            hint="make a new optimiser for the job, as build() does; weights go on as they are",
         )
-    log.warning(
-        "%s: torch.optim's %s becomes %s, whose update is part of the program%s; a scheduler of it is not "
-        "seen, give schedule=Schedule(...)",
-        origin,
-        name,
-        ours,
-        " (its decay leaves tensors of fewer than two dimensions alone)" if groups[0]["weight_decay"] else "",
-    )
+
+
+def _freeze_others(optimiser: torch.optim.Optimizer, model: nn.Module, what: str) -> None:
+    """Freeze the parameters that the optimiser was not given. Raises BadRecipe for one that is not the
+    model's."""
+    given = {id(p) for group in optimiser.param_groups for p in group["params"]}
+    named = dict(model.named_parameters())
+    if strange := len(given - {id(p) for p in named.values()}):
+        raise BadRecipe(
+            f"{what} has {strange} tensors that are no parameters of the model: they would not be trained",
+            hint="make it from model.parameters() of the recipe's own model; what a loss is to learn has its"
+            " place in the model",
+        )
+    others = [name for name, p in named.items() if p.requires_grad and id(p) not in given]
+    for name in others:
+        named[name].requires_grad_(False)
+    idle = [name for name, p in named.items() if not p.requires_grad and id(p) in given]
+    for names, why in ((others, "which it was not given"), (idle, "which require no gradient")):
+        if names:
+            log.warning("%s: %s stay as they are, %s", what, _few(names), why)
+
+
+@contextmanager
+def unfrozen_after(model: nn.Module) -> Iterator[None]:
+    """Whatever is frozen meanwhile is as before in the end."""
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    try:
+        yield
+    finally:
+        for p, flag in flags:
+            p.requires_grad_(flag)
+
+
+def _few(names: list[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
+def in_place_of(optimiser: torch.optim.Optimizer, model: nn.Module, origin: str) -> Optimiser:
+    """Ours with the options of one of PyTorch's, said in the log; parameters of the model that it was not
+    given are frozen. Raises BadRecipe where there is none, or where it would do something else."""
+    name = type(optimiser).__name__
+    what = f"{origin}: torch.optim's {name}"
+    groups = [
+        {k: v for k, v in group.items() if k not in ("params", "initial_lr")}
+        for group in optimiser.param_groups
+    ]
+    if name not in _OURS or (why := _unlike(name, groups)):
+        raise BadRecipe(
+            f"{what}{why if name in _OURS else ''} changes the model from outside; a job's optimiser is a"
+            " function that the program can be traced through",
+            hint=_OWN,
+        )
+    _check_fresh(optimiser, what)
+    _freeze_others(optimiser, model, what)
+    ours = _OURS[name](groups[0])
+    log.warning("%s becomes %s, whose update is part of the program", what, ours)
     return ours
 
 
 def checked(made: object, origin: str) -> Recipe:
-    """`made`, if it is a sound Recipe; `origin` says whose it is. Raises BadRecipe."""
+    """`made`, if it is a sound Recipe; `origin` says whose it is. Where its optimiser is PyTorch's, the
+    parameters that this one was not given are frozen in the model. Raises BadRecipe."""
     if not isinstance(made, Recipe):
         raise BadRecipe(
             f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",
             hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
         )
-    if isinstance(made.optimiser, torch.optim.Optimizer):
-        made = replace(made, optimiser=in_place_of(made.optimiser, origin))
     model = getattr(made.model, "_orig_mod", made.model)  # what torch.compile has wrapped
     made = replace(made, model=model)
+    if isinstance(made.optimiser, torch.optim.Optimizer) and isinstance(model, nn.Module):
+        made = replace(made, optimiser=in_place_of(made.optimiser, model, origin))
     wanted: tuple[tuple[str, bool, str], ...] = (
         ("model", isinstance(made.model, nn.Module), "an nn.Module"),
         ("loss", callable(made.loss), "a function of (outputs, targets)"),

@@ -188,8 +188,8 @@ def test_an_error_in_build_is_told_by_the_clients_line(
 
 
 OPTIMISERS = [
-    (lambda p: torch.optim.AdamW(p, lr=0.01), AdamW(0.01, 0.9, 0.999, 1e-8, 0.01)),
-    (lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.9)), AdamW(0.02, 0.8, 0.9, 1e-8, 0.0)),
+    (lambda p: torch.optim.AdamW(p, lr=0.01), AdamW(0.01, 0.9, 0.999, 1e-8, 0.01, decay_dims=0)),
+    (lambda p: torch.optim.Adam(p, 0.02, betas=(0.8, 0.9)), AdamW(0.02, 0.8, 0.9, 1e-8, 0.0, decay_dims=0)),
     (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), Sgd(0.1, 0.9, True, 0.0)),
 ]
 
@@ -201,7 +201,7 @@ def test_an_optimiser_of_pytorchs_is_replaced_and_said(
     net = Net()
     made = Recipe(net, functional.mse_loss, DATA, theirs(net.parameters()))
     assert recipe.checked(made, "net.py:build").optimiser == ours
-    assert "net.py:build: torch.optim's" in caplog.text and "scheduler" in caplog.text
+    assert "net.py:build: torch.optim's" in caplog.text and "stay as they are" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,64 @@ def test_an_optimiser_of_pytorchs_is_replaced_and_said(
 def test_one_that_ours_cannot_stand_in_for_is_told_what_to_use(theirs: Any) -> None:
     net = Net()
     made = Recipe(net, functional.mse_loss, DATA, theirs(net.parameters()))
-    with pytest.raises(BadRecipe, match=r"torch\.optim's ") as caught:
+    option = r"torch\.optim's (RMSprop ch|Adam, with weight|AdamW, with ams|SGD, with (damp|opt))"
+    with pytest.raises(BadRecipe, match=option) as caught:
         recipe.checked(made, "net.py:build")
     assert "Muon of assay.training.optimisers" in caught.value.hint and "--optimiser" in caught.value.hint
+
+
+def _stepped(p: Any) -> torch.optim.Optimizer:
+    made, held = torch.optim.SGD(p, lr=0.1, momentum=0.9), list(p)
+    for q in held:
+        q.grad = torch.ones_like(q)
+    made.step()
+    return made
+
+
+def _scheduled(p: Any) -> torch.optim.Optimizer:
+    made = torch.optim.AdamW(p, lr=0.01)
+    torch.optim.lr_scheduler.LambdaLR(made, lambda step: min(1.0, step / 100))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("theirs", "says"),
+    [
+        (_scheduled, r"a scheduler, which set its rate to 0 and"),
+        (lambda p: torch.optim.SGD(p, lr=0.0), "a rate of 0"),
+        (_stepped, "has taken steps"),
+        (lambda p: torch.optim.SGD([*p, nn.Parameter(torch.ones(2))], lr=0.1), "1 tensors that are no param"),
+    ],
+)
+def test_an_optimiser_that_would_do_something_else_is_refused(theirs: Any, says: str) -> None:
+    net = Net()
+    made = Recipe(net, functional.mse_loss, DATA, theirs(list(net.parameters())))
+    with pytest.raises(BadRecipe, match=says):
+        recipe.checked(made, "net.py:build")
+
+
+def test_an_optimiser_of_some_parameters_trains_these_alone(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net()
+    theirs: Any = torch.optim.SGD(net.last.parameters(), lr=0.1)
+    with recipe.unfrozen_after(net):
+        made = recipe.checked(Recipe(net, functional.mse_loss, DATA, theirs), "net.py:build")
+        files = build_job(
+            net, made.loss, made.optimiser or Sgd(), DATA, batch=4, shards=1, outer=DiLoCo(0.7, 0.9)
+        )
+    assert files.slot_names[: files.inner.params] == ["last.weight", "last.bias"]
+    assert "first.weight, first.bias stay as they are, which it was not given" in caplog.text
+    assert all(p.requires_grad for p in net.parameters())
+
+
+def test_decay_of_pytorchs_reaches_every_parameter() -> None:
+    net, theirs = Net(), Net()
+    library = torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.5)
+    ours = recipe.in_place_of(torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.5), net, "net")
+    params, given = dict(net.named_parameters()), dict(theirs.named_parameters())
+    grads = {name: torch.full_like(p, 0.25) for name, p in params.items()}
+    for name, p in given.items():
+        p.grad = grads[name].clone()
+    library.step()
+    after, _ = ours.update(params, grads, ours.genesis(params))
+    for name, p in given.items():
+        torch.testing.assert_close(after[name], p, rtol=1e-3, atol=1e-5)
