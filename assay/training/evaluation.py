@@ -101,7 +101,7 @@ def evaluation_job(
     state = [zero, *weights, zero, zero, zero]
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
     with evaluating(model):
-        graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)
+        graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example, [model])
     stored = [x.clone() for x in as_stored(state)]
     records = Records(dataset.records, dataset.layout.record_size)
 

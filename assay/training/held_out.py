@@ -91,7 +91,7 @@ def _program(
     records = Records(rows, layout_.record_size)
     example = torch.zeros((len(records), layout_.record_size), dtype=torch.uint8)
     with evaluating(model):
-        graph = trace_step(_step(model, loss_fn, layout_, list(held)), state, example)
+        graph = trace_step(_step(model, loss_fn, layout_, list(held)), state, example, [model])
 
     def lowered(choose: Choose) -> Lowered:
         return lower(graph, params=1, choose=choose)

@@ -4,8 +4,9 @@ Contract: the inner state is [trained parameters (named_parameters order), froze
 not require a gradient), buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch,
 the gradient, and the optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first
 step). Frozen parameters pass through: they are no `params`, so the outer step and the settled model leave
-them out. A buffer changes where the module writes to it in place (``self.seen.add_(1)``); one of a dtype that
-programs do not have (complex numbers, say) is left out, and refused where it is used. The same module, data
+them out. A buffer or frozen parameter changes where the module writes to it (``self.seen.add_(1)``) or sets
+another tensor in its place; a buffer of a dtype that programs do not have (complex numbers, say) is left out,
+and refused where it is used. The same module, data
 and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the instruction
 set cannot express the step. Not guaranteed: that a model trains well.
 """
@@ -128,6 +129,7 @@ def step_function(
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         held = dict(zip(slots.names, state, strict=True))
         params = {name: held[name].detach().requires_grad_() for name in slots.params}
+        forms = {name: (held[name].dtype, held[name].shape) for name in (*slots.frozen, *slots.buffers)}
         fixed = {name: held[name] for name in (*slots.frozen, *slots.buffers)}
         losses: list[Tensor] = []
         sums: dict[str, Tensor] = {}
@@ -135,6 +137,7 @@ def step_function(
             inputs, targets = layout.split(part)
             held_by_model = {f"model.{name}": x for name, x in {**params, **fixed}.items()}
             loss, grads = functional_call(one_pass, held_by_model, (inputs, targets, params))
+            fixed = _after_call(forms, held_by_model, params)
             losses.append(loss.detach())
             for name, g in grads.items():
                 sums[name] = sums[name] + g if name in sums else g
@@ -150,6 +153,29 @@ def step_function(
         ]
 
     return step
+
+
+def _after_call(
+    forms: dict[str, tuple[torch.dtype, torch.Size]], after: dict[str, Tensor], params: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Frozen parameters and buffers after a call, also where the module set others in their place
+    (``self.mean = ...``). Raises Stop where they are no slot's next value."""
+    for name, before in params.items():
+        if after[f"model.{name}"] is not before:
+            raise Stop(
+                f"the model sets another tensor in the place of its parameter {name}",
+                hint="a parameter changes by the optimiser alone; what a model sets belongs into a buffer",
+            )
+    for name, (dtype, shape) in forms.items():
+        now = after[f"model.{name}"]
+        if not isinstance(now, Tensor) or (now.dtype, now.shape) != (dtype, shape):
+            found = f"{now.dtype} {tuple(now.shape)}" if isinstance(now, Tensor) else type(now).__name__
+            raise Stop(
+                f"the model sets its {name}, {dtype} {tuple(shape)}, to {found}, and a state's tensors keep"
+                " their dtype and shape",
+                hint=f"register {name} with the dtype and shape that it has after a step",
+            )
+    return {name: after[f"model.{name}"].detach() for name in forms}
 
 
 def _check_model(model: nn.Module) -> None:
@@ -258,7 +284,8 @@ def build_job(
     params = len(_trainable(model))
     step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
     example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
-    graph = trace_step(step, state, example)
+    modules = [x for x in (model, loss_fn) if isinstance(x, nn.Module)]
+    graph = trace_step(step, state, example, modules)
     stored = as_stored(state)
     records = Records(dataset.records, dataset.layout.record_size)
 

@@ -172,6 +172,14 @@ class _Walk:
         """A tensor that the step closes over: only a constant of one repeated value has an instruction."""
         traced.meta.setdefault("val", tensor)
         user = next(iter(traced.users), traced)
+        if tensor.requires_grad:
+            raise UnsupportedOperation(
+                "a parameter that is not the model's",
+                source_of(user),
+                f"a {tuple(tensor.shape)} tensor that requires a gradient would stay as it is",
+                hint="Make it a parameter of the model, whose forward can return it beside the outputs for"
+                " the loss to use; or, where it is not to be trained, requires_grad_(False).",
+            )
         if tensor.dtype not in DTYPES:
             raise UnsupportedOperation(
                 "a tensor constant",

@@ -16,7 +16,10 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, set_proxy_slot
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -44,6 +47,17 @@ FORMS = (resampled,)
 """Importing them fills the table, as importing `Pair` does."""
 
 
+_SET_DATA: Any = Tensor.data.__set__  # type: ignore[attr-defined]
+
+
+def _set_data(x: Tensor, data: Tensor) -> None:
+    """``x.data = data`` for the tracer too, which knows a tensor by its object."""
+    data = data if isinstance(data, FakeTensor) else data.clone()
+    _SET_DATA(x, data)
+    if (mode := get_proxy_mode()) is not None:
+        set_proxy_slot(x, mode.tracer, get_proxy_slot(data, mode.tracer))
+
+
 class _Rewritten(TorchFunctionMode):
     """Functions of PyTorch in the form that ``program.lowering.rewritten`` has of them."""
 
@@ -51,6 +65,8 @@ class _Rewritten(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         given = kwargs or {}
+        if func == _SET_DATA:
+            return _set_data(*args)
         if func in REWRITES:
             with self:
                 made = REWRITES[func](*args, **given)

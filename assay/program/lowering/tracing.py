@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -36,6 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from assay.program.lowering.hints import rewrite_of
 from assay.program.lowering.plainly import traced_plainly
 from assay.program.lowering.recomputed import place
+from assay.program.lowering.repeated import Kept, Record, changed, line_that_changes
 from assay.protocol.errors import Stop
 
 StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]
@@ -182,9 +183,10 @@ class _Sources(TorchDispatchMode):
     A forward operation is remembered by autograd's sequence number, under which its backward runs later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, record: Record) -> None:
         super().__init__()
         self._lines: dict[int, str] = {}
+        self._record = record
 
     def _source(self) -> str:
         backward = torch._C._current_autograd_node()
@@ -207,6 +209,7 @@ class _Sources(TorchDispatchMode):
             raise UnsupportedOperation(str(func), source, why) from error
         except UnsupportedOperatorException as error:
             raise UnsupportedOperation(str(func), source) from error
+        self._record.add(func, args, kwargs, result, source)
         if root is not None and last is not None:
             while last._next is not root:
                 last = last._next
@@ -215,27 +218,70 @@ class _Sources(TorchDispatchMode):
         return result
 
 
-def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> GraphModule:
+def trace_step(
+    step: StepFunction, state: Sequence[Tensor], batch: Tensor, modules: Sequence[nn.Module] = ()
+) -> GraphModule:
     """Graph of one step; placeholders are the state's tensors in order, then the batch.
 
-    Raises UnsupportedOperation where the step reads a tensor's value (``item()``, a data-dependent shape or
-    branch), StepFailed, with the user's own line, where it raises an error of its own.
+    The step runs a second time, after which the attributes of `modules` are put back. Raises
+    UnsupportedOperation where the step reads a tensor's value (``item()``, a data-dependent shape or branch)
+    or where the second run differs (``program.lowering.repeated``); StepFailed, with the user's own line,
+    where it raises an error of its own.
     """
+    record, kept = Record(), Kept(modules)
 
     def run(*flat: Tensor) -> list[Tensor]:
-        with traced_plainly(), _Sources():
+        record.begin(flat)
+        with traced_plainly(), _Sources(record):
             return list(step(list(flat[:-1]), flat[-1]))
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
-        inputs = [fake.from_tensor(t.detach()) for t in (*state, batch)]
+    def inputs() -> list[Tensor]:
+        with fake:
+            return [fake.from_tensor(t.detach()) for t in (*state, batch)]
+
+    def again() -> None:
+        given = inputs()
+        with fake:
+            run(*given)
+
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        graph = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+        graph = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake")(*inputs())
+        before = kept.numbers()
+        again()
+        _check_repeated(record, changed(before, kept.numbers()), kept, again)
     except Stop:
         raise
     except Exception as error:
         raise _failed(error) from error
+    finally:
+        kept.put_back()
     graph.graph.eliminate_dead_code()
     return graph
+
+
+_FROZEN = "every step of a program is as the first, whatever Python keeps between steps"
+
+
+def _check_repeated(record: Record, moving: Sequence[str], kept: Kept, again: Callable[[], None]) -> None:
+    """Raises UnsupportedOperation where the step's two runs differ, or what it could go by changes."""
+    for name in moving:
+        raise UnsupportedOperation(
+            f"{name} changes from step to step",
+            line_that_changes(again, partial(kept.number, name), _LIBRARIES) or UNKNOWN_SOURCE,
+            _FROZEN,
+            hint="On this line, draw with torch.rand and choose with torch.where; count in a buffer of the"
+            " module, self.count.add_(1): these are parts of the program.",
+        )
+    source, how = record.differs()
+    if source:
+        raise UnsupportedOperation(
+            f"the step {how}",
+            source,
+            _FROZEN,
+            hint="On this line, take what changes from step to step from a buffer of the module, written in"
+            " place (copy_, mul_, add_) or set by self.name = ...; draw with torch.rand.",
+        )
 
 
 def _failed(error: Exception) -> StepFailed:

@@ -17,8 +17,9 @@ class Closures(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.mlp = nn.ModuleDict({"fc": nn.Linear(3, 3), "drop": nn.Dropout(0.5)})
-        parts, fc = self.mlp, self.get_submodule("mlp.fc")
+        linear = nn.Linear(3, 3)
+        self.mlp = nn.ModuleDict({"fc": linear, "drop": nn.Dropout(0.5)})
+        parts, fc = self.mlp, linear
         inner: Any = lambda x: parts["drop"](fc(x))  # noqa: E731
         calls: dict[str, Any] = {
             "lambda": inner,
