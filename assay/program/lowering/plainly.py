@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, s
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from assay.program.lowering import resampled
+from assay.program.lowering import inverses, resampled
 from assay.program.lowering.pairs import Pair
 from assay.program.lowering.recomputed import regions_marked
 from assay.program.lowering.rewritten import REWRITES
@@ -43,7 +43,7 @@ def traced_plainly() -> Iterator[None]:
         yield
 
 
-FORMS = (resampled,)
+FORMS = (inverses, resampled)
 """Importing them fills the table, as importing `Pair` does."""
 
 

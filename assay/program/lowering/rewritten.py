@@ -1,5 +1,5 @@
 """PyTorch's functions that are made of others here, so that their gradients follow: products along a
-dimension, bags of embeddings, inverse trigonometric functions, ...; ``resampled`` has those of windows.
+dimension, bags of embeddings, ...; ``resampled`` has those of windows, ``inverses`` arc functions.
 
 Contract: `REWRITES` maps a function of PyTorch to one of the same arguments and, up to rounding, the same
 results and gradients, made of operations that have a lowering. It returns NotImplemented where PyTorch's own
@@ -33,13 +33,12 @@ def rewrites(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., An
 # Products along a dimension
 
 
-def _running(x: Tensor, dim: int, join: Callable[[Tensor, Tensor], Tensor], start: float) -> Tensor:
+def _running(x: Tensor, dim: int, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Prefixes joined in log2 n rounds, each with what lies twice as far before."""
     distance, length = 1, x.shape[dim]
     while distance < length:
-        shape = [distance if d == dim else n for d, n in enumerate(x.shape)]
-        before = torch.cat([torch.full(shape, start), x.narrow(dim, 0, length - distance)], dim)
-        x, distance = join(x, before), 2 * distance
+        later, before = x.narrow(dim, distance, length - distance), x.narrow(dim, 0, length - distance)
+        x, distance = torch.cat([x.narrow(dim, 0, distance), join(later, before)], dim), 2 * distance
     return x
 
 
@@ -47,19 +46,38 @@ def _running(x: Tensor, dim: int, join: Callable[[Tensor, Tensor], Tensor], star
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Any:
     if not input.is_floating_point() or not input.dim():
         return NotImplemented
-    return _running(input, dim % input.dim(), torch.mul, 1.0)
+    return _running(input, dim % input.dim(), torch.mul)
 
 
 @rewrites(torch.logcumsumexp, Tensor.logcumsumexp)
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    return _running(input, dim % input.dim(), torch.logaddexp, -1e30)
+def logcumsumexp(input: Tensor, dim: int) -> Any:
+    return _running(input, dim % input.dim(), torch.logaddexp) if input.dim() else NotImplemented
 
 
 @rewrites(torch.cummax, Tensor.cummax)
 def cummax(input: Tensor, dim: int) -> Any:
-    """The values; PyTorch's places of them are not there."""
-    values = _running(input, dim % input.dim(), torch.maximum, -math.inf)
-    return torch.return_types.cummax((values, torch.zeros_like(values, dtype=torch.int32)))
+    return _running_best(input, dim, torch.ge, torch.return_types.cummax)
+
+
+@rewrites(torch.cummin, Tensor.cummin)
+def cummin(input: Tensor, dim: int) -> Any:
+    return _running_best(input, dim, torch.le, torch.return_types.cummin)
+
+
+def _running_best(x: Tensor, dim: int, beats: Callable[[Tensor, Tensor], Tensor], named: Any) -> Any:
+    """Of equal numbers the last, which has the gradient; NaN is better than all."""
+    if not x.dim():
+        return NotImplemented
+    dim %= x.dim()
+    places = torch.arange(x.shape[dim]).view([-1 if d == dim else 1 for d in range(x.dim())])
+
+    def later(places: Tensor, before: Tensor) -> Tensor:
+        mine, theirs = (x.detach().gather(dim, at) for at in (places, before))
+        better = beats(mine, theirs)
+        return torch.where(better | torch.isnan(mine) if x.is_floating_point() else better, places, before)
+
+    found = _running(places.expand(x.shape), dim, later)
+    return named((x.gather(dim, found), found))
 
 
 @rewrites(torch.prod, Tensor.prod)
@@ -149,53 +167,6 @@ def cosh(input: Tensor) -> Tensor:
 @rewrites(torch.sinh, Tensor.sinh)
 def sinh(input: Tensor) -> Tensor:
     return torch.tanh(input) * ((torch.exp(input) + torch.exp(-input)) / 2)
-
-
-@rewrites(torch.asinh, Tensor.asinh, torch.arcsinh)
-def asinh(input: Tensor) -> Tensor:
-    size = input.abs()
-    return torch.sign(input) * torch.log1p(size + size * size / (1 + torch.sqrt(size * size + 1)))
-
-
-@rewrites(torch.acosh, Tensor.acosh, torch.arccosh)
-def acosh(input: Tensor) -> Tensor:
-    return torch.log(input + torch.sqrt(input * input - 1))
-
-
-@rewrites(torch.atanh, Tensor.atanh, torch.arctanh)
-def atanh(input: Tensor) -> Tensor:
-    return (torch.log1p(input) - torch.log1p(-input)) / 2
-
-
-@rewrites(torch.atan, Tensor.atan, torch.arctan)
-def atan(input: Tensor) -> Tensor:
-    """Cephes' atanf: two reductions and a polynomial."""
-    size = input.abs()
-    large, middle = size > 2.414213562373095, size > 0.4142135623730950
-    safe = torch.where(large, size, 1.0)
-    t = torch.where(large, -1 / safe, torch.where(middle, (size - 1) / (size + 1), size))
-    z = t * t
-    tail = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1
-    base = torch.where(large, math.pi / 2, torch.where(middle, math.pi / 4, 0.0))
-    return torch.sign(input) * (base + (tail * z * t + t))
-
-
-@rewrites(torch.atan2, Tensor.atan2, torch.arctan2)
-def atan2(input: Tensor, other: Tensor) -> Tensor:
-    zero = other == 0
-    angle = atan(input / torch.where(zero, 1.0, other))
-    turned = angle + torch.where(other < 0, torch.where(input < 0, -math.pi, math.pi), 0.0)
-    return torch.where(zero, torch.sign(input) * (math.pi / 2), turned)
-
-
-@rewrites(torch.asin, Tensor.asin, torch.arcsin)
-def asin(input: Tensor) -> Tensor:
-    return atan2(input, torch.sqrt((1 - input) * (1 + input)))
-
-
-@rewrites(torch.acos, Tensor.acos, torch.arccos)
-def acos(input: Tensor) -> Tensor:
-    return atan2(torch.sqrt((1 - input) * (1 + input)), input)
 
 
 @rewrites(functional.hardshrink)

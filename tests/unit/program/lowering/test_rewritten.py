@@ -217,3 +217,37 @@ def test_draws_by_probability_are_indices_that_have_some() -> None:
         return [((made % 2) == 1).all().float() * x.sum(), (made[:, 0] != made[:, 1]).float()]
 
     agree(drawn, odds)
+
+
+SLOPES: list[Callable[[Tensor], Tensor]] = [
+    *(torch.atan, torch.asin, torch.acos, torch.asinh, torch.atanh, torch.arcsinh),
+    lambda x: torch.atan2(x, torch.ones(1)),
+    lambda x: torch.atan2(x, -torch.ones(1)),
+    lambda x: torch.atan2(torch.ones(1), x),
+]
+
+
+@pytest.mark.parametrize("function", SLOPES)
+def test_a_slope_at_zero_is_pytorchs(function: Callable[[Tensor], Tensor]) -> None:
+    agree(with_gradient(function), torch.tensor([0.0, 1e-30, 0.3]))
+
+
+def test_area_functions_of_large_numbers_are_finite() -> None:
+    agree(with_gradient(torch.asinh), torch.tensor([1e20, -1e30, 1e8, -2e8, 3e38]))
+    agree(with_gradient(torch.acosh), torch.tensor([1e20, 1e30, 1e8, 2e8, 3e38, 1.0000001]))
+    agree(with_gradient(torch.atan2), torch.zeros(2), torch.tensor([0.0, 2.0]))
+
+
+ROW = torch.tensor([[1.0, 3.0, 2.0, 3.0, 5.0, 5.0], [2.0, 1.0, 1.0, -1.0, -1.0, 0.0]])
+
+
+@pytest.mark.parametrize("function", [torch.cummax, torch.cummin])
+def test_running_extremes_have_pytorchs_places_and_gradient(function: Callable[..., Any]) -> None:
+    agree(with_gradient(lambda x: function(x, 1)[0]), ROW)
+    agree(lambda x, b: list(function(x, 1)), ROW)
+    agree(lambda x, b: list(function(x, 0)), torch.tensor([[1.0], [float("nan")], [2.0]]))
+    agree(lambda x, b: list(function(b.long(), 1)), ROW)
+
+
+def test_running_sums_of_exponentials_begin_anywhere() -> None:
+    agree(lambda x, b: [x.logcumsumexp(1)], torch.tensor([[-2e32, -1e31, 2.0]]))
