@@ -286,7 +286,7 @@ def build_job(
     example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
     modules = [x for x in (model, loss_fn) if isinstance(x, nn.Module)]
     graph = trace_step(step, state, example, modules)
-    stored = as_stored(state)
+    stored = as_stored(state, list(genesis))
     records = Records(dataset.records, dataset.layout.record_size)
 
     def lowered(choose: Choose) -> Lowered:

@@ -111,9 +111,18 @@ class ChosenProduct:
 Lower = Callable[[Choose], Lowered]
 
 
-def as_stored(state: Sequence[Tensor]) -> list[Tensor]:
-    """A traced state as slots hold it: whole numbers of 64 bits in 32."""
-    return [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
+def as_stored(state: Sequence[Tensor], names: Sequence[str] = ()) -> list[Tensor]:
+    """A traced state as slots hold it: whole numbers of 64 bits in 32. Raises Stop, with the slot's name,
+    where one is beyond them."""
+    stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
+    for number, (x, y) in enumerate(zip(state, stored, strict=True)):
+        if x.dtype == torch.int64 and not torch.equal(x, y.long()):
+            name = names[number] if names else f"number {number}"
+            raise Stop(
+                f"the buffer {name} holds whole numbers beyond 31 bits, and a state's have 32",
+                hint="keep them below 2^31 in size, or in float32",
+            )
+    return stored
 
 
 def chosen(

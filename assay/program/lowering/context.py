@@ -127,8 +127,19 @@ class Lowering:
     def _regrouped(x: View, sizes: Sequence[int]) -> View:
         return views.view(x.base, sizes, views.contiguous(tuple(sizes)), 0)
 
+    @staticmethod
+    def check_whole(value: Number) -> None:
+        """Raises Refused for a whole number that an i32 does not hold."""
+        if not -(1 << 31) <= int(value) < 1 << 31:
+            raise Refused(
+                f"{value} is beyond 31 bits, and int64 tensors have 32 here: they would hold another number;"
+                " keep whole numbers below 2^31 in size, or compute with float32"
+            )
+
     def const(self, value: Number, dtype: DType, shape: Shape = ()) -> View:
-        """One number, repeated without a copy."""
+        """One number, repeated without a copy. Raises Refused for one that its dtype does not hold."""
+        if dtype is DType.I32:
+            self.check_whole(value)
         return views.expand(views.whole(self.builder.const(value, dtype)), shape)
 
     # Element by element

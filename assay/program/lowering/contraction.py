@@ -15,6 +15,7 @@ from assay.program.lowering.context import Lowering, Number, Refused
 from assay.program.lowering.elementwise import result_dtype
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View
+from assay.program.lowering.wholes import EXACT, largest, whole_amax, whole_sum
 
 
 def _floats(*operands: View) -> None:
@@ -63,8 +64,9 @@ def _dims(dims: int | Sequence[int] | None) -> Sequence[int]:
 def sum_(
     context: Lowering, traced: Traced, x: View, dims: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> View:
-    """Integers and bools are summed as f32, exactly up to 2^24."""
     wanted = result_dtype(traced)
+    if wanted is DType.I32:
+        return whole_sum(context, x, _dims(dims), keepdim)
     return context.convert(context.sum(context.convert(x, DType.F32), _dims(dims), keepdim), wanted)
 
 
@@ -133,6 +135,8 @@ def vector_norm(
 @lowers("amax.default")
 def amax(context: Lowering, traced: Traced, x: View, dims: Any = (), keepdim: bool = False) -> View:
     wanted = result_dtype(traced)
+    if wanted is DType.I32:
+        return whole_amax(context, x, _dims(dims), keepdim)
     return context.convert(context.amax(context.convert(x, DType.F32), _dims(dims), keepdim), wanted)
 
 
@@ -156,13 +160,17 @@ def min_all(context: Lowering, traced: Traced, x: View) -> View:
 
 @lowers("argmax.default")
 def argmax(context: Lowering, traced: Traced, x: View, dim: int | None = None, keepdim: bool = False) -> View:
+    if x.dtype is DType.I32 and largest(context, x) > EXACT:
+        x = context.compare(Op.EQ, x, whole_amax(context, x, _dims(dim), keepdim=True))
     return context.reduce(context.builder.argmax, context.convert(x, DType.F32), _dims(dim), keepdim)
 
 
 @lowers("argmin.default")
 def argmin(context: Lowering, traced: Traced, x: View, dim: int | None = None, keepdim: bool = False) -> View:
-    turned = context.unary(Op.NEG, x)
-    return context.reduce(context.builder.argmax, turned, _dims(dim), keepdim)
+    if x.dtype is DType.I32:
+        turned = context.apply(Op.ISUB, DType.I32, *context.pair(-1, x, DType.I32))
+        return argmax(context, traced, turned, dim, keepdim)
+    return argmax(context, traced, context.unary(Op.NEG, x), dim, keepdim)
 
 
 @lowers("max.dim")

@@ -194,12 +194,20 @@ def log2(context: Lowering, traced: Traced, x: View) -> View:
 
 @lowers("log1p.default")
 def log1p(context: Lowering, traced: Traced, x: View) -> View:
-    return context.unary(Op.LOG, context.add(x, 1.0))
+    """log(1 + x); near 0 with what rounding 1 + x has lost."""
+    near = context.compare(Op.LT, context.unary(Op.ABS, x), 0.5)
+    whole = context.add(x, 1.0)
+    lost = context.sub(x, context.sub(whole, 1.0))
+    return context.add(context.unary(Op.LOG, whole), context.where(near, lost, 0.0, DType.F32))
 
 
 @lowers("expm1.default")
 def expm1(context: Lowering, traced: Traced, x: View) -> View:
-    return context.sub(context.unary(Op.EXP, x), 1.0)
+    """exp(x) − 1; near 0 as 2·t ÷ (1 − t) with t = tanh(x ÷ 2)."""
+    near = context.compare(Op.LT, context.unary(Op.ABS, x), 1.0)
+    half = context.unary(Op.TANH, context.mul(x, 0.5))
+    small = context.div(context.add(half, half), context.sub(1.0, half))
+    return context.where(near, small, context.sub(context.unary(Op.EXP, x), 1.0), DType.F32)
 
 
 @lowers("sign.default", "sgn.default")

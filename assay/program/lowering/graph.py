@@ -195,7 +195,10 @@ class _Walk:
                 hint="Register it as a buffer of the module, or compute it from torch.arange in forward.",
             )
         value = tensor.flatten()[0].item()
-        self.bind(traced, self.context.const(value, _dtype(traced, tensor), tuple(tensor.shape)))
+        try:
+            self.bind(traced, self.context.const(value, _dtype(traced, tensor), tuple(tensor.shape)))
+        except Refused as error:
+            raise UnsupportedOperation("a tensor constant", source_of(user), str(error)) from error
 
     def call(self, traced: Traced) -> None:
         """Lower one operation."""

@@ -1,8 +1,9 @@
 """Rules for the bits of integers and for whole division, made of wrapping arithmetic and exact conversions.
 
 Contract: shifts are arithmetic, and exact for every i32, as PyTorch's are for int32; so are `and`, `or`,
-`xor` and `not`. Whole division and remainder are exact for operands up to 2^30 in size. int64 tensors are
-i32 here: what lies beyond 31 bits is not there. Not guaranteed: few nodes for `x & y` of two tensors, which
+`xor` and `not`. Whole division and remainder are exact for operands up to 2^30 in size, sums of a tensor
+modulo 2^32 and its maxima always. int64 tensors are i32 here: what lies beyond 31 bits is not there, and a
+number beyond them is refused. Not guaranteed: few nodes for `x & y` of two tensors, which
 is made bit by bit; a mask that is a number costs a few nodes for each run of its ones.
 """
 
@@ -17,6 +18,7 @@ from assay.program.isa import DType, Op
 from assay.program.lowering.context import Lowering, Number, Operand, Refused
 from assay.program.lowering.elementwise import result_dtype
 from assay.program.lowering.registry import Rule, lowers
+from assay.program.lowering.remainders import Divided
 from assay.program.lowering.views import View
 
 _BITS = 32
@@ -105,6 +107,7 @@ def _and(context: Lowering, x: Operand, y: Operand) -> View:
         return _both(context, x, y)
     tensor, mask = (x, y) if isinstance(x, View) else (y, x)
     assert isinstance(tensor, View) and not isinstance(mask, View)
+    context.check_whole(mask)
     return masked(context, context.convert(tensor, DType.I32), int(mask))
 
 
@@ -202,6 +205,9 @@ def _small(context: Lowering, x: View, y: Number) -> View:
 
 def floor_quotient(context: Lowering, x: Operand, y: Operand) -> View:
     """floor(x / y) of i32."""
+    for z in (x, y):
+        if not isinstance(z, View):
+            context.check_whole(z)
     if not isinstance(x, View):
         assert isinstance(y, View)
         x = context.const(_signed(int(x)), DType.I32, y.shape)
@@ -224,10 +230,10 @@ def div_rounded(
     context: Lowering, traced: Traced, x: Operand, y: Operand, *, rounding_mode: str | None = None
 ) -> View:
     if result_dtype(traced) is DType.F32:
+        if rounding_mode == "floor":
+            return Divided(context, x, y).floor()
         made = context.div(x, y)
-        if rounding_mode is None:
-            return made
-        return context.unary(Op.FLOOR, made) if rounding_mode == "floor" else truncated(context, made)
+        return made if rounding_mode is None else truncated(context, made)
     down = floor_quotient(context, x, y)
     if rounding_mode == "floor":
         return down
@@ -245,9 +251,9 @@ def floor_divide(context: Lowering, traced: Traced, x: Operand, y: Operand) -> V
 
 @lowers("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    """Of the divisor's sign; of floats x − y·floor(x ÷ y), each step rounded."""
+    """Of the divisor's sign."""
     if result_dtype(traced) is DType.F32:
-        return context.sub(x, context.mul(y, context.unary(Op.FLOOR, context.div(x, y))))
+        return Divided(context, x, y).remainder()
     return _sub(context, x, _i32(context, Op.IMUL, floor_quotient(context, x, y), y))
 
 
@@ -255,7 +261,7 @@ def remainder(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View
 def fmod(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     """Of the dividend's sign."""
     if result_dtype(traced) is DType.F32:
-        return context.sub(x, context.mul(y, truncated(context, context.div(x, y))))
+        return Divided(context, x, y).left()
     quotient = div_rounded(context, traced, x, y, rounding_mode="trunc")
     return _sub(context, x, _i32(context, Op.IMUL, quotient, y))
 

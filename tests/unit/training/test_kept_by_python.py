@@ -200,3 +200,10 @@ def test_a_parameter_of_the_loss_is_refused() -> None:
     assert caught.value.source.partition(":")[0] == __file__
     built(Net(lambda _, y: y), PLAIN, images(), loss=Scaled().requires_grad_(False))
     built(Net(lambda _, y: y), PLAIN, images(), loss=cross_entropy)
+
+
+def test_a_buffer_beyond_31_bits_is_refused_by_name() -> None:
+    net = Net(lambda _, y: y)
+    net.register_buffer("table", torch.tensor([2**40, 5]))
+    with pytest.raises(Stop, match="the buffer table holds whole numbers beyond 31 bits"):
+        built(net, PLAIN, images())

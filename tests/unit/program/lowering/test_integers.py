@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from tests.unit.program.lowered import agree, lowered
+from assay.program.isa import Op
+from assay.program.lowering.tracing import UnsupportedOperation
+from tests.unit.program.lowered import Function, agree, both, lowered
 
 GENERATOR = torch.Generator().manual_seed(1)
 EDGES = torch.tensor([0, 1, -1, 2, 255, 256, -256, 65535, 2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31)])
@@ -58,3 +61,54 @@ def test_bits_of_floats_and_back() -> None:
 def test_a_shift_by_a_tensor_is_refused() -> None:
     with pytest.raises(Exception, match="by a number, not by a tensor"):
         lowered(lambda x, y, b: [x << y], [ANY, OTHER & 7])
+
+
+X = torch.tensor([1.0, -1.0, 0.35, 0.3, -0.7, 123.456, 1e6, -8e5, 0.0])
+
+
+@pytest.mark.parametrize("by", [0.1, -0.1, 0.3, 3.0, 2 * torch.pi, 1e-3, float("inf")])
+def test_floats_are_divided_as_exactly_as_by_pytorch(by: float) -> None:
+    def divided(x: Tensor, b: Tensor) -> list[Tensor]:
+        return [torch.remainder(x, by), torch.fmod(x, by), x // by]
+
+    x = X[X.abs() < 2**24 * abs(by)]
+    ours, native = both(divided, x)
+    assert torch.equal(ours[0], native[0]) and torch.equal(ours[1], native[1])
+    exact = (x.double() / torch.tensor(by).double()).floor()  # PyTorch's own is one off at -8e5 // 0.1
+    assert torch.equal(ours[2], native[2]) or torch.equal(ours[2].double(), exact)
+
+
+BIG = torch.randint(-(2**31), 2**31, (3, 5000), generator=GENERATOR).int()
+
+
+def test_sums_and_maxima_of_whole_numbers_are_exact() -> None:
+    agree(
+        lambda x, b: [x.sum(dtype=torch.int32), x.sum(1, dtype=torch.int32), x.amax(1), x.amax(), x.max()],
+        BIG,
+    )
+    agree(lambda x, b: [x.sum((0, 2), keepdim=True, dtype=torch.int32)], BIG.view(3, 50, 100))
+    agree(lambda x, b: [x.amax(0, keepdim=True), x.argmax(1), x.argmin(1)], BIG[:, :40])
+    agree(lambda x, b: [(b.long() * 1000003).sum() % 1009, (x > 0).sum(1), (x > 0).long().sum()], BIG)
+
+
+def test_a_sum_of_bools_is_one_row_sum() -> None:
+    program = lowered(lambda x, b: [(x > 0).long().sum(1)], [BIG[:, :40]])
+    assert sum(node.op is Op.SUM for node in program.nodes) == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, b: [(b.long() + 2**40) % 1000],
+        lambda x, b: [b.long() * 2654435761],
+        lambda x, b: [b.long() & 0xFFFFFFFF],
+        lambda x, b: [2**33 // (b.long() + 1)],
+        lambda x, b: [b.long() == 2**40],
+        lambda x, b: [b.long() + torch.tensor(2**40)],
+        lambda x, b: [torch.full((2,), 2**40)],
+    ],
+)
+def test_numbers_beyond_31_bits_are_refused_with_their_line(function: Function) -> None:
+    with pytest.raises(UnsupportedOperation, match="is beyond 31 bits") as caught:
+        lowered(function, [X])
+    assert caught.value.source.partition(":")[0] == __file__

@@ -228,3 +228,19 @@ def test_grouped_dimensions_are_not_pulled_apart() -> None:
 def test_transposes_that_cancel_leave_no_node() -> None:
     program = lowered(lambda x, y, b: [(x.t().contiguous().t() * y).t().t()], [X, Y])
     assert not [n for n in program.nodes if n.op.name in {"STRIDED", "RESHAPE"}]
+
+
+def test_logarithms_and_exponentials_near_zero() -> None:
+    x = torch.tensor([-20.0, -5.0, 3.0, -88.0, 0.0])
+    agree(lambda x, b: [torch.log(functional.softplus(x)), functional.logsigmoid(-x)], x)
+    small = torch.tensor([-1e-8, -1e-3, -3.0, -1e-20, -0.4, -0.6, 1e-9, 5.0, float("inf"), -1.0])
+    agree(
+        lambda x, b: [
+            torch.log(-torch.expm1(x[:6])),
+            torch.expm1(x),
+            torch.log1p(x[:-2]),
+            torch.log1p(-x[:6]),
+        ],
+        small,
+    )
+    agree(lambda x, b: [torch.log1p(x)], torch.tensor([-1.0, float("inf"), -2.0, float("nan"), 3e38]))

@@ -1,0 +1,86 @@
+"""Rules for floor division and remainders of floats: what is left of x by y, without the rounding of x ÷ y.
+
+Contract: where |x ÷ y| is below 2^24 and no intermediate product of y leaves the range of f32 (|y| between
+2^-75 and 2^114), quotient and remainder are PyTorch's, which are exact. Beyond that the remainder is
+x − y·floor(x ÷ y) with each step rounded. Not guaranteed: the quotient of an infinite x, which is infinite.
+
+Source: Dekker, A floating-point technique for extending the available precision (1971).
+"""
+
+from __future__ import annotations
+
+from assay.program.isa import DType, Op
+from assay.program.lowering.context import Lowering, Operand
+from assay.program.lowering.views import View, expand
+from assay.program.rules import broadcast
+
+_SPLITTER = 4097.0
+_MOST, _LEAST, _LARGEST = 2.0**24, 2.0**-75, 2.0**114
+
+
+def _halves(context: Lowering, x: View) -> tuple[View, View]:
+    """x as a sum of two numbers of 12 bits."""
+    wide = context.mul(x, _SPLITTER)
+    high = context.sub(wide, context.sub(wide, x))
+    return high, context.sub(x, high)
+
+
+def _rest(context: Lowering, x: View, y: View, product: View) -> View:
+    """x·y less its rounded product, exactly."""
+    (a, b), (c, d) = _halves(context, x), _halves(context, y)
+    first = context.sub(context.mul(a, c), product)
+    crossed = context.add(context.add(first, context.mul(a, d)), context.mul(b, c))
+    return context.add(crossed, context.mul(b, d))
+
+
+def _sizes(context: Lowering, x: View, y: View) -> tuple[View, View]:
+    """(floor(x ÷ y), what is left) of numbers that are not negative."""
+    quotient = context.unary(Op.FLOOR, context.div(x, y))
+    product = context.mul(quotient, y)
+    left = context.sub(x, product)
+    fits = context.compare(Op.LT, quotient, _MOST)
+    for within in (context.compare(Op.LT, _LEAST, y), context.compare(Op.LT, y, _LARGEST)):
+        fits = context.apply(Op.AND, DType.BOOL, fits, within)
+    rest = _rest(context, quotient, y, product)
+    left = context.where(fits, context.sub(left, rest), left, DType.F32)
+    over = context.compare(Op.LT, left, 0.0)  # the quotient was rounded up to the next whole number
+    left = context.where(over, context.add(left, y), left, DType.F32)
+    quotient = context.where(over, context.sub(quotient, 1.0), quotient, DType.F32)
+    none = context.compare(Op.EQ, quotient, 0.0)
+    return quotient, context.where(none, x, left, DType.F32)
+
+
+class Divided:
+    """x ÷ y of floats in whole steps."""
+
+    def __init__(self, context: Lowering, x: Operand, y: Operand) -> None:
+        first, second = context.pair(x, y, DType.F32)
+        shape = broadcast([first.shape, second.shape])
+        self._context, self._x, self._y = context, expand(first, shape), second
+        self._size = context.unary(Op.ABS, second)
+        self._quotient, self._left = _sizes(context, context.unary(Op.ABS, first), self._size)
+        below = (context.compare(Op.LT, z, 0.0) for z in (first, second))
+        self._apart = context.invert(context.compare(Op.EQ, *below))
+        self._some = context.invert(context.compare(Op.EQ, self._left, 0.0))
+
+    def _signed(self, size: View, sign: View) -> View:
+        context = self._context
+        return context.where(context.compare(Op.LT, sign, 0.0), context.unary(Op.NEG, size), size, DType.F32)
+
+    def left(self) -> View:
+        """What is left, of x's sign."""
+        return self._signed(self._left, self._x)
+
+    def remainder(self) -> View:
+        """What is left, of y's sign."""
+        context = self._context
+        turned = context.apply(Op.AND, DType.BOOL, self._apart, self._some)
+        across = context.sub(self._size, self._left)
+        return self._signed(context.where(turned, across, self._left, DType.F32), self._y)
+
+    def floor(self) -> View:
+        """The largest whole number that is not above x ÷ y."""
+        context = self._context
+        more = context.add(self._quotient, context.convert(self._some, DType.F32))
+        below = context.unary(Op.NEG, more)
+        return context.where(self._apart, below, self._quotient, DType.F32)
