@@ -83,9 +83,20 @@ def stepless(file: JobFile) -> list[str]:
     ]
 
 
+def unsettled(files: JobArtifacts) -> list[str]:
+    """A line where training changes what the settled model lacks, as it does with slices and of paths."""
+    if not files.unsettled:
+        return []
+    return [
+        f"{', '.join(files.unsettled[:4])}{', ...' if files.unsettled[4:] else ''} are no part of the settled"
+        " model, in [outer] with slices or paths, and stay there as build() makes them: write no slices, or"
+        " compute them anew before the model is used (torch.optim.swa_utils.update_bn)"
+    ]
+
+
 def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
     """A line for each; empty where there is nothing to say. `wire`: what ``job.wire`` has found."""
-    late = [*overshooting(body), *unsent(body, files.inner.params), *stepless(body)]
+    late = [*unsettled(files), *overshooting(body), *unsent(body, files.inner.params), *stepless(body)]
     if wire is not None:
         late += [*nothing_saved(body, wire), *seen_too_often(body.training, counted(files.records)[0])]
     share = outer_share(terms, files.tasks, files.outers)

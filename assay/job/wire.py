@@ -101,7 +101,8 @@ def _sent(files: JobArtifacts, seed: int) -> Sequence[Tensor]:
     draws = torch.Generator().manual_seed(seed)
     count, state = files.inner.params, list(files.genesis)
     for i, x in enumerate(state[:count]):
-        state[i] = x + CHANGE * torch.randn(x.shape, generator=draws)
+        if x.is_floating_point():
+            state[i] = x + CHANGE * torch.randn(x.shape, generator=draws)
     for program in files.tasks[files.main + 1 :]:
         context = StepContext(files.records, seed.to_bytes(32, "big"), 0, 0)
         state = list(Executor(program, kernels=FAST).step(state, context))

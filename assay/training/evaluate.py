@@ -30,18 +30,25 @@ def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> mode
 
 
 def with_parameters(model: Module, params: Mapping[str, Tensor]) -> Module:
-    """A model with a job's trained parameters, and all else as it was made. Raises Stop where names or shapes
-    do not fit.
+    """A model with what a job has settled of it, trained parameters and what else its steps change, and all
+    else as it was made. Raises Stop where names or shapes do not fit.
     """
     hint = "take both from the same job"
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     wanted = {name for name, p in model.named_parameters() if p.requires_grad}
-    if wanted != params.keys():
-        odd = ", ".join(sorted(wanted ^ params.keys()))
+    if strange := (wanted - params.keys()) | (params.keys() - held.keys()):
+        odd = ", ".join(sorted(strange))
         raise Stop(f"these parameters are on one side only: {odd}", hint=hint)
-    try:
-        model.load_state_dict(dict(params), strict=False)
-    except RuntimeError as error:
-        raise Stop(f"the parameters do not fit the model: {error}", hint=hint) from error
+    for name, tensor in params.items():
+        if held[name].shape != tensor.shape:
+            raise Stop(
+                f"the parameters do not fit the model: {name} is {tuple(tensor.shape)}, and the model's"
+                f" {tuple(held[name].shape)}",
+                hint=hint,
+            )
+    with torch.no_grad():
+        for name, tensor in params.items():
+            held[name].copy_(tensor)
     return model.eval()
 
 

@@ -1,14 +1,14 @@
 """From a module, a loss and an optimiser to everything that a client publishes.
 
 Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (those that do
-not require a gradient), buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch,
-the gradient, and the optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first
-step). Frozen parameters pass through: they are no `params`, so the outer step and the settled model leave
-them out. A buffer or frozen parameter changes where the module writes to it (``self.seen.add_(1)``) or sets
-another tensor in its place; a buffer of a dtype that programs do not have (complex numbers, say) is left out,
-and refused where it is used. The same module, data
-and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the instruction
-set cannot express the step. Not guaranteed: that a model trains well.
+not require a gradient) and buffers that a step changes (``training.buffers``), other frozen parameters, other
+buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch, the gradient, and the
+optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first step). What no step
+changes is no part of the settled model. A buffer or frozen parameter changes where the module writes to it
+(``self.seen.add_(1)``) or sets another tensor in its place; a buffer of a dtype that programs do not have
+(complex numbers, say) is left out, and refused where it is used. The same module, data and arguments give
+the same roots. Raises UnsupportedOperation (with the source line) where the instruction set cannot express
+the step. Not guaranteed: that a model trains well.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
 from assay.training.algorithms import Algorithm
+from assay.training.buffers import moving, with_buffers
 from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
 from assay.training.checks import check_slices
 from assay.training.datasets import Dataset, Layout
@@ -62,6 +63,8 @@ class JobArtifacts(Round):
     """The inner step's products, each with its precision and nodes."""
     chosen: tuple[ChosenProduct, ...] = ()
     """Those whose precision was found by rehearsing."""
+    unsettled: tuple[str, ...] = ()
+    """What steps change of the model and the settled one lacks."""
 
 
 @dataclass(frozen=True)
@@ -307,9 +310,14 @@ def build_job(
         names = [*blocks.block_names, *names[params:]]
         described[PARAMETERS] = blocks.described
     whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1, own)
+    slots = _slots(model, optimiser)
+    beside = [*slots.frozen, *slots.buffers]
+    changed = [list(genesis)[slot] for slot in moving(made.program, len(beside))]
+    settled = slices is None and found is None
+    if changed and settled:
+        whole = with_buffers(whole, changed, shards)
     if held_out:
-        slots = _slots(model, optimiser)
-        held = dict(list(genesis.items())[: len(slots.params) + len(slots.frozen) + len(slots.buffers)])
+        held = {name: genesis[name] for name in (*slots.params, *beside)}
         whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions, blocks)
     shift = whole.shift - train.slots + lead
     return JobArtifacts(
@@ -321,6 +329,7 @@ def build_job(
             (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
         ),
         chosen=products,
+        unsettled=() if settled else tuple(changed),
     )
 
 

@@ -232,11 +232,10 @@ def evaluate(
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
         raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
-    model = with_parameters(made.model, model_and_parameters(folder, path)[1])
-    if buffers := [name for name, _ in model.named_buffers()]:
-        app.output.say(
-            f"as build() made them, since a settled model has parameters only: {', '.join(buffers)}"
-        )
+    params = model_and_parameters(folder, path)[1]
+    model = with_parameters(made.model, params)
+    if buffers := [name for name, _ in model.named_buffers() if name not in params]:
+        app.output.say(f"as build() made them, since they are not settled: {', '.join(buffers)}")
     found = evaluated(model, made.loss, made.dataset.layout, rows)
     right = "" if found.accuracy is None else f", {found.accuracy:.2%} right"
     app.output.result(
