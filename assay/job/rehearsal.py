@@ -1,7 +1,8 @@
 """What the first steps of a job show before anybody is paid for them.
 
 Contract: `warnings_of` executes the first steps of shard 0 with the job's own seed, and names the first
-number that is Inf or NaN, and every product that is further from the exact one than bfloat16's.
+number that is Inf or NaN, a first loss that is not PyTorch's, and every product that is further from the
+exact one than bfloat16's.
 `own_warnings` plays the first rounds by an outer algorithm of the client's own, of as many steps, in which
 every shard changes what shard 0 does: it names numbers that are not finite, and says where the rounds move
 no parameter, or against what training changed, or where one shard's absence changes where they go. Nothing
@@ -24,6 +25,7 @@ from assay.program.kernels import FAST
 from assay.protocol.loops import Place, Stands
 from assay.protocol.types import Kind, Loop, Terms
 from assay.training.job import JobArtifacts
+from assay.training.losses import LOSS_SLOT
 from assay.training.precision import REHEARSED_STEPS
 
 REHEARSED_ROUNDS = 3
@@ -41,7 +43,28 @@ def warnings_of(files: JobArtifacts, seed: int, steps: int = REHEARSED_STEPS) ->
         state = executor.step(state, context, meter.observe)
         if not lines and (what := not_finite(files.slot_names, files.inner.params, state)):
             lines.append(f"after step {step + 1} of {steps} rehearsed {what}")
+        if step == 0 and not lines:
+            lines += _unlike_native(files, seed, state)
     return lines + _inaccurate(files, meter)
+
+
+_APART = 0.02
+"""Of a loss: further from PyTorch's than the precision of products explains."""
+
+
+def _unlike_native(files: JobArtifacts, seed: int, state: Sequence[Tensor]) -> list[str]:
+    """A line where the first step's loss is not what PyTorch computes on the same records."""
+    if files.native_loss is None or LOSS_SLOT not in files.slot_names:
+        return []
+    ours = float(state[files.slot_names.index(LOSS_SLOT)])
+    theirs = files.native_loss(seed.to_bytes(32, "big"))
+    if not abs(ours - theirs) > _APART * max(abs(theirs), 0.1):
+        return []
+    return [
+        f"the loss of the first step is {ours:.6g}, and {theirs:.6g} as PyTorch computes it: somewhere whole"
+        " numbers exceed 31 bits, or numbers lie too far apart for the products' precision"
+        " (docs/decisions/0004-lowering.md, Numbers)"
+    ]
 
 
 def _inaccurate(files: JobArtifacts, meter: Meter) -> list[str]:

@@ -38,7 +38,8 @@ from assay.training.checks import check_slices
 from assay.training.datasets import Dataset, Layout
 from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
-from assay.training.losses import LOSS_SLOT, cross_entropy
+from assay.training.losses import LOSS_SLOT, cross_entropy, loss_of
+from assay.training.natively import NativeLoss, check_indices, draws, first_loss
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
@@ -65,6 +66,9 @@ class JobArtifacts(Round):
     """Those whose precision was found by rehearsing."""
     unsettled: tuple[str, ...] = ()
     """What steps change of the model and the settled one lacks."""
+    native_loss: Callable[[bytes], float] | None = None
+    """From the job's seed to the first step's loss as PyTorch computes it; None where it draws random numbers
+    of its own, or reads records of its path alone."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,18 @@ def made_round(
         ) from error
 
 
+def native_loss(
+    model: nn.Module, loss_fn: LossFunction, layout: Layout, genesis: dict[str, Tensor]
+) -> NativeLoss:
+    """The loss of a batch of records before the first step, as PyTorch computes it."""
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}.keys() & genesis.keys()
+
+    def loss(batch: Tensor) -> Tensor:
+        return loss_of(model, loss_fn, layout, {name: genesis[name].clone() for name in held}, batch)
+
+    return loss
+
+
 def build_job(
     model: nn.Module,
     loss_fn: LossFunction,
@@ -289,6 +305,8 @@ def build_job(
     example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
     modules = [x for x in (model, loss_fn) if isinstance(x, nn.Module)]
     graph = trace_step(step, state, example, modules)
+    native = native_loss(model, loss_fn, dataset.layout, genesis)
+    check_indices(native, dataset, batch, modules)
     stored = as_stored(state, list(genesis))
     records = Records(dataset.records, dataset.layout.record_size)
 
@@ -330,6 +348,9 @@ def build_job(
         ),
         chosen=products,
         unsettled=() if settled else tuple(changed),
+        native_loss=None
+        if found is not None or draws(graph)
+        else first_loss(native, records, batch, accumulate, modules),
     )
 
 
