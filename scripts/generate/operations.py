@@ -45,6 +45,27 @@ Everything else is refused with the operation's name and the line of the source 
 while tracing. Operations that write in place (`add_`) follow those here.
 """
 
+_DIFFERENCES = """
+## Where results are not PyTorch's
+
+Beside roundings, of which a product's is the largest (`decisions/0028-outliers.md`), and beside what is
+refused. `tests/property/expressions.py` draws random expressions at the edges of the numbers and compares
+values and gradients with PyTorch's in float32 and float64; what it finds is mended or stands here.
+
+| what | here |
+|---|---|
+| whole numbers, int64 too | 32 bits, wrapping; numbers and buffers beyond them are refused |
+| indices and labels out of range | clamped; the job is refused where a record of the dataset has one |
+| `sin`, `cos` of 2^29 and more in size | ±0 and 1 |
+| float remainders, floor division | exact for quotients below 2^24 and usual divisors; ±Inf by 0 is NaN |
+| `std`, `var`, `norm` of numbers beyond 1.8·10^19 | Inf, as their squares are |
+| `prod`, `cumprod` | multiplied in pairs, so that another partial product may overflow or vanish |
+| sums | exact to 27 bits below the row's largest number (A33), whatever cancels |
+| the sign of a zero | may differ: `atan2(-0., -1.)` is π |
+| gradients where the value is NaN | not PyTorch's |
+| subnormal numbers | kept by every instruction; functions made of several may lose them |
+"""
+
 
 def _codes(ops: Sequence[Op]) -> str:
     """Opcodes as 0x33–0x35 or 0x24, 0x25."""
@@ -167,7 +188,7 @@ def lowered() -> str:
 
 def document() -> str:
     """All of docs/operations.md."""
-    return _INTRODUCTION + "\n" + instructions() + _LOWERED + "\n" + lowered()
+    return _INTRODUCTION + "\n" + instructions() + _LOWERED + "\n" + lowered() + _DIFFERENCES
 
 
 def _between(name: str, text: str) -> str:

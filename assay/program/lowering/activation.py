@@ -8,6 +8,7 @@ from torch.fx import Node as Traced
 
 from assay.program.isa import DType, Op
 from assay.program.lowering.context import Lowering, Number
+from assay.program.lowering.elementwise import exp_less_one
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View
 
@@ -35,7 +36,7 @@ def elu(
     context: Lowering, traced: Traced, x: View, alpha: Number = 1.0, scale: Number = 1.0, inner: Number = 1.0
 ) -> View:
     """scale·x above 0, scale·alpha·(exp(inner·x) − 1) below."""
-    bent = context.sub(context.unary(Op.EXP, x if inner == 1 else context.mul(x, inner)), 1.0)
+    bent = exp_less_one(context, x if inner == 1 else context.mul(x, inner))
     bent = context.mul(bent, float(alpha * scale))
     straight = x if scale == 1 else context.mul(x, scale)
     return context.where(context.compare(Op.LT, 0.0, x), straight, bent, DType.F32)

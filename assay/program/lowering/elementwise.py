@@ -201,13 +201,17 @@ def log1p(context: Lowering, traced: Traced, x: View) -> View:
     return context.add(context.unary(Op.LOG, whole), context.where(near, lost, 0.0, DType.F32))
 
 
-@lowers("expm1.default")
-def expm1(context: Lowering, traced: Traced, x: View) -> View:
+def exp_less_one(context: Lowering, x: View) -> View:
     """exp(x) − 1; near 0 as 2·t ÷ (1 − t) with t = tanh(x ÷ 2)."""
     near = context.compare(Op.LT, context.unary(Op.ABS, x), 1.0)
     half = context.unary(Op.TANH, context.mul(x, 0.5))
     small = context.div(context.add(half, half), context.sub(1.0, half))
     return context.where(near, small, context.sub(context.unary(Op.EXP, x), 1.0), DType.F32)
+
+
+@lowers("expm1.default")
+def expm1(context: Lowering, traced: Traced, x: View) -> View:
+    return exp_less_one(context, x)
 
 
 @lowers("sign.default", "sgn.default")

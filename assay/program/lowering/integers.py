@@ -181,18 +181,27 @@ def same_bits(context: Lowering, traced: Traced, x: View, dtype: torch.dtype) ->
 
 
 def _quotient(context: Lowering, x: View, y: View) -> View:
-    """floor(x / y): a rounded quotient, mended twice by what it leaves."""
+    """floor(x / y): a rounded quotient, mended by what it leaves, then by one where that is too much or less
+    than nothing."""
     divisor = context.convert(y, DType.F32)
 
     def rounded(z: View) -> View:
         whole = context.unary(Op.FLOOR, context.div(context.convert(z, DType.F32), divisor))
         return context.convert(whole, DType.I32)
 
+    def left(quotient: View) -> View:
+        return _sub(context, x, _i32(context, Op.IMUL, quotient, y))
+
     found = rounded(x)
-    for _ in range(2):
-        left = _sub(context, x, _i32(context, Op.IMUL, found, y))
-        found = _add(context, found, rounded(left))
-    return found
+    found = _add(context, found, rounded(left(found)))
+    rest, below = left(found), context.compare(Op.LT, y, 0)
+    negated = (_sub(context, 0, z) for z in (rest, y))
+    rest, size = (
+        context.where(below, turned, z, DType.I32) for turned, z in zip(negated, (rest, y), strict=True)
+    )
+    short = context.convert(context.compare(Op.LT, rest, 0), DType.I32)
+    over = context.convert(context.compare(Op.LE, size, rest), DType.I32)
+    return _add(context, found, _sub(context, over, short))
 
 
 def _small(context: Lowering, x: View, y: Number) -> View:

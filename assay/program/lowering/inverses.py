@@ -1,4 +1,4 @@
-"""Arc and area functions in the form that a program has of them, with their derivatives as they are known.
+"""Hyperbolic, arc and area functions in the form that a program has of them, with their derivatives as known.
 
 Contract: that of ``program.lowering.rewritten``, in whose table these forms stand too. A derivative is not
 that of the form, which has gaps where the form has cases (at 0, say).
@@ -60,7 +60,16 @@ def _asinh(x: Tensor) -> Tensor:
 def _acosh(x: Tensor) -> Tensor:
     above = (x - 1).clamp(max=_FAR)
     near = torch.log1p(above + torch.sqrt(above * (above + 2)))
-    return torch.where(x > _FAR, torch.log(x) + math.log(2), near)
+    return torch.where(x > _FAR, torch.log(x) + math.log(2), torch.where(x < 1, math.nan, near))
+
+
+def _cosh(x: Tensor) -> Tensor:
+    grown = torch.exp(x.abs())
+    return (grown + 1 / grown) / 2
+
+
+def _sinh(x: Tensor) -> Tensor:
+    return torch.tanh(x) * _cosh(x)
 
 
 def _atan(x: Tensor) -> Tensor:
@@ -92,6 +101,8 @@ def _square(y: Tensor, x: Tensor) -> Tensor:
     return torch.where(distance == 0, 1.0, distance)
 
 
+for _name, _form in (("sinh", _sloped(_sinh, _cosh)), ("cosh", _sloped(_cosh, _sinh))):
+    rewrites(getattr(torch, _name), getattr(Tensor, _name))(_form)
 _FORMS: dict[str, Callable[..., Tensor]] = {
     "asinh": _sloped(_asinh, lambda x: torch.rsqrt(x * x + 1)),
     "acosh": _sloped(_acosh, lambda x: torch.rsqrt(x * x - 1)),

@@ -2,12 +2,14 @@
 
 Contract: where |x ÷ y| is below 2^24 and no intermediate product of y leaves the range of f32 (|y| between
 2^-75 and 2^114), quotient and remainder are PyTorch's, which are exact. Beyond that the remainder is
-x − y·floor(x ÷ y) with each step rounded. Not guaranteed: the quotient of an infinite x, which is infinite.
+x − y·floor(x ÷ y) with each step rounded.
 
 Source: Dekker, A floating-point technique for extending the available precision (1971).
 """
 
 from __future__ import annotations
+
+import math
 
 from assay.program.isa import DType, Op
 from assay.program.lowering.context import Lowering, Operand
@@ -46,6 +48,8 @@ def _sizes(context: Lowering, x: View, y: View) -> tuple[View, View]:
     over = context.compare(Op.LT, left, 0.0)  # the quotient was rounded up to the next whole number
     left = context.where(over, context.add(left, y), left, DType.F32)
     quotient = context.where(over, context.sub(quotient, 1.0), quotient, DType.F32)
+    endless = context.compare(Op.EQ, x, math.inf)
+    quotient = context.where(endless, math.nan, quotient, DType.F32)
     none = context.compare(Op.EQ, quotient, 0.0)
     return quotient, context.where(none, x, left, DType.F32)
 

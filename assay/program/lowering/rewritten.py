@@ -51,7 +51,12 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Any:
 
 @rewrites(torch.logcumsumexp, Tensor.logcumsumexp)
 def logcumsumexp(input: Tensor, dim: int) -> Any:
-    return _running(input, dim % input.dim(), torch.logaddexp) if input.dim() else NotImplemented
+    def join(later: Tensor, before: Tensor) -> Tensor:
+        none = torch.maximum(later, before) == -math.inf
+        made = torch.logaddexp(torch.where(none, 0.0, later), torch.where(none, 0.0, before))
+        return torch.where(none, -math.inf, made)
+
+    return _running(input, dim % input.dim(), join) if input.dim() else NotImplemented
 
 
 @rewrites(torch.cummax, Tensor.cummax)
@@ -158,25 +163,14 @@ def tan(input: Tensor) -> Tensor:
     return torch.sin(input) / torch.cos(input)
 
 
-@rewrites(torch.cosh, Tensor.cosh)
-def cosh(input: Tensor) -> Tensor:
-    grown = torch.exp(input.abs())
-    return (grown + 1 / grown) / 2
-
-
-@rewrites(torch.sinh, Tensor.sinh)
-def sinh(input: Tensor) -> Tensor:
-    return torch.tanh(input) * ((torch.exp(input) + torch.exp(-input)) / 2)
-
-
 @rewrites(functional.hardshrink)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    return torch.where(input.abs() > lambd, input, 0.0)
+    return torch.where(input.abs() <= lambd, 0.0, input)
 
 
 @rewrites(functional.softshrink)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    return torch.where(input > lambd, input - lambd, torch.where(input < -lambd, input + lambd, 0.0))
+    return torch.where(input.abs() <= lambd, 0.0, input - torch.where(input < 0, -lambd, lambd))
 
 
 @rewrites(functional.local_response_norm)

@@ -37,6 +37,12 @@ def test_whole_division_by_a_number(by: int) -> None:
     agree(lambda x, b: [x // by, x % by, torch.div(x, by, rounding_mode="trunc"), torch.fmod(x, by)], x)
 
 
+def test_whole_division_of_the_largest() -> None:
+    x = torch.tensor([2**31 - 1, 2**31 - 1, -(2**31) + 1, 1073741824, -1073741824, -1073741824, 5]).int()
+    y = torch.tensor([1073741824, 2**31 - 1, 1073741823, 255, -1073741824, 2**31 - 1, -(2**31) + 1]).int()
+    agree(lambda x, y, b: [x // y, x % y, torch.div(x, y, rounding_mode="trunc"), x % 1073741823], x, y)
+
+
 def test_whole_division_by_a_tensor() -> None:
     x = ANY[(ANY >= -(2**30)) & (ANY <= 2**30)]
     y = torch.where(x.roll(7) == 0, 3, x.roll(7))
@@ -79,6 +85,11 @@ def test_floats_are_divided_as_exactly_as_by_pytorch(by: float) -> None:
 
 
 BIG = torch.randint(-(2**31), 2**31, (3, 5000), generator=GENERATOR).int()
+
+
+def test_what_has_no_quotient_is_no_number() -> None:
+    x = torch.tensor([torch.inf, -torch.inf, torch.nan, 1.0, -1.0, 0.0])
+    agree(lambda x, b: [torch.remainder(x, 0.3), x // 0.3, torch.remainder(x, 0.0), x[2:] // 0.0], x)
 
 
 def test_sums_and_maxima_of_whole_numbers_are_exact() -> None:

@@ -250,4 +250,18 @@ def test_running_extremes_have_pytorchs_places_and_gradient(function: Callable[.
 
 
 def test_running_sums_of_exponentials_begin_anywhere() -> None:
+    agree(with_gradient(lambda x: x.logcumsumexp(1).exp()), torch.tensor([[0.5, -torch.inf, 2.0]]))
     agree(lambda x, b: [x.logcumsumexp(1)], torch.tensor([[-2e32, -1e31, 2.0]]))
+
+
+def test_small_and_large_numbers_of_hyperbolic_functions() -> None:
+    x = torch.tensor([1e-8, -1e-8, 20.0, 1e7, -88.0, 0.0])
+    agree(lambda x, b: with_gradient(torch.cosh)(x[:3], b) + with_gradient(torch.sinh)(x[:3], b), x)
+    agree(lambda x, b: [torch.sinh(x), torch.cosh(x), torch.acosh(x)], x)
+
+
+@pytest.mark.parametrize("function", [functional.hardshrink, functional.softshrink, functional.elu])
+def test_activations_keep_nan_and_small_numbers(function: Callable[..., Tensor]) -> None:
+    agree(
+        lambda x, b: [function(x)], torch.tensor([torch.nan, 0.5, -0.5, -1e-8, 1e-8, 3.0, -3.0, -torch.inf])
+    )
