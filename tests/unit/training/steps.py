@@ -70,9 +70,12 @@ def compare(
     made = built(model, optimiser, dataset, batch, accumulate, loss)
     native = job.step_function(model, loss, optimiser, dataset.layout, accumulate)
     executor, state = Executor(made.inner), list(made.genesis)
+    order = list(job.genesis_of(model, optimiser))
     for step in range(steps):
         rows = batch_of(made, step, batch * accumulate)
-        expected = native([x.clone() for x in state], rows)
+        given = dict(zip(made.slot_names, state, strict=True))
+        wanted = dict(zip(order, native([given[name].clone() for name in order], rows), strict=True))
+        expected = [wanted[name] for name in made.slot_names]
         state = executor.step(state, StepContext(made.records, SEED, 0, step))
         for name, x, y in zip(made.slot_names, state, expected, strict=True):
             assert (x.shape, x.is_floating_point()) == (y.shape, y.is_floating_point())

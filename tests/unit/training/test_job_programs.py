@@ -171,9 +171,9 @@ def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
 
     made = _job(Counting(), Sgd(), _images())
     seen = made.slot_names.index("seen")
-    assert made.slot_names[2:4] == ["scale", "seen"]
+    assert made.slot_names[2:4] == ["seen", "scale"], "what a step changes stands by the parameters"
     after = Executor(made.inner).run(made.genesis, StepContext(made.records, SEED, 0, 0), 3)
-    assert after[seen].item() == 3 and torch.equal(after[2], made.genesis[2])
+    assert after[seen].item() == 3 and torch.equal(after[3], made.genesis[3])
 
 
 @pytest.mark.long
