@@ -29,6 +29,7 @@ from assay.training.copies import evaluating
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT, loss_of
+from assay.training.natively import check_indices
 from assay.training.ordered import Computed, ordered, own_counter
 from assay.training.precision import Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
@@ -102,7 +103,12 @@ def evaluation_job(
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
     with evaluating(model):
         graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example, [model])
-    stored = [x.clone() for x in as_stored(state)]
+
+        def native(rows: Tensor) -> Tensor:
+            return loss_of(model, loss_fn, dataset.layout, {n: x.clone() for n, x in held.items()}, rows)
+
+        check_indices(native, dataset, batch, [model])
+    stored = [x.clone() for x in as_stored(state, [RESULT, *held, LOSS_SLOT, SUM, COUNT])]
     records = Records(dataset.records, dataset.layout.record_size)
 
     def lowered_with(choose: Choose) -> Lowered:

@@ -14,7 +14,7 @@ the step. Not guaranteed: that a model trains well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +307,9 @@ def build_job(
     graph = trace_step(step, state, example, modules)
     native = native_loss(model, loss_fn, dataset.layout, genesis)
     check_indices(native, dataset, batch, modules)
+    if held_out:
+        tested = dataset.held_out[: held_out * dataset.layout.record_size]
+        check_indices(native, replace(dataset, records=tested), batch, modules)
     stored = as_stored(state, list(genesis))
     records = Records(dataset.records, dataset.layout.record_size)
 

@@ -56,26 +56,26 @@ def _columns(batch: Tensor, layout: Layout) -> Tensor:
     return torch.cat(found, 1) if found else torch.zeros(len(batch), 0, dtype=torch.float64)
 
 
-def _records(dataset: Dataset, numbers: Sequence[int]) -> Tensor:
-    """u8 [n, record size]: these records."""
-    size = dataset.layout.record_size
-    data = b"".join(dataset.records[i * size : (i + 1) * size] for i in numbers)
+def _rows(data: bytes | memoryview, size: int) -> Tensor:
+    """u8 [n, size]."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(-1, size)
 
 
 def extreme_records(dataset: Dataset) -> Tensor:
     """u8 [n, record size]: the records in which a column is the least or the largest."""
-    count = len(dataset.records) // dataset.layout.record_size
+    size, records = dataset.layout.record_size, memoryview(dataset.records)
     best: dict[int, tuple[float, int]] = {}
-    for first in range(0, count, _CHUNK):
-        columns = _columns(_records(dataset, range(first, min(first + _CHUNK, count))), dataset.layout)
+    for first in range(0, len(records) // size, _CHUNK):
+        some = _rows(records[first * size : (first + _CHUNK) * size], size)
+        columns = _columns(some, dataset.layout)
         both = torch.cat([columns, -columns], 1)
         if both.shape[1]:
             numbers, places = both.max(0)
             for column, (number, place) in enumerate(zip(numbers.tolist(), places.tolist(), strict=True)):
                 if column not in best or number > best[column][0]:
                     best[column] = number, first + place
-    return _records(dataset, sorted({record for _, record in best.values()}))
+    chosen = sorted({record for _, record in best.values()})
+    return _rows(b"".join(records[i * size : (i + 1) * size] for i in chosen), size)
 
 
 def draws(graph: GraphModule) -> bool:
@@ -101,7 +101,7 @@ def first_loss(
 def check_indices(loss: NativeLoss, dataset: Dataset, batch: int, modules: Sequence[nn.Module]) -> None:
     """Raises Stop with the user's line where PyTorch finds an index or a label out of range in some record;
     `batch`: with how many records at once `loss` is called."""
-    rows = extreme_records(dataset) if dataset.records else torch.zeros(0)
+    rows = extreme_records(dataset)
     with natively(modules):
         for first in range(0, len(rows), batch):
             some = rows[first : first + batch]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.nn import functional
 from assay.job.rehearsal import warnings_of
 from assay.protocol.errors import Stop
 from assay.training.datasets import Dataset, LabelledLayout, TextLayout
+from assay.training.evaluation import evaluation_job
 from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import cross_entropy
 from assay.training.natively import extreme_records
@@ -61,9 +63,9 @@ def encoded(net: Net, x: Tensor) -> Tensor:
     return functional.one_hot(x[:, 0].long(), 3).float() @ net.table.weight
 
 
-def built(net: nn.Module, dataset: Dataset) -> JobArtifacts:
+def built(net: nn.Module, dataset: Dataset, held_out: int = 0) -> JobArtifacts:
     outer = DiLoCo(0.7, 0.9)
-    return build_job(net, cross_entropy, Sgd(), dataset, batch=4, shards=1, outer=outer)
+    return build_job(net, cross_entropy, Sgd(), dataset, batch=4, shards=1, outer=outer, held_out=held_out)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,15 @@ def test_one_number_out_of_range_is_found(
         built(Net(read), data((2777, column, 3)))
     line = f"{__file__}:{read.__code__.co_firstlineno + 1}"
     assert caught.value.code == "out-of-range" and (read is plain or line in caught.value.message)
+
+
+def test_records_that_are_held_out_or_evaluated_are_looked_at_too() -> None:
+    good, bad = data(), data((0, 4, 3))
+    tested = replace(good, held_out=bad.records[:50])
+    with pytest.raises(Stop, match="Target 3 is out of bounds"):
+        built(Net(plain), tested, held_out=4)
+    with pytest.raises(Stop, match="Target 3 is out of bounds"):
+        evaluation_job(Net(plain), cross_entropy, bad, batch=4, shards=1)
 
 
 def test_a_token_beyond_the_table_is_found() -> None:
