@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import sys
 import sysconfig
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
@@ -146,6 +147,7 @@ def _plain(value: Any) -> Any:
     return None
 
 
+_CONTAINERS = (dict, list, OrderedDict, defaultdict)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
 
@@ -155,13 +157,14 @@ class Kept:
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._parts = [(name, part) for root in modules for name, part in root.named_modules()]
         self._held = [(part, dict(vars(part))) for _, part in self._parts]
-        inside = [x for _, held in self._held for x in held.values() if isinstance(x, dict | list)]
+        inside = [x for _, held in self._held for x in held.values() if type(x) in _CONTAINERS]
         self._inside = [(x, x.copy()) for x in inside]
 
     def put_back(self) -> None:
         """All attributes as they were, also the contents of lists and dictionaries."""
         for part, held in self._held:
-            vars(part).clear()
+            for name in vars(part).keys() - held.keys():
+                del vars(part)[name]
             vars(part).update(held)
         for container, contents in self._inside:
             container.clear()
