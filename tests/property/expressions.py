@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,11 +31,16 @@ from assay.program.lowering.tracing import UnsupportedOperation, trace_step
 
 ROWS, COLUMNS, INPUTS = 64, 5, 3
 FAR = 1e-3
-SMALL, TINY = 1e-3, 1e-30
-"""Beside a row's largest number, and at all: what further away is no wrong result."""
+SMALL, TINY, NOISE = 1e-3, 1e-30, 1e-6
+"""Beside a row's largest number, at all, and of a gradient: what is further away and no wrong result."""
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 1e-8, -1e-8, 1e-4, -1e-4, 20.0, -20.0, 88.0, -88.0]
 EDGES += [1.2e-38, -1.2e-38, 1e-45, 1e30, -1e30, 3.4e38, -3.4e38, float("inf"), -float("inf"), float("nan")]
 EDGES += [1e7, -1e7, 16777217.0, 0.1, 0.3, 100.5, -100.5, 1000.0]
+MILD = [
+    x for x in EDGES if not (x == 0 and str(x)[0] == "-") and not (1e29 < abs(x) < 1e39 or 0 < abs(x) < 1e-44)
+]
+"""Those of trees: without the sign of a zero, sines of huge numbers and subnormals, where operations alone
+are known to differ (docs/operations.md)."""
 WHOLE = [
     0,
     1,
@@ -181,7 +186,7 @@ def drawn(rng: random.Random, depth: int, whole: bool) -> Tree:
     return Tree(rng.choice(list(table)), tuple(drawn(rng, depth - 1, whole) for _ in range(arity)))
 
 
-def numbers(rng: random.Random, whole: bool) -> list[Tensor]:
+def numbers(rng: random.Random, whole: bool, edges: Sequence[float] = EDGES) -> list[Tensor]:
     """The inputs of an expression."""
 
     def row() -> list[float]:
@@ -195,7 +200,7 @@ def numbers(rng: random.Random, whole: bool) -> list[Tensor]:
             return [rng.gauss(0, 1) for _ in range(COLUMNS)]
         if kind < 0.6:
             return [rng.choice((0.0, 1.0, -1.0)) for _ in range(COLUMNS)]
-        return [rng.choice(EDGES) if rng.random() < 0.4 else rng.gauss(0, 2) for _ in range(COLUMNS)]
+        return [rng.choice(edges) if rng.random() < 0.4 else rng.gauss(0, 2) for _ in range(COLUMNS)]
 
     dtype = torch.int32 if whole else torch.float32
     return [torch.tensor([row() for _ in range(ROWS)], dtype=dtype) for _ in range(INPUTS)]
@@ -238,7 +243,7 @@ def near(x: Tensor, y: Tensor, within: float) -> Tensor:
 
 def moved(inputs: list[Tensor], by: float) -> list[Tensor]:
     """Each number by some units in the last place, its neighbour the other way."""
-    signs = torch.tensor([1.0, -1.0]).repeat(COLUMNS)[:COLUMNS]
+    signs = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.25])[:COLUMNS]
     return [x * (1 + by * signs) for x in inputs]
 
 
@@ -271,7 +276,7 @@ class Found:
             near(x.double(), y, FAR / 10) & near(a.double(), y, FAR) & near(b.double(), y, FAR)
             for x, y, a, b in zip(native, exact, *others, strict=True)
         ]
-        told = ~torch.isnan(native[0]).any(1, keepdim=True)  # of NaN no gradient is worth a look
+        told = torch.isfinite(native[0]).all(1, keepdim=True)  # elsewhere no gradient is worth a look
         self._note(tree, inputs, ours, native, [sound[0], *(told & good for good in sound[1:])])
 
     def _note(
@@ -280,7 +285,8 @@ class Found:
         for place, (x, y, good) in enumerate(zip(ours, native, sound, strict=True)):
             self.compared += int(good.sum())
             within = FAR if x.is_floating_point() else 0.0
-            if len(bad := (good & ~near(x, y, within)).nonzero()):
+            close = near(x, y, within) | ((place > 0) & ((x - y).abs() < NOISE))
+            if len(bad := (good & ~close).nonzero()):
                 row, column = bad[0].tolist()
                 at = [z[row].tolist() for z in inputs]
                 what = "value" if place == 0 else f"gradient {place - 1}"
@@ -297,7 +303,7 @@ def run(draws: int, seed: int) -> Found:
             found.look(Tree(name, tuple(Tree(str(i)) for i in range(arity))), numbers(rng, whole))
     while found.draws < draws:
         whole = rng.random() < 0.15
-        found.look(drawn(rng, rng.choice((2, 2, 3)), whole), numbers(rng, whole))
+        found.look(drawn(rng, rng.choice((2, 2, 3)), whole), numbers(rng, whole, MILD))
     return found
 
 

@@ -200,8 +200,10 @@ def _quotient(context: Lowering, x: View, y: View) -> View:
         context.where(below, turned, z, DType.I32) for turned, z in zip(negated, (rest, y), strict=True)
     )
     short = context.convert(context.compare(Op.LT, rest, 0), DType.I32)
-    over = context.convert(context.compare(Op.LE, size, rest), DType.I32)
-    return _add(context, found, _sub(context, over, short))
+    over = context.apply(
+        Op.AND, DType.BOOL, context.compare(Op.LE, size, rest), context.compare(Op.LT, 0, size)
+    )  # of -2^31 there is no size
+    return _add(context, found, _sub(context, context.convert(over, DType.I32), short))
 
 
 def _small(context: Lowering, x: View, y: Number) -> View:

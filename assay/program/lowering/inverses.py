@@ -85,6 +85,8 @@ def _atan(x: Tensor) -> Tensor:
 
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
+    endless = (y.abs() == math.inf) & (x.abs() == math.inf)
+    y, x = torch.where(endless, torch.sign(y), y), torch.where(endless, torch.sign(x), x)
     zero = x == 0
     angle = _atan(y / torch.where(zero, 1.0, x))
     turned = angle + torch.where(x < 0, torch.where(y < 0, -math.pi, math.pi), 0.0)

@@ -1,8 +1,7 @@
 """Rules for floor division and remainders of floats: what is left of x by y, without the rounding of x ÷ y.
 
-Contract: where |x ÷ y| is below 2^24 and no intermediate product of y leaves the range of f32 (|y| between
-2^-75 and 2^114), quotient and remainder are PyTorch's, which are exact. Beyond that the remainder is
-x − y·floor(x ÷ y) with each step rounded.
+Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact; beyond, both are
+NaN rather than digits that mean nothing. x by ±0 is ±Inf or NaN.
 
 Source: Dekker, A floating-point technique for extending the available precision (1971).
 """
@@ -17,7 +16,9 @@ from assay.program.lowering.views import View, expand
 from assay.program.rules import broadcast
 
 _SPLITTER = 4097.0
-_MOST, _LEAST, _LARGEST = 2.0**24, 2.0**-75, 2.0**114
+_MOST = 2.0**24
+_LEAST, _LARGEST = 2.0**-70, 2.0**100
+"""Of divisors whose products with 12 bits are exact; others are scaled there."""
 
 
 def _halves(context: Lowering, x: View) -> tuple[View, View]:
@@ -35,23 +36,26 @@ def _rest(context: Lowering, x: View, y: View, product: View) -> View:
     return context.add(crossed, context.mul(b, d))
 
 
+def _scale(context: Lowering, y: View) -> View:
+    """A power of two by which y has exact products."""
+    small = context.where(context.compare(Op.LT, y, _LEAST), 2.0**60, 1.0, DType.F32)
+    return context.where(context.compare(Op.LT, _LARGEST, y), 2.0**-30, small, DType.F32)
+
+
 def _sizes(context: Lowering, x: View, y: View) -> tuple[View, View]:
     """(floor(x ÷ y), what is left) of numbers that are not negative."""
+    scale = _scale(context, y)
     quotient = context.unary(Op.FLOOR, context.div(x, y))
-    product = context.mul(quotient, y)
-    left = context.sub(x, product)
-    fits = context.compare(Op.LT, quotient, _MOST)
-    for within in (context.compare(Op.LT, _LEAST, y), context.compare(Op.LT, y, _LARGEST)):
-        fits = context.apply(Op.AND, DType.BOOL, fits, within)
-    rest = _rest(context, quotient, y, product)
-    left = context.where(fits, context.sub(left, rest), left, DType.F32)
+    known = context.compare(Op.LT, quotient, _MOST)
+    quotient = context.where(known, quotient, math.nan, DType.F32)
+    long, wide = context.mul(x, scale), context.mul(y, scale)
+    product = context.mul(quotient, wide)
+    left = context.sub(context.sub(long, product), _rest(context, quotient, wide, product))
     over = context.compare(Op.LT, left, 0.0)  # the quotient was rounded up to the next whole number
-    left = context.where(over, context.add(left, y), left, DType.F32)
+    left = context.where(over, context.add(left, wide), left, DType.F32)
     quotient = context.where(over, context.sub(quotient, 1.0), quotient, DType.F32)
-    endless = context.compare(Op.EQ, x, math.inf)
-    quotient = context.where(endless, math.nan, quotient, DType.F32)
     none = context.compare(Op.EQ, quotient, 0.0)
-    return quotient, context.where(none, x, left, DType.F32)
+    return quotient, context.where(none, x, context.div(left, scale), DType.F32)
 
 
 class Divided:
@@ -87,4 +91,6 @@ class Divided:
         context = self._context
         more = context.add(self._quotient, context.convert(self._some, DType.F32))
         below = context.unary(Op.NEG, more)
-        return context.where(self._apart, below, self._quotient, DType.F32)
+        made = context.where(self._apart, below, self._quotient, DType.F32)
+        by_zero = context.compare(Op.EQ, self._y, 0.0)
+        return context.where(by_zero, context.div(self._x, self._y), made, DType.F32)
