@@ -37,20 +37,13 @@ from assay.blocks import unixfs
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
 from assay.blocks.durable import rename, sync_filesystem, sync_folder
-from assay.disk import record
-from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
 GRACE_S = 3600.0
 AT_ONCE = 32
 Pause = Callable[[float], bool]
-
-
-class PinnedBlock(Stop):
-    """The block is the root of a pin and must be unpinned before it is deleted."""
-
-    code = "pinned-block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +142,6 @@ class BlockStore:
         what = f"block {cid} is not in the local store {self.root}"
         return BlockNotFound(what, hint="fetch it from a peer, or add the file again")
 
-    def delete(self, cid: str) -> bool:
-        """Remove one block; False when it was absent. Raises `PinnedBlock` for the root of a pin."""
-        parsed = Cid.parse(cid)
-        with self._locked(fcntl.LOCK_EX):
-            if (self._pins / cid).exists():
-                raise PinnedBlock(f"block {cid} is pinned, so it was kept", hint=f"unpin {cid} first")
-            with suppress(FileNotFoundError):
-                self._path(parsed).unlink()
-                return True
-        return False
-
     def cids(self) -> Iterator[str]:
         """The CIDs of all stored blocks, in no particular order; foreign files are skipped."""
         for entry in self._entries():
@@ -236,14 +218,6 @@ class BlockStore:
             for _ in self.walk(root):
                 pass
             self._write(self._pins / cid, b"", durable=True)
-
-    def unpin(self, cid: str) -> bool:
-        """Remove a pin; False when there was none. The blocks stay until `gc`."""
-        Cid.parse(cid)
-        with self._locked(fcntl.LOCK_EX), suppress(FileNotFoundError):
-            (self._pins / cid).unlink()
-            return True
-        return False
 
     def pins(self) -> list[str]:
         """The pinned root CIDs, sorted."""

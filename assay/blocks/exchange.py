@@ -179,13 +179,6 @@ class Exchange:
         `BlockNotFound` for the first one that nobody has."""
         self._run(self._fetch_many(list(dict.fromkeys(cids)), within), self.hold)
 
-    def fetch_from(self, peer_url: str, cid: str) -> bytes:
-        """Fetch and verify one block from one peer, without storing it.
-
-        Raises `BlockNotFound`, `CorruptBlock`, `BlockTooLarge`, `PeerUnreachable`, `BadPeerUrl`.
-        """
-        return self._run(self._download(self._peers.peer(peer_url), Cid.parse(cid), Spent()))
-
     def fetch_car(
         self,
         root: Cid,

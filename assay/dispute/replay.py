@@ -94,12 +94,6 @@ class Replay:
         """State root after i steps."""
         return self.state_tree(i).root
 
-    def segment_roots(self, segments: int, segment_steps: int) -> list[bytes]:
-        """The leaves of a claim's segments tree: the input root, then the root at each segment's end (rule
-        1.6).
-        """
-        return [self.root(i * segment_steps) for i in range(segments + 1)]
-
     def trace(self, i: int, key: bytes = b"") -> StepTrace:
         """Trace of the step from state i to state i + 1. The last one asked for stays in memory."""
         if self._trace is None or self._trace[:2] != (i, key):

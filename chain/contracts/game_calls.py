@@ -59,11 +59,6 @@ def context_hash_of(game: Game) -> bytes:
     return keccak(params_hash_of(game) + words(game.context))
 
 
-def game_hash(game: Game) -> bytes:
-    """What the Court keeps of a game."""
-    return keccak(context_hash_of(game) + words(game.cursor))
-
-
 def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]:
     """The Court's function for a move of game `game_id`, which stands as `game`, and its arguments."""
     match move:

@@ -12,10 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.abi import find, topic
 from assay.chain.eth.events import Event
@@ -114,18 +112,6 @@ def ledger(view: ChainView, account: Address) -> Ledger:
     """The ledger of an account as of the view's latest block; who asks again keeps a `Book`. Raises
     RpcUnreachable."""
     return Book(view, account).read()
-
-
-def entries_of(events: Sequence[Event], account: Address) -> Iterator[Entry]:
-    """The fold: entries of an account, oldest first, from all events in chain order."""
-    claims = {
-        ClaimId(event.arguments["claimId"]): unpack(Claim, event.arguments["claim"])
-        for event in events
-        if event.name == "Committed"
-    }
-    reader = _Reader(account, claims.get)
-    for _, group in groupby(events, lambda event: (event.block_number, event.tx_hash)):
-        yield from reader.read(list(group))
 
 
 class _Reader:

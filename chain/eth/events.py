@@ -95,8 +95,6 @@ class EventFollower:
         """Whether the last poll has left something, so as not to hold a whole chain in memory."""
         self._read_up_to: str | None = None
         """Hash of the latest block at the last poll that read all it could."""
-        self._head: tuple[str, int] | None = None
-        """Hash and time of the latest block at the last poll."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
             (checksummed(address), topic(entry)): entry
@@ -126,19 +124,12 @@ class EventFollower:
         """Hash of the last block that was read; None before the first."""
         return self._last_block()[1]
 
-    @property
-    def cursor_time(self) -> int | None:
-        """Timestamp of the last block that was read, where it was the latest at the last poll."""
-        head = self._head
-        return head[1] if head is not None and head[0] == self.cursor_hash else None
-
     def poll(self) -> list[Event | RolledBack]:
         """Read up to the head, or until some `MOST_AT_ONCE` events were read, and there is `more`. Raises
         RpcUnreachable; what was read before it, the next poll returns."""
         self.more = False
         self._source.drop()
         latest = self._source.latest()
-        self._head = latest["hash"], int(latest["timestamp"], 16)
         if latest["hash"] == self._read_up_to and not self._untold:
             return []
         head = int(latest["number"], 16) - self._confirmations

@@ -309,10 +309,6 @@ class Journal:
         """Signed and not yet known to be mined, by nonce."""
         return self._select("WHERE sender = ? AND state = 'signed' ORDER BY nonce", (sender,))
 
-    def unsigned(self, sender: str) -> list[Intent]:
-        """Recorded and never signed: they had no effect, and whoever meant them must decide again."""
-        return self._select("WHERE sender = ? AND state = 'recorded' ORDER BY rowid", (sender,))
-
     def executed(self, sender: str, since_block: int) -> list[Intent]:
         """Mined or failed in `since_block` or later, by nonce."""
         return self._select(

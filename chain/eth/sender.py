@@ -169,7 +169,7 @@ class Sender:
 
         Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed,
         at a better price if they wait for long; fills nonces that nothing holds any more. Intents that were
-        never signed are left to whoever meant them (`Journal.unsigned`). One that cannot go on holds up no
+        never signed are left to whoever meant them. One that cannot go on holds up no
         other: its error is raised last. Raises RpcUnreachable at once.
         """
         if not self._sends:

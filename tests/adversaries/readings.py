@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from assay.chain.contracts.index import MarketIndex
-from assay.chain.contracts.ledger import Book, entries_of
+from assay.chain.contracts.ledger import Book, ledger
 from assay.chain.contracts.market import ChainMarket
 from assay.protocol.errors import AssayError
 
@@ -30,6 +30,7 @@ class Readings:
             with market.snapshot():
                 events = market.events()
                 book = kept[1].read()
+                again = ledger(market, market.me)
                 tables = tables_of(market._index)
         except AssayError:  # the node cannot be asked just now
             return []
@@ -40,7 +41,7 @@ class Readings:
         found = [
             f"{name}: {table}" for table, content in tables_of(fresh).items() if tables[table] != content
         ]
-        if list(book.entries) != list(entries_of(events, market.me)):
+        if book.entries != again.entries:
             found.append(f"{name}: the ledger has other entries")
         return [*found, *(f"{name}: {pot} is {gap} off" for pot, gap in book.gaps.items())]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
+from pathlib import Path
 from random import Random
 from typing import BinaryIO
 
-from assay.blocks.blockstore import check_size
+from assay.blocks.blockstore import BlockStore, check_size
 from assay.blocks.cid import Cid
 from assay.blocks.dagpb import BadDag
 from assay.blocks.unixfs import FileTooLarge
@@ -23,6 +24,11 @@ def cid_of(data: bytes, codec: int = RAW) -> str:
     """CIDv1, base32, of a block of these bytes."""
     raw = bytes([1, codec, 0x12, 0x20]) + sha256(data).digest()
     return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
+
+
+def path_of(store: BlockStore, cid: str) -> Path:
+    """The file of a stored block, for a test that damages or loses it."""
+    return next((store.root / "blocks").glob(f"*/{cid}"))
 
 
 class Network:

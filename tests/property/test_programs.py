@@ -131,7 +131,7 @@ def test_one_ulp_anywhere_is_convicted(seed: int) -> None:
     element = rng.randrange(sample.program.nodes[slot].elements)
     liar = replay(sample, StateFault(FIRST_STEP + rng.randrange(steps), slot, element))
     claim = open_game(liar, steps, honest.root(0), liar.root(steps))
-    if liar.segment_roots(steps, 1) != honest.segment_roots(steps, 1):
+    if any(liar.root(i) != honest.root(i) for i in range(steps + 1)):
         view = referee(claim, liar, honest)
         assert (view.challenger_won, view.reason) == (True, "output")
 

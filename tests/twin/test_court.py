@@ -110,7 +110,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
     """Post, claim the shard and commit what a solver with this fault computes."""
     segment_steps = rng.choice([1, 2, 3])
     claimed = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=fault)
-    tree = trees.build(claimed.segment_roots(2, segment_steps))
+    tree = trees.build([claimed.root(i * segment_steps) for i in range(3)])
     terms = terms_of(sample, tree.levels[0][0], segment_steps)
     job_id = twin.market_state.job_id(terms)
     assert twin.act(e.Register(conditions_of(terms)), CLIENT)
@@ -296,7 +296,7 @@ def claim_game(stage: Stage, seed: int) -> None:
     case = begin(stage.enter(), rng, sample, fault if lying_defender else None)
     believed = None if lying_defender else fault
     other = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=believed)
-    ours, theirs = (r.segment_roots(2, case.terms.segment_steps) for r in (case.claimed, other))
+    ours, theirs = ([r.root(i * case.terms.segment_steps) for i in range(3)] for r in (case.claimed, other))
     wrong = [s for s in range(2) if ours[s] == theirs[s] and ours[s + 1] != theirs[s + 1]]
     if not wrong:
         return  # a later step undid it

@@ -15,10 +15,10 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.game_calls import game_hash
+from assay.chain.contracts.game_calls import context_hash_of
 from assay.chain.contracts.records import unpack
 from assay.dispute.evidence import ARITHMETIC
-from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.encoding import as_tuple, encode, words
 from assay.protocol.game_state import Game
 from assay.protocol.guardian import Business
 from assay.protocol.types import (
@@ -188,7 +188,7 @@ class Twin:
             yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.seats()]
         for game_id in range(1, self.market_state.games_opened + 1):
             stands = game_id in self.market_state.games
-            stored = game_hash(self.chain_games[game_id]) if stands else ZERO_DIGEST
+            stored = _hash(self.chain_games[game_id]) if stands else ZERO_DIGEST
             yield ("Court", "gameHash", (game_id,)), stored
             yield ("Vault", "balance", (Bucket.BOND, _word(game_id))), self._balance(Bucket.BOND, game_id)
         for demand_id in range(1, self.market_state.demands_made + 1):
@@ -256,6 +256,11 @@ class Twin:
 def _same(pure: str, chain: str) -> bool:
     """Whether both refuse alike. Of an opening that proves nothing each side names what it meets first."""
     return pure == chain or (pure in _UNSOUND and chain in _UNSOUND)
+
+
+def _hash(game: Game) -> bytes:
+    """What the Court keeps of a game."""
+    return keccak(context_hash_of(game) + words(game.cursor))
 
 
 def _word(number: int) -> bytes:

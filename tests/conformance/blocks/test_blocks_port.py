@@ -145,12 +145,10 @@ def test_car_cut_by_a_corrupt_leaf_is_noticed_by_the_client(
 
 def test_dead_peer_is_passed_over(served: tuple[BlockStore, str], tmp_path: Path) -> None:
     store, url = served
-    cid = store.put(b"block")
     near = BlockStore(tmp_path / "near")
     with Exchange(near, ["http://127.0.0.1:9", url], ExchangeConfig(backoff_s=0.0)) as exchange:
-        for _ in range(2):
-            near.delete(cid)
-            assert NodeBlocks(near, exchange).get(cid) == b"block"
+        for data in (b"block", b"another"):
+            assert NodeBlocks(near, exchange).get(store.put(data)) == data
         with pytest.raises(BlockNotFound, match=r"127\.0\.0\.1:9 \(peer-unreachable\)"):
             exchange.fetch(ABSENT)
 

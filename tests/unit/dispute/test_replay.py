@@ -37,11 +37,6 @@ def test_roots_are_those_of_direct_execution_in_any_order() -> None:
             assert again.root(i) == expected[i]
 
 
-def test_segment_roots_begin_with_the_input() -> None:
-    expected = direct_roots(6)
-    assert replay().segment_roots(3, 2) == [expected[0], expected[2], expected[4], expected[6]]
-
-
 def test_trace_of_a_step_leads_to_the_next_state() -> None:
     again = replay()
     for i in (2, 0, 1):

@@ -23,7 +23,7 @@ from assay.chain.eth.log_source import LogSource
 from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import RpcUnreachable
 from tests.marked import long
-from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
+from tests.unit.chain.eth.fake_node import FakeNode
 
 ADDRESS = "0x" + "Aa" * 20
 ABI = [
@@ -799,22 +799,6 @@ def test_a_range_whose_end_the_node_no_longer_has_is_not_kept(tmp_path: Path, by
     assert follower.poll() == [] and follower.cursor == 1 and node.lag
     node.after, node.lag = lambda method: None, 0
     assert games(follower.poll()) == [2]
-
-
-def test_the_time_that_is_told_is_of_the_last_block_read(tmp_path: Path) -> None:
-    node: Any = FakeNode()
-    for game in range(6):
-        node.mine([log(game)])
-    follower, behind = follow(node, tmp_path), follow(node, tmp_path / "behind", confirmations=2)
-    assert [each.cursor_time for each in (follower, behind)] == [None, None]
-    for each in (follower, behind):
-        each.poll()
-    assert (follower.cursor, follower.cursor_time) == (6, 6 * BLOCK_S)
-    assert (behind.cursor, behind.cursor_time) == (4, None)
-    node.mine()
-    node.lag = 1
-    follower.poll()
-    assert (follower.cursor, follower.cursor_time) == (6, 6 * BLOCK_S)
 
 
 def test_a_follower_that_is_closed_has_no_threads(tmp_path: Path) -> None:
