@@ -32,6 +32,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
@@ -42,8 +43,6 @@ from assay.blocks.arrival import Arrival
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar
 from assay.blocks.cid import Cid
-from assay.blocks.exchange_config import ExchangeConfig
-from assay.blocks.missing import not_found, too_slow
 from assay.blocks.peers import Peer, PeerInfo, Peers
 from assay.blocks.race import FileTime, FileTimes, Hold, Pace, Race, RaceConfig, Spent, read_capped
 from assay.protocol.errors import (
@@ -63,8 +62,45 @@ _TAKERS = 4
 """Threads that hash and store what a CAR brings, so that other transfers go on meanwhile."""
 _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
+_NAMED_PEERS = 8
+"""Peers that an error names."""
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeConfig:
+    """How long a fetch waits, how many peers it asks at once, and what it puts up with. Times in seconds.
+
+    `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
+    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block. `patience_s`: a peer that
+    has not answered for three times its usual pace, within these bounds, gets company. `file_grace_s`: for
+    which a whole file may come slower than `min_bytes_per_s`, all waits for its blocks together; longer than
+    `stranger_s`, so that whoever has something at stake is asked for the first of them. `file_again_s`: for
+    how long a file that took longer is not asked for again, where all that is fetched has one time together.
+    `car_peers`: how many are asked for a CAR before the blocks are fetched one by one.
+    """
+
+    connect_timeout_s: float = 3.0
+    block_deadline_s: float = 20.0
+    fetch_deadline_s: float = 120.0
+    grace_s: float = 2.0
+    min_bytes_per_s: float = 16_384.0
+    file_grace_s: float = 30.0
+    file_again_s: float = 60.0
+    patience_s: tuple[float, float] = (0.05, 2.0)
+    fanout: int = 32
+    stranger_s: float = 20.0
+    stranger_bytes: int = 128 << 20
+    car_stall_s: float = 2.0
+    car_min_bytes_per_s: float = 100_000.0
+    car_peers: int = 3
+    rounds: int = 2
+    backoff_s: float = 0.2
+    max_backoff_s: float = 3600.0
+    ban_s: float = 900.0
+    max_ban_s: float = 86_400.0
+    parallel: int = 4
 
 
 class _Ours(Exception):
@@ -209,7 +245,7 @@ class Exchange:
             async with within.waiting():
                 data = await self._fetch(cid, publisher)
         except TimeoutError as error:
-            raise too_slow(cid) from error
+            raise _too_slow(cid) from error
         within.came(len(data))
         return data
 
@@ -229,7 +265,7 @@ class Exchange:
             async with within.waiting() if within is not None else nullcontext():
                 await asyncio.gather(*workers)
         except TimeoutError as error:
-            raise too_slow(cids[-1]) from error
+            raise _too_slow(cids[-1]) from error
         finally:
             for worker in workers:
                 worker.cancel()
@@ -261,7 +297,7 @@ class Exchange:
             asked = sorted(failed, key=lambda peer: not peer.vouched)[: self.config.fanout]
         cause = list(outcomes.values())[-1] if outcomes else None
         told = {url: error.code for url, error in outcomes.items()}
-        raise not_found(cid, told, self.banned()) from cause
+        raise _not_found(cid, told, self.banned()) from cause
 
     async def _download(self, peer: Peer, cid: Cid, spent: Spent) -> bytes:
         async with self._room:
@@ -404,3 +440,25 @@ class Exchange:
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),
             hint="check that the peer's gateway runs and can be reached, or add other peers",
         )
+
+
+def _too_slow(cid: Cid) -> BlockNotFound:
+    """The time of the file that the block is of is over."""
+    return BlockNotFound(
+        f"the file of block {cid} comes slower than files have to; what came of it is kept",
+        hint="try again later, or add a peer that has it",
+    )
+
+
+def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNotFound:
+    """Nobody has the block. `outcomes`: why, by URL; `banned`: who was not asked."""
+    named = [f"{url} ({outcome})" for url, outcome in outcomes.items()]
+    tried = ", ".join(named[:_NAMED_PEERS]) or "none"
+    if len(named) > _NAMED_PEERS:
+        tried += f" and {len(named) - _NAMED_PEERS} more"
+    silent = [url for url in banned if url not in outcomes][:_NAMED_PEERS]
+    left_out = "".join(f"; not asked, sent corrupt blocks: {url}" for url in silent)
+    return BlockNotFound(
+        f"block {cid} is not stored here and no peer delivered it; peers tried: {tried}{left_out}",
+        hint="add a peer that has the block, or try again once one is reachable",
+    )

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.exchange import Exchange
-from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.kubo import KuboClient, KuboNodeBlocks
 from assay.blocks.node import NodeBlocks
 from tests.conformance.blocks.fake_kubo import FakeKubo

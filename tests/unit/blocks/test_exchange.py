@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.blocks.car import encode_block, encode_header
 from assay.blocks.cid import DAG_PB, Cid
-from assay.blocks.exchange import Exchange
-from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.peers import PeerInfo
 from assay.blocks.race import Hold
 from assay.protocol.errors import (
