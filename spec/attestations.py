@@ -13,12 +13,12 @@ from itertools import islice
 from assay.protocol import sampling, trees
 from assay.protocol.encoding import encode
 from assay.protocol.params import MAX_CALLS, MAX_SEATS
-from assay.protocol.refusal import require
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Phase, Role
 from spec.claim_state import Ballot, ClaimState, Said
 from spec.claims import fined, freed
 from spec.events import Abstain, RecordSeed, Tally, Vote
 from spec.market_state import MarketState, Moment
+from spec.refusal import require
 from spec.weights import line
 
 TRIES = 4

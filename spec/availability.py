@@ -11,7 +11,6 @@ from dataclasses import replace
 from assay.protocol import trees
 from assay.protocol.demands import Asked
 from assay.protocol.params import CHUNKS
-from assay.protocol.refusal import require
 from assay.protocol.types import Address, Seconds
 from spec.challenges import challengeable
 from spec.chunks import leaf_of
@@ -19,6 +18,7 @@ from spec.convictions import convicted
 from spec.events import Demand, ExpireDemand, Supply
 from spec.ledger import demand_bond, free
 from spec.market_state import MarketState, Moment
+from spec.refusal import require
 from spec.settlement import lost_bond
 
 

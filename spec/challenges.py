@@ -1,7 +1,7 @@
 """Challenges: findings, bonds, games and their verdicts (docs/protocol.md, sections 4.4, 5.3 and 6.2).
 
 Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Challenges, Court and
-Convictions refuse, for the same reason. The moves inside a game are ``protocol.game``'s.
+Convictions refuse, for the same reason. The moves inside a game are ``spec.game``'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from assay.protocol.demands import VoteProof
 from assay.protocol.encoding import words
 from assay.protocol.game_state import INPUT_SEGMENT, Accused, Found, Game, GamePhase
 from assay.protocol.loops import Byte, FromGenesis, Place, genesis_place, locate, source_of
-from assay.protocol.refusal import require
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -35,6 +34,7 @@ from spec.findings import kept, spend
 from spec.game import Verdict, input_game, play
 from spec.ledger import bond, free
 from spec.market_state import Challenge, MarketState, Moment
+from spec.refusal import require
 from spec.settlement import lost_bond
 
 
@@ -169,7 +169,7 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
 
 
 def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketState:
-    """One move of a game. Refused: WrongGame, and what ``protocol.game.play`` refuses."""
+    """One move of a game. Refused: WrongGame, and what ``spec.game.play`` refuses."""
     challenge = market.games.get(event.game_id)
     require(challenge is not None and challenge.game == event.game, "WrongGame")
     assert challenge is not None

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from assay.protocol import trees
 from assay.protocol.demands import Chunk, StateLeaf
-from assay.protocol.game import Arithmetic
 from assay.protocol.types import ProgramRef
+from spec.game import Arithmetic
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assay.protocol import trees
-from assay.protocol.refusal import require
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -28,6 +27,7 @@ from spec.clock import Closing, Job
 from spec.events import Commit, Settle
 from spec.ledger import escrow, free
 from spec.market_state import MarketState, Moment
+from spec.refusal import require
 from spec.stakes import Funds
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.protocol.refusal import require
 from assay.protocol.types import Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
 from spec.claim_state import Ballot, ClaimState
 from spec.claims import freed, worth
@@ -19,6 +18,7 @@ from spec.events import FreeSeats, Void
 from spec.jobs import reopened
 from spec.ledger import compensation, free
 from spec.market_state import MarketState, Moment
+from spec.refusal import require
 from spec.settlement import (
     Conviction,
     convict,

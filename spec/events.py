@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import Digests, Move
 from assay.protocol.game_state import Found, Game
-from assay.protocol.guardian import Business
-from assay.protocol.keys import Consent
-from assay.protocol.types import Address, Claim, ClaimId, Conditions, JobId, Role, Seconds, Terms, Wei
+from assay.protocol.types import (
+    Address,
+    Business,
+    Claim,
+    ClaimId,
+    Conditions,
+    Consent,
+    JobId,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
 
 
 @dataclass(frozen=True)

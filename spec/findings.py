@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from assay.protocol import trees
 from assay.protocol.game_state import INPUT_SEGMENT, Found
-from assay.protocol.refusal import require
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Kind, Phase
 from spec.events import Announce, Share, ShareAlike, ShareWon
 from spec.ledger import NOTHING, free
 from spec.market_state import MarketState, Moment, Place
+from spec.refusal import require
 from spec.settlement import alike
 from spec.stakes import SEIZED
 

@@ -9,7 +9,7 @@ Source: ``contracts/src/dispute/Court.sol``; ``tests/twin`` holds the two togeth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +28,39 @@ from assay.protocol.dispute import (
     Split,
     Timeout,
 )
-from assay.protocol.game import Arithmetic, IllegalMove, is_canonical, leaf_bytes, opened_levels
-from assay.protocol.game_state import Game, GamePhase
+from assay.protocol.game import leaf_bytes, opened_levels
+from assay.protocol.game_state import Game, GamePhase, Opening
 from assay.protocol.types import ZERO_DIGEST, Address, Seconds
+from spec.refusal import Refused
+
+
+class IllegalMove(Refused):
+    """The Court would revert; `error` is its custom error."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a node's encoding says about its output."""
+
+    bytes: int
+    element_bytes: int
+    is_f32: bool
+    is_bool: bool
+
+
+Element = Callable[[Game, bytes, int, Sequence[Opening]], int]
+"""The arbiter: bits of an element of the node's output from verified openings. Raises IllegalMove for
+unsound openings."""
+Facts = Callable[[bytes], NodeFacts]
+"""Decodes a node. Raises IllegalMove(MalformedNode)."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What the game must know about programs, given by ``spec.evidence`` (or by a test)."""
+
+    facts: Facts
+    element: Element
 
 
 @dataclass(frozen=True)
@@ -50,6 +80,13 @@ def digest_of(digests: Sequence[bytes]) -> bytes:
 def _require(holds: bool, error: str, why: str = "") -> None:
     if not holds:
         raise IllegalMove(error, why)
+
+
+def is_canonical(bits: int, facts: NodeFacts) -> bool:
+    """Whether a tensor may hold these bits: a bool is 0 or 1, the only NaN is 0x7fc00000."""
+    if facts.is_bool:
+        return bits <= 1
+    return not facts.is_f32 or (bits & 0x7FFFFFFF) <= 0x7F800000 or bits == 0x7FC00000
 
 
 def _next(game: Game, now: Seconds, **changes: Any) -> Game:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.protocol.guardian import Business
 from assay.protocol.params import (
     BadConditions,
     BadTerms,
@@ -18,12 +17,23 @@ from assay.protocol.params import (
     shard_price,
     worst_case,
 )
-from assay.protocol.refusal import Refused, require
-from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Terms, Wei
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    Address,
+    Business,
+    JobId,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
 from spec.clock import Job, Shard
 from spec.events import Close, Expire, Halt, Post, Register, Release, TakeShard, TopUp
 from spec.ledger import escrow, free
 from spec.market_state import MarketState, Moment
+from spec.refusal import Refused, require
 
 
 def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from assay.protocol.refusal import require
 from assay.protocol.types import Address, JobId, Role, Wei
+from spec.refusal import require
 
 
 class Bucket(IntEnum):

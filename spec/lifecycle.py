@@ -15,9 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from assay.protocol.guardian import Business
-from assay.protocol.refusal import Refused, require
-from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Role, Wei
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Business, Role, Wei
 from spec import (
     attestations,
     availability,
@@ -30,6 +28,7 @@ from spec import (
 from spec import events as e
 from spec.ledger import free, wallet
 from spec.market_state import Deployment, MarketState, Moment, new_market_state
+from spec.refusal import Refused, require
 from spec.weights import Weights
 
 __all__ = ["Deployment", "MarketState", "Moment", "Refused", "new_market_state", "transition"]

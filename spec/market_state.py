@@ -12,11 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from assay.protocol.demands import Asked, StateLeaf
 from assay.protocol.encoding import encode, words
-from assay.protocol.game import Arithmetic
 from assay.protocol.game_state import Found, Game
-from assay.protocol.guardian import Guardian
-from assay.protocol.keys import Keys
-from assay.protocol.refusal import require
 from assay.protocol.types import (
     ZERO_ADDRESS,
     Address,
@@ -35,7 +31,11 @@ from assay.protocol.types import (
 )
 from spec.claim_state import ClaimState
 from spec.clock import Job
+from spec.game import Arithmetic
+from spec.guardian import Guardian
+from spec.keys import Keys
 from spec.ledger import NOTHING, Ledger, wallet
+from spec.refusal import require
 from spec.stakes import Funds
 from spec.weights import Weights
 

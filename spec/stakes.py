@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from assay.protocol.refusal import require
 from assay.protocol.types import Address, Role, Seconds, Wei
 from spec.caps import UNCAPPED, Caps, Tenure
 from spec.ledger import NOTHING, Bucket, Entry, Ledger, active_stake, free, unbonding_stake
+from spec.refusal import require
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import Any
 
 from assay.app.units import show_amount
 from assay.protocol.errors import Reverted
-from assay.protocol.guardian import Business
-from assay.protocol.types import Role
+from assay.protocol.types import Business, Role
 
 Said = tuple[str, str]
 """What happened, and what to do next."""

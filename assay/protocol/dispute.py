@@ -1,7 +1,7 @@
 """The moves of a game as values (docs/protocol.md, section 6).
 
 Contract: one class for each kind of move. What the Court is sent of it is its adapter's business, who makes
-which move ``GamePhase``'s; whether a move is sound, the Court's and its twin's (``protocol.game``).
+which move ``GamePhase``'s; whether a move is sound, the Court's and its twin's (``spec.game``).
 """
 
 from __future__ import annotations

@@ -403,3 +403,21 @@ class TxResult:
     gas_used: int
     effect: str
     """The entry point that was called."""
+
+
+class Business(IntEnum):
+    """``IGuardian.Business``: what the pauser may stop."""
+
+    JOBS = 0
+    SHARDS = 1
+    STAKES = 2
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What an operator signs (EIP-712) for the account that shall own it."""
+
+    owner: Address
+    operator: Address
+    nonce: int
+    expiry: Seconds

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.protocol.keys import Consent
-from assay.protocol.types import Address
+from assay.protocol.types import Address, Consent
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.view import ChainView
-from assay.protocol.guardian import Business
-from assay.protocol.keys import Consent
-from assay.protocol.types import Address, Role, Seconds, TxResult, Wei
+from assay.protocol.types import Address, Business, Consent, Role, Seconds, TxResult, Wei
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.dispute.disputant import Disputant
-from assay.dispute.evidence import ARITHMETIC
 from assay.dispute.replay import Replay
 from assay.protocol.dispute import Move
-from assay.protocol.game import IllegalMove
 from assay.protocol.game_state import Game, GamePhase, GameView
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, ProgramRef, Seconds
-from spec.game import Verdict, play
+from spec.evidence import ARITHMETIC
+from spec.game import IllegalMove, Verdict, play
 from tests.fakes.games import decided, fresh, moved
 
 CHALLENGER, DEFENDER = Address("0x" + "c" * 40), Address("0x" + "d" * 40)

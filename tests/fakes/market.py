@@ -16,9 +16,7 @@ from eth_utils.crypto import keccak
 
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Reverted
-from assay.protocol.game import Arithmetic
 from assay.protocol.game_state import Game, GameView
-from assay.protocol.refusal import Refused
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -37,10 +35,11 @@ from assay.protocol.types import (
     Wei,
 )
 from spec import events as e
-from spec.game import play
+from spec.game import Arithmetic, play
 from spec.ledger import Bucket, Entry, bond, wallet
 from spec.lifecycle import transition
 from spec.market_state import Deployment, Moment, new_market_state
+from spec.refusal import Refused
 from tests.fakes.classes import WIDE
 from tests.fakes.games import decided, fresh, moved
 

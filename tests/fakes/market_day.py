@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor
 
 from assay.client.fetching import fetch
-from assay.dispute.evidence import ARITHMETIC
 from assay.node.artifacts import publish_job
 from assay.node.service import Service
 from assay.protocol.params import worst_case
@@ -24,6 +23,7 @@ from assay.verifier.service import VerifierService
 from assay.whistleblower.policy import Limits as WhistleLimits
 from assay.whistleblower.policy import Mode
 from assay.whistleblower.service import WhistleblowerService
+from spec.evidence import ARITHMETIC
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.classes import conditions_of
 from tests.fakes.clock import FakeClock

@@ -14,13 +14,13 @@ from eth_utils.crypto import keccak
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import Found
 from assay.protocol.params import MAX_CALLS
-from assay.protocol.refusal import Refused
 from assay.protocol.trees import Tree
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, Phase, Seconds, Terms
 from spec import events as e
 from spec.ledger import Bucket
 from spec.lifecycle import transition
 from spec.market_state import MarketState, Moment
+from spec.refusal import Refused
 
 OUTSIDER = Address("0x" + "e" * 40)
 SLACK = 8

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import pytest
 from eth_utils.crypto import keccak
 
-from assay.dispute.evidence import ARITHMETIC
 from assay.protocol import sampling
 from assay.protocol.demands import StateLeaf
 from assay.protocol.dispute import Move, RevealSteps, Split, Timeout
@@ -31,6 +30,7 @@ from assay.protocol.types import (
     Wei,
 )
 from spec import events as e
+from spec.evidence import ARITHMETIC
 from spec.ledger import free
 from spec.lifecycle import (
     Deployment,

@@ -13,10 +13,10 @@ from typing import get_args
 import pytest
 from eth_utils.crypto import keccak
 
-from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.dispute import Timeout
 from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
 from spec import events as e
+from spec.evidence import ARITHMETIC
 from spec.ledger import Bucket, bond, compensation, demand_bond, escrow
 from spec.lifecycle import (
     Deployment,

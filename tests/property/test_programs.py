@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.dispute.evidence import element_bits, openings
+from assay.dispute.evidence import openings
 from assay.dispute.replay import Replay
 from assay.program.fault import NodeFault, StateFault
 from assay.program.isa import MalformedProgram, decode, encode
 from assay.program.state import InvalidState, load_state, state_bytes, state_root
 from assay.program.validate import InvalidProgram, validate
-from assay.protocol.game import IllegalMove
 from assay.protocol.types import ZERO_DIGEST
+from spec.evidence import element_bits
+from spec.game import IllegalMove
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game, referee
 from tests.fakes.programs import RECORD_SIZE, Sample, random_sample, training_sample
 

@@ -31,8 +31,7 @@ from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.game_state import Context, Cursor, Game
-from assay.protocol.keys import Consent
-from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Seconds, Terms, Wei
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Consent, Seconds, Terms, Wei
 from spec import events
 from spec.market_state import Moment
 from tests.fakes.classes import WIDE

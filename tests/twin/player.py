@@ -18,16 +18,16 @@ from assay.program.isa import Program
 from assay.protocol import dispute, sampling
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.game_state import INPUT_SEGMENT
-from assay.protocol.guardian import Business
-from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
 from assay.protocol.params import CHUNKS, shard_price, worst_case
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Business,
     Claim,
     ClaimId,
+    Consent,
     JobId,
     Kind,
     Phase,

@@ -1,6 +1,6 @@
 """Twin test of disputes: real programs, an honest side and a liar, through the deployed market and its Court.
 
-Every move goes to ``protocol.game`` (with ``dispute.evidence`` as its arithmetic) and to the Court; now and
+Every move goes to ``spec.game`` (with ``spec.evidence`` as its arithmetic) and to the Court; now and
 then the liar, or somebody who has no say, first tries a spoilt move. The honest side must win each game in
 twin and chain (docs/protocol.md, 6.6).
 """

@@ -10,9 +10,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from assay.protocol.refusal import Refused
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimId
 from spec import events as e
+from spec.refusal import Refused
 from tests.fakes.story import WHISTLER, Story, begun
 from tests.twin.deployed import ITS_OWN
 from tests.twin.scene import Scene

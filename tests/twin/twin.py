@@ -17,14 +17,13 @@ from eth_utils.crypto import keccak
 
 from assay.chain.contracts.game_calls import context_hash_of
 from assay.chain.contracts.records import unpack
-from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.encoding import as_tuple, encode, words
 from assay.protocol.game_state import Game
-from assay.protocol.guardian import Business
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Business,
     ClaimStatus,
     Progress,
     Role,
@@ -32,6 +31,7 @@ from assay.protocol.types import (
     Vote,
 )
 from spec import events
+from spec.evidence import ARITHMETIC
 from spec.ledger import Bucket, demand_bond
 from spec.lifecycle import Refused, transition
 from spec.market_state import Deployment, MarketState, Moment, new_market_state

@@ -10,8 +10,7 @@ from assay.app.accounts import resolve
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.protocol.errors import Stop
-from assay.protocol.guardian import Business
-from assay.protocol.types import ZERO_ADDRESS
+from assay.protocol.types import ZERO_ADDRESS, Business
 
 commands = typer.Typer(no_args_is_help=True, help="The emergency stop for new jobs and stakes.")
 What = Annotated[str, typer.Argument(help="jobs, shards or stakes")]

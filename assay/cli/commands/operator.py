@@ -32,7 +32,7 @@ def consent(
     from assay.chain.contracts.consent import sign_consent
     from assay.chain.contracts.operators import ownership
     from assay.chain.eth.keystore import Keystore
-    from assay.protocol.keys import Consent
+    from assay.protocol.types import Consent
 
     app = app_of(context)
     connection = app.connect()
@@ -57,7 +57,7 @@ def bind(
 ) -> None:
     """Owner: own an operator, with the consent it has signed."""
     from assay.chain.contracts.operators import Owner, ownership
-    from assay.protocol.keys import Consent
+    from assay.protocol.types import Consent
 
     app = app_of(context)
     connection = app.connect()

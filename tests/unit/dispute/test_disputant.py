@@ -26,10 +26,10 @@ from assay.protocol.dispute import (
     Split,
     Timeout,
 )
-from assay.protocol.game import IllegalMove, opened_levels
+from assay.protocol.game import opened_levels
 from assay.protocol.game_state import Game, GameView, Opened
 from assay.protocol.types import ClaimId, Seconds
-from spec.game import input_game
+from spec.game import IllegalMove, input_game
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample

@@ -8,16 +8,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from assay.dispute.evidence import convicts, element_bits, facts, needs, node_proof, openings, output_proof
+from assay.dispute.evidence import needs, node_proof, openings, output_proof
 from assay.dispute.replay import Replay
 from assay.dispute.trace import StepTrace
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Input, Node, Op
 from assay.protocol import trees
-from assay.protocol.game import IllegalMove
 from assay.protocol.game_state import Game, Opening
 from assay.protocol.types import ZERO_DIGEST, Kind
+from spec.evidence import convicts, element_bits, facts
+from spec.game import IllegalMove
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game
 from tests.fakes.programs import RECORD_SIZE, RECORDS, Sample, random_sample, training_sample
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assay.protocol.refusal import Refused
 from assay.protocol.types import Address, Role, Wei
 from spec.caps import UNCAPPED
 from spec.ledger import Ledger, free
+from spec.refusal import Refused
 from spec.stakes import Funds
 
 OWNER, NEXT, OPERATOR, NAMED, ANY, OTHER = (Address("0x" + digit * 40) for digit in "123456")

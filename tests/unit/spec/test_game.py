@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay.protocol import trees
-from assay.protocol.game import MOVE_LEVELS, NodeFacts, is_canonical, leaf_bytes, opened_levels
+from assay.protocol.game import MOVE_LEVELS, leaf_bytes, opened_levels
+from spec.game import NodeFacts, is_canonical
 from tests.unit.protocol.test_game_state import GAME
 
 F32 = NodeFacts(4, 4, True, False)

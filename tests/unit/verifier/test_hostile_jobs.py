@@ -14,7 +14,6 @@ import torch
 from assay.node.artifacts import publish_job
 from assay.program.isa import DType, Node, Op, Program
 from assay.protocol.errors import AssayError
-from assay.protocol.refusal import Refused
 from assay.protocol.types import (
     ZERO_DIGEST,
     Claim,
@@ -28,6 +27,7 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
+from spec.refusal import Refused
 from tests.fakes.jobs import WIDTH, TinyFiles, account, tiny_files, tiny_terms
 from tests.fakes.market_day import MarketDay
 

@@ -10,18 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from assay.protocol.refusal import require
-from assay.protocol.types import Address, Seconds, Wei
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What an operator signs (EIP-712) for the account that shall own it."""
-
-    owner: Address
-    operator: Address
-    nonce: int
-    expiry: Seconds
+from assay.protocol.types import Address, Consent, Seconds, Wei
+from spec.refusal import require
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,9 @@ Contract: only new jobs, the taking of shards and new stakes ask here; whatever 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
-from assay.protocol.refusal import require
-from assay.protocol.types import ZERO_ADDRESS, Address
-
-
-class Business(IntEnum):
-    """``IGuardian.Business``."""
-
-    JOBS = 0
-    SHARDS = 1
-    STAKES = 2
+from assay.protocol.types import ZERO_ADDRESS, Address, Business
+from spec.refusal import require
 
 
 @dataclass(frozen=True)
