@@ -36,15 +36,18 @@ demo-124m: setup ## the same with GPT-2 small, 124 million parameters (24 GB of 
 # The contracts' tests compile for minutes and need no Python, so they run beside pytest, whose summary comes last.
 FORGE_LOG := contracts/cache/test.log
 
-test: $(NPM_STAMP) ## quick tests, Solidity and Python; WHOLE=1, as in CI: those marked long too
+# FOUNDRY_FUZZ_RUNS overrules contracts/foundry.toml, every profile of it.
+QUICK_FUZZ = $(if $(filter 1,$(WHOLE)),,FOUNDRY_FUZZ_RUNS=$${FOUNDRY_FUZZ_RUNS:-64})
+
+test: $(NPM_STAMP) ## quick tests, Solidity and Python; WHOLE=1, as in CI: those marked long, 1,000 fuzz runs
 	@mkdir -p $(dir $(FORGE_LOG)); \
-	( $(MAKE) --no-print-directory test-contracts > $(FORGE_LOG) 2>&1; status=$$?; cat $(FORGE_LOG); exit $$status ) & \
+	( $(QUICK_FUZZ) $(MAKE) --no-print-directory test-contracts > $(FORGE_LOG) 2>&1; status=$$?; cat $(FORGE_LOG); exit $$status ) & \
 	forge=$$!; status=0; \
 	$(MAKE) --no-print-directory test-python || status=1; \
 	wait $$forge || { echo "the contracts' tests failed: $(FORGE_LOG)"; status=1; }; \
 	exit $$status
 
-test-contracts: $(NPM_STAMP) ## forge's tests (FOUNDRY_PROFILE=nightly: 10,000 fuzz runs)
+test-contracts: $(NPM_STAMP) ## forge's tests, 1,000 fuzz runs (FOUNDRY_PROFILE=nightly: 10,000)
 	$(FORGE) test
 
 # Half of the tests wait for blocks: one worker more than there are processors. A file stays with one worker, and a
