@@ -19,22 +19,49 @@ if TYPE_CHECKING:
 def deploy(
     context: typer.Context,
     profile: Annotated[
-        str, typer.Option(help="devnet, l2 or l1: the bounds of every job, fixed for good.")
+        str,
+        typer.Option(
+            help="devnet, l2 or l1: the limits of every job in this market. They cannot be changed later."
+        ),
     ] = "",
     token: Annotated[
-        str | None, typer.Option(help="Address of an ERC-20 token that is there already.")
+        str | None,
+        typer.Option(help="Address of an existing ERC-20 token. Without it a new token is deployed."),
     ] = None,
     supply: Annotated[
-        str, typer.Option(help="Without --token: of the market's own, all of it the deployer's.")
+        str,
+        typer.Option(help="Initial supply of the new token, minted to the deployer (ignored with --token)."),
     ] = "1000000000tok",
-    unbond: Annotated[str | None, typer.Option(help="Until stake can leave; the profile's.")] = None,
-    unbind: Annotated[str | None, typer.Option(help="Until an operator owns itself; the profile's.")] = None,
-    weight_epoch: Annotated[
-        int | None, typer.Option(help="Blocks of an epoch of draws; the profile's.")
+    unbond: Annotated[
+        str | None,
+        typer.Option(
+            help="Time between asking for a stake back and getting it, such as 28d. Default: the profile's."
+        ),
     ] = None,
-    label: Annotated[str, typer.Option(help="Of this market among the account's.")] = "market",
+    unbind: Annotated[
+        str | None,
+        typer.Option(
+            help="How long an owner still owns an operator account after `operator unbind`, such as 56d;"
+            " longer than --unbond. Default: the profile's."
+        ),
+    ] = None,
+    weight_epoch: Annotated[
+        int | None,
+        typer.Option(
+            help="Blocks in an epoch: verifiers are drawn by their stakes of an earlier one. Default: the"
+            " profile's."
+        ),
+    ] = None,
+    label: Annotated[
+        str,
+        typer.Option(help="Name of this market; the same account deploys another one under another name."),
+    ] = "market",
     verification: Annotated[
-        Path | None, typer.Option(help="Folder for a block explorer's input; by default beside the file.")
+        Path | None,
+        typer.Option(
+            help="Folder for the files by which a block explorer verifies the source code. Default: beside"
+            " the deployment file."
+        ),
     ] = None,
 ) -> None:
     """Deploy a market with --account, and write its addresses to --deployment.

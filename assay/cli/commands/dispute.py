@@ -28,6 +28,7 @@ from assay.cli.commands.dispute_play import (
     standing,
 )
 from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
+from assay.cli.commands.job_model import JobArgument
 from assay.cli.lazy import with_rooms
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.game_state import GamePhase, GameView
@@ -171,17 +172,23 @@ def _disputed_node(app: App, view: GameView, claim: ClaimView) -> Node | None:
 @commands.command("open")
 def open_game(
     context: typer.Context,
-    job: str,
+    job: JobArgument,
     round_: Annotated[
         int | None,
-        typer.Option("--round", min=0, help="By default the first false claim of the job is looked for."),
+        typer.Option(
+            "--round", min=0, help="Recheck one claim of this round. Default: all claims, up to a false one."
+        ),
     ] = None,
     shard: Annotated[
         int | None,
-        typer.Option(min=0, help="With --round: whose task, or with --outer which slice; by default 0."),
+        typer.Option(min=0, help="With --round: the shard, or with --outer the slice. Default: 0."),
     ] = None,
-    outer: Annotated[bool, typer.Option(help="With --round: its outer step instead of a task.")] = False,
-    play: Annotated[bool, typer.Option(help="Play this side of the game to its end, too.")] = False,
+    outer: Annotated[
+        bool, typer.Option(help="With --round: recheck the outer step instead of a task.")
+    ] = False,
+    play: Annotated[
+        bool, typer.Option(help="Then play the game to its end: reply to each move until it is decided.")
+    ] = False,
 ) -> None:
     """Recheck a claim on this machine and, if it is false, announce the finding and open a challenge."""
     if round_ is None and (outer or shard is not None):

@@ -149,7 +149,13 @@ def validate(context: typer.Context, file: FileArgument) -> None:
 def post(
     context: typer.Context,
     file: FileArgument,
-    budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Amount held in escrow for the job, such as 500tok: at least its highest cost, which"
+            " `job validate` shows. What is not spent comes back."
+        ),
+    ],
     serve: Annotated[
         bool, typer.Option(help="Go on serving and auditing the job until stopped; else `job serve` does.")
     ] = True,
