@@ -6,108 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.zoo.parts import OTHER, ROWS, WORDS, Net, Part, labelled, mlp, model, normal, to_wave, words
-
-
-@model(ROWS)
-def linear_regression() -> Net:
-    return Net(lambda m, x: to_wave(m.line(x)), line=nn.Linear(8, 1))
-
-
-@model(ROWS)
-def logistic_regression() -> Net:
-    return Net(
-        lambda m, x: F.binary_cross_entropy_with_logits(m.line(x)[:, 0], (torch.arange(4) % 2).float()),
-        line=nn.Linear(8, 1),
-    )
-
-
-@model(ROWS)
-def softmax_regression() -> Net:
-    return Net(lambda m, x: labelled(m.line(x)), line=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def perceptron() -> Net:
-    return Net(lambda m, x: labelled(m.body(x)), body=mlp(8, 16, 5))
-
-
-@model(ROWS)
-def perceptron_tanh() -> Net:
-    return Net(lambda m, x: labelled(m.body(x)), body=mlp(8, 16, 16, 5, act=nn.Tanh))
-
-
-@model(ROWS)
-def self_normalising() -> Net:
-    return Net(lambda m, x: labelled(m.body(x)), body=mlp(8, 16, 16, 5, act=nn.SELU))
-
-
-@model(ROWS)
-def batch_normalised() -> Net:
-    return Net(
-        lambda m, x: labelled(m.b(F.relu(m.norm(m.a(x))))),
-        a=nn.Linear(8, 16), norm=nn.BatchNorm1d(16, track_running_stats=False), b=nn.Linear(16, 5),
-    )  # fmt: skip
-
-
-@model(ROWS)
-def layer_normalised() -> Net:
-    return Net(
-        lambda m, x: labelled(m.b(F.gelu(m.n(m.a(x))))),
-        a=nn.Linear(8, 16),
-        n=nn.LayerNorm(16),
-        b=nn.Linear(16, 5),
-    )
-
-
-@model(ROWS)
-def maxout() -> Net:
-    return Net(
-        lambda m, x: labelled(m.b(m.a(x).view(4, 8, 3).amax(-1))), a=nn.Linear(8, 24), b=nn.Linear(8, 5)
-    )
-
-
-@model(ROWS)
-def highway() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        gate = torch.sigmoid(m.t(x))
-        return labelled(m.out(gate * F.relu(m.h(x)) + (1 - gate) * x))
-
-    return Net(forward, t=nn.Linear(8, 8), h=nn.Linear(8, 8), out=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def residual_perceptron() -> Net:
-    return Net(lambda m, x: labelled(m.out(x + m.body(x))), body=mlp(8, 32, 8), out=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def gated_linear_units() -> Net:
-    return Net(lambda m, x: labelled(m.b(F.glu(m.a(x)))), a=nn.Linear(8, 32), b=nn.Linear(16, 5))
-
-
-@model(ROWS)
-def parametric_relu() -> Net:
-    return Net(
-        lambda m, x: labelled(m.b(m.act(m.a(x)))), a=nn.Linear(8, 16), act=nn.PReLU(16), b=nn.Linear(16, 5)
-    )
-
-
-@model(ROWS)
-def radial_basis() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        return to_wave(m.out(torch.exp(-(torch.cdist(x, m.centres) ** 2) / 8)))
-
-    return Net(forward, centres=normal(6, 8), out=nn.Linear(6, 2))
-
-
-@model(ROWS)
-def mixture_of_experts() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        each = torch.stack([expert(x) for expert in m.experts], 1)
-        return labelled((m.gate(x).softmax(-1).unsqueeze(-1) * each).sum(1))
-
-    return Net(forward, gate=nn.Linear(8, 3), experts=nn.ModuleList(mlp(8, 8, 5) for _ in range(3)))
+from tests.zoo.parts import OTHER, ROWS, Net, labelled, mlp, model, normal, to_wave, words
 
 
 @model(ROWS)
@@ -119,25 +18,6 @@ def sparse_mixture_of_experts() -> Net:
         return labelled((share.unsqueeze(-1) * each).sum(1))
 
     return Net(forward, gate=nn.Linear(8, 4), experts=nn.ModuleList(mlp(8, 8, 5) for _ in range(4)))
-
-
-@model(ROWS)
-def hypernetwork() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        weights = m.maker(m.code).view(5, 8)
-        return labelled(F.linear(x, weights))
-
-    return Net(forward, maker=nn.Linear(4, 40), code=normal(4))
-
-
-@model(ROWS)
-def kolmogorov_arnold() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        knots = torch.arange(-3, 4).float()
-        bumps = (1 - (x.unsqueeze(-1) - knots).abs()).clamp(min=0)
-        return labelled(torch.einsum("bik,iko->bo", bumps, m.spline) + F.silu(x) @ m.base)
-
-    return Net(forward, spline=normal(8, 7, 5) * 0.3, base=normal(8, 5) * 0.3)
 
 
 @model(ROWS)
@@ -163,58 +43,6 @@ def matrix_factorisation() -> Net:
     return Net(forward, users=nn.Embedding(9, 4), items=nn.Embedding(9, 4), bias=nn.Embedding(9, 1))
 
 
-@model(USERS, ITEMS)
-def neural_collaborative_filtering() -> Net:
-    def forward(m: Net, u: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        deep = m.body(torch.cat([m.users(u), m.items(i)], -1))
-        return F.binary_cross_entropy_with_logits(m.out(deep)[:, 0], (torch.arange(6) % 2).float())
-
-    return Net(
-        forward, users=nn.Embedding(9, 4), items=nn.Embedding(9, 4), body=mlp(8, 8, 8), out=nn.Linear(8, 1)
-    )
-
-
-@model(USERS, ITEMS)
-def two_towers() -> Net:
-    def forward(m: Net, u: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        a, b = (
-            F.normalize(tower(t(v)), dim=-1) for tower, t, v in ((m.up, m.users, u), (m.down, m.items, i))
-        )
-        return F.cross_entropy(a @ b.T / 0.1, torch.arange(6))
-
-    return Net(
-        forward, users=nn.Embedding(9, 4), items=nn.Embedding(9, 4), up=mlp(4, 8, 4), down=mlp(4, 8, 4)
-    )
-
-
-@model(FIELDS)
-def factorisation_machine() -> Net:
-    def forward(m: Net, f: torch.Tensor) -> torch.Tensor:
-        v = m.vectors(f)
-        pairs = (v.sum(1) ** 2 - (v**2).sum(1)).sum(-1) / 2
-        return to_wave(pairs + m.line(f).sum((1, 2)))
-
-    return Net(forward, vectors=nn.Embedding(9, 4), line=nn.Embedding(9, 1))
-
-
-@model(FIELDS)
-def deep_factorisation_machine() -> Net:
-    def forward(m: Net, f: torch.Tensor) -> torch.Tensor:
-        v = m.vectors(f)
-        pairs = (v.sum(1) ** 2 - (v**2).sum(1)).sum(-1) / 2
-        return to_wave(pairs + m.deep(v.flatten(1))[:, 0])
-
-    return Net(forward, vectors=nn.Embedding(9, 4), deep=mlp(12, 8, 1))
-
-
-@model(ROWS, FIELDS)
-def wide_and_deep() -> Net:
-    def forward(m: Net, x: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
-        return to_wave(m.wide(x)[:, 0] + m.deep(m.vectors(f).flatten(1))[:, 0])
-
-    return Net(forward, wide=nn.Linear(8, 1), vectors=nn.Embedding(9, 4), deep=mlp(12, 8, 1))
-
-
 @model(ROWS, FIELDS)
 def deep_learning_recommender() -> Net:
     def forward(m: Net, x: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
@@ -226,30 +54,6 @@ def deep_learning_recommender() -> Net:
 
 
 # Autoencoders and generators
-
-
-@model(ROWS)
-def autoencoder() -> Net:
-    return Net(lambda m, x: F.mse_loss(m.dec(m.enc(x)), x), enc=mlp(8, 8, 3), dec=mlp(3, 8, 8))
-
-
-@model(ROWS, OTHER)
-def denoising_autoencoder() -> Net:
-    return Net(lambda m, x, n: F.mse_loss(m.dec(m.enc(x + 0.3 * n)), x), enc=mlp(8, 8, 3), dec=mlp(3, 8, 8))
-
-
-@model(ROWS)
-def sparse_autoencoder() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        values, places = F.relu(m.enc(x)).topk(3, -1)
-        return F.mse_loss(m.dec(torch.zeros(4, 16).scatter(1, places, values)), x)
-
-    return Net(forward, enc=nn.Linear(8, 16), dec=nn.Linear(16, 8))
-
-
-@model(ROWS)
-def tied_autoencoder() -> Net:
-    return Net(lambda m, x: F.mse_loss(torch.sigmoid(x @ m.w) @ m.w.T, x), w=normal(8, 4) * 0.3)
 
 
 @model(ROWS, OTHER)
@@ -285,25 +89,6 @@ def adversarial_pair() -> Net:
     return Net(forward, gen=mlp(4, 8, 8), dis=mlp(8, 8, 1, act=nn.LeakyReLU))
 
 
-@model(ROWS, OTHER)
-def wasserstein_critic() -> Net:
-    return Net(
-        lambda m, x, y: m.dis(y).mean() - m.dis(x).mean() + 0.01 * (m.dis(x) ** 2).mean(), dis=mlp(8, 16, 1)
-    )
-
-
-@model(ROWS)
-def real_nvp() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        a, b = x.chunk(2, -1)
-        scale, shift = m.f(a).chunk(2, -1)
-        scale = torch.tanh(scale)
-        z = torch.cat([a, b * scale.exp() + shift], -1)
-        return (0.5 * (z**2).sum(-1) - scale.sum(-1)).mean()
-
-    return Net(forward, f=mlp(4, 16, 8))
-
-
 @model(ROWS)
 def nice() -> Net:
     def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
@@ -330,13 +115,6 @@ def masked_autoregressive() -> Net:
 
 
 @model(ROWS, OTHER)
-def energy_based() -> Net:
-    return Net(
-        lambda m, x, y: m.e(x).mean() + torch.logsumexp(-m.e(y)[:, 0], 0), e=mlp(8, 16, 1, act=nn.SiLU)
-    )
-
-
-@model(ROWS, OTHER)
 def denoising_diffusion() -> Net:
     def forward(m: Net, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         t = (torch.arange(4).float().unsqueeze(1) + 1) / 5
@@ -345,52 +123,6 @@ def denoising_diffusion() -> Net:
         return F.mse_loss(m.body(torch.cat([noisy, waves], -1)), noise)
 
     return Net(forward, body=mlp(16, 32, 8, act=nn.SiLU))
-
-
-@model(ROWS, OTHER)
-def score_matching() -> Net:
-    return Net(
-        lambda m, x, n: ((m.s(x + 0.5 * n) + n / 0.5) ** 2).sum(-1).mean() * 0.125,
-        s=mlp(8, 16, 8, act=nn.Softplus),
-    )
-
-
-@model(ROWS, OTHER)
-def flow_matching() -> Net:
-    def forward(m: Net, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        t = (torch.arange(4).float().unsqueeze(1) + 0.5) / 4
-        return F.mse_loss(m.v(torch.cat([t * x + (1 - t) * noise, t], -1)), x - noise)
-
-    return Net(forward, v=mlp(9, 16, 8, act=nn.ELU))
-
-
-@model(ROWS)
-def modern_hopfield() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(2):
-            x = (x @ m.memory.T).softmax(-1) @ m.memory
-        return labelled(m.out(x))
-
-    return Net(forward, memory=normal(6, 8), out=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def neural_ode() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(3):
-            k = m.f(x)
-            x = x + 0.2 * m.f(x + 0.1 * k)
-        return labelled(m.out(x))
-
-    return Net(forward, f=mlp(8, 8, 8, act=nn.Tanh), out=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def sinusoidal_representation() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        return to_wave(m.c(torch.sin(m.b(torch.sin(3 * m.a(x[:, :2]))))))
-
-    return Net(forward, a=nn.Linear(2, 16), b=nn.Linear(16, 16), c=nn.Linear(16, 1))
 
 
 @model(ROWS)
@@ -420,25 +152,6 @@ def deep_q() -> Net:
 
 
 @model(ROWS)
-def dueling_q() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        h = F.relu(m.h(x))
-        gain = m.a(h)
-        return to_wave(m.v(h) + gain - gain.mean(-1, keepdim=True))
-
-    return Net(forward, h=nn.Linear(8, 16), v=nn.Linear(16, 1), a=nn.Linear(16, 3))
-
-
-@model(ROWS)
-def policy_gradient() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        chosen = m.p(x).log_softmax(-1).gather(1, (torch.arange(4) % 3).unsqueeze(1))[:, 0]
-        return -(chosen * torch.cos(torch.arange(4).float())).mean()
-
-    return Net(forward, p=mlp(8, 16, 3))
-
-
-@model(ROWS)
 def actor_critic() -> Net:
     def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
         h = torch.tanh(m.h(x))
@@ -463,40 +176,6 @@ def proximal_policy() -> Net:
 
 
 @model(ROWS, OTHER)
-def deterministic_policy() -> Net:
-    def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        act = torch.tanh(m.actor(x))
-        return to_wave(m.critic(torch.cat([x, act], -1))) - 0.1 * m.critic(torch.cat([y, act], -1)).mean()
-
-    return Net(forward, actor=mlp(8, 8, 2), critic=mlp(10, 16, 1))
-
-
-@model(ROWS, OTHER)
-def siamese() -> Net:
-    def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        apart = F.pairwise_distance(m.f(x), m.f(y))
-        same = (torch.arange(4) % 2).float()
-        return (same * apart**2 + (1 - same) * F.relu(1.5 - apart) ** 2).mean()
-
-    return Net(forward, f=mlp(8, 16, 4))
-
-
-@model(ROWS, OTHER)
-def triplet() -> Net:
-    return Net(lambda m, x, y: F.triplet_margin_loss(m.f(x), m.f(x + 0.1 * y), m.f(y)), f=mlp(8, 16, 4))
-
-
-@model(ROWS, OTHER)
-def contrastive() -> Net:
-    def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        z = F.normalize(torch.cat([m.f(x), m.f(x + 0.1 * y)]), dim=-1)
-        alike = (z @ z.T / 0.5).masked_fill(torch.eye(8) > 0, -1e9)
-        return F.cross_entropy(alike, (torch.arange(8) + 4) % 8)
-
-    return Net(forward, f=mlp(8, 16, 4))
-
-
-@model(ROWS, OTHER)
 def bootstrap_your_own_latent() -> Net:
     def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (2 - 2 * F.cosine_similarity(m.p(m.f(x)), m.f(y).detach(), dim=-1)).mean()
@@ -510,15 +189,6 @@ def decorrelated_twins() -> Net:
         a, b = (((z - z.mean(0)) / (z.std(0) + 0.1)) for z in (m.f(x), m.f(x + 0.2 * y)))
         c = a.T @ b / 4
         return ((1 - c.diagonal()) ** 2).sum() + 0.01 * (c**2 * (1 - torch.eye(4))).sum()
-
-    return Net(forward, f=mlp(8, 16, 4))
-
-
-@model(ROWS, OTHER)
-def prototypical() -> Net:
-    def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        means = m.f(x).view(2, 2, 4).mean(1)
-        return F.cross_entropy(-(torch.cdist(m.f(y), means) ** 2), torch.arange(4) % 2)
 
     return Net(forward, f=mlp(8, 16, 4))
 
@@ -540,67 +210,3 @@ def distillation() -> Net:
         return F.kl_div((m.f(x) / 2).log_softmax(-1), teacher, reduction="batchmean") * 4
 
     return Net(forward, f=mlp(8, 16, 5))
-
-
-@model(ROWS, OTHER)
-def meta_learner() -> Net:
-    def forward(m: Net, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        slope = (x.T @ (x @ m.w - torch.cos(torch.arange(4).float()).unsqueeze(1))) / 4
-        return to_wave(y @ (m.w - 0.1 * slope))
-
-    return Net(forward, w=normal(8, 1) * 0.3)
-
-
-@model(WORDS)
-def low_rank_adapter() -> Net:
-    return Net(
-        lambda m, i: labelled(m.e(i) @ m.base.detach() + m.e(i) @ m.a @ m.b),
-        e=nn.Embedding(11, 8), base=normal(8, 5) * 0.3, a=normal(8, 2) * 0.3, b=normal(2, 5) * 0.3,
-    )  # fmt: skip
-
-
-@model(ROWS)
-def concrete_gates() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        return labelled(m.out(x * torch.sigmoid(m.gate / 0.5))) + 0.01 * torch.sigmoid(m.gate).sum()
-
-    return Net(forward, gate=normal(8), out=nn.Linear(8, 5))
-
-
-@model(ROWS)
-def quantile_regression() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        off = torch.cos(torch.arange(4).float()).unsqueeze(1) - m.q(x)
-        share = (torch.arange(3).float() + 1) / 4
-        return torch.maximum(share * off, (share - 1) * off).mean()
-
-    return Net(forward, q=mlp(8, 16, 3))
-
-
-@model(ROWS)
-def mixture_density() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        odds, mean, scale = m.f(x).chunk(3, -1)
-        off = (torch.cos(torch.arange(4).float()).unsqueeze(1) - mean) * (-scale).exp()
-        return -torch.logsumexp(odds.log_softmax(-1) - 0.5 * off**2 - scale, -1).mean()
-
-    return Net(forward, f=mlp(8, 16, 9))
-
-
-@model(ROWS)
-def soft_decision_tree() -> Net:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
-        right = torch.sigmoid(m.split(x))
-        a, b, c = right[:, :1], right[:, 1:2], right[:, 2:]
-        leaf = torch.cat([(1 - a) * (1 - b), (1 - a) * b, a * (1 - c), a * c], -1)
-        return -torch.log((leaf @ m.leaves.softmax(-1))[:, 0]).mean()
-
-    return Net(forward, split=nn.Linear(8, 3), leaves=normal(4, 5))
-
-
-@model(ROWS)
-def squeeze_gate() -> Net:
-    gate = Part(
-        lambda p, x: x * torch.sigmoid(p.up(F.relu(p.down(x)))), down=nn.Linear(8, 2), up=nn.Linear(2, 8)
-    )
-    return Net(lambda m, x: labelled(m.out(m.gate(x))), gate=gate, out=nn.Linear(8, 5))

@@ -11,7 +11,6 @@ from tests.zoo.parts import (
     ROWS,
     Net,
     Part,
-    attention,
     conv,
     labelled,
     mlp,
@@ -46,46 +45,6 @@ def alexnet() -> Net:
     return classified(body, 8)
 
 
-@model(IMAGES)
-def vgg() -> Net:
-    return classified(
-        nn.Sequential(
-            conv(3, 6),
-            nn.ReLU(),
-            conv(6, 6),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            conv(6, 8),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ),
-        8,
-    )
-
-
-@model(IMAGES)
-def network_in_network() -> Net:
-    return Net(
-        lambda m, x: labelled(pooled(m.body(x))),
-        body=nn.Sequential(conv(3, 8), nn.ReLU(), conv(8, 8, 1), nn.ReLU(), conv(8, 5, 1)),
-    )
-
-
-@model(IMAGES)
-def inception() -> Net:
-    def forward(p: Part, x: Tensor) -> Tensor:
-        return torch.cat([p.a(x), p.b(x), p.c(x), p.d(F.max_pool2d(x, 3, 1, 1))], 1)
-
-    block = Part(
-        forward,
-        a=conv(3, 2, 1),
-        b=nn.Sequential(conv(3, 2, 1), nn.ReLU(), conv(2, 2)),
-        c=conv(3, 2, 5),
-        d=conv(3, 2, 1),
-    )
-    return classified(nn.Sequential(block, nn.ReLU()), 8)
-
-
 def residual(width: int, inner: nn.Module) -> Part:
     return Part(lambda p, x: F.relu(x + p.inner(x)), inner=inner)
 
@@ -98,116 +57,10 @@ def resnet() -> Net:
 
 
 @model(IMAGES)
-def resnet_bottleneck() -> Net:
-    inner = nn.Sequential(group_normed(8, 4, 1), group_normed(4, 4), conv(4, 8, 1))
-    return classified(nn.Sequential(group_normed(3, 8, 3, stride=2), residual(8, inner)), 8)
-
-
-@model(IMAGES)
-def resnet_preactivated() -> Net:
-    inner = nn.Sequential(nn.InstanceNorm2d(6, affine=True), nn.ReLU(), conv(6, 6), nn.ReLU(), conv(6, 6))
-    return classified(nn.Sequential(conv(3, 6), Part(lambda p, x: x + p.inner(x), inner=inner)), 6)
-
-
-@model(IMAGES)
-def resnext() -> Net:
-    inner = nn.Sequential(conv(8, 8, 1), nn.ReLU(), conv(8, 8, groups=4), nn.ReLU(), conv(8, 8, 1))
-    return classified(nn.Sequential(conv(3, 8), residual(8, inner)), 8)
-
-
-@model(IMAGES)
-def densenet() -> Net:
-    def forward(p: Part, x: Tensor) -> Tensor:
-        for layer in p.layers:
-            x = torch.cat([x, F.relu(layer(x))], 1)
-        return x
-
-    return classified(Part(forward, layers=nn.ModuleList([conv(3, 3), conv(6, 3), conv(9, 3)])), 12)
-
-
-@model(IMAGES)
-def squeezenet() -> Net:
-    fire = Part(
-        lambda p, x: torch.cat([F.relu(p.one(s := F.relu(p.down(x)))), F.relu(p.three(s))], 1),
-        down=conv(3, 3, 1), one=conv(3, 4, 1), three=conv(3, 4),
-    )  # fmt: skip
-    return classified(fire, 8)
-
-
-@model(IMAGES)
 def mobilenet() -> Net:
     return classified(
         nn.Sequential(conv(3, 6, stride=2), nn.ReLU6(), conv(6, 6, groups=6), nn.ReLU6(), conv(6, 8, 1)), 8
     )
-
-
-@model(IMAGES)
-def mobilenet_inverted() -> Net:
-    inner = nn.Sequential(
-        conv(4, 12, 1), nn.Hardswish(), conv(12, 12, groups=12), nn.Hardswish(), conv(12, 4, 1)
-    )
-    return classified(nn.Sequential(conv(3, 4), Part(lambda p, x: x + p.inner(x), inner=inner)), 4)
-
-
-@model(IMAGES)
-def shufflenet() -> Net:
-    def shuffled(p: Part, x: Tensor) -> Tensor:
-        b, c, h, w = x.shape
-        return x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, c, h, w)
-
-    return classified(
-        nn.Sequential(conv(3, 8), conv(8, 8, 1, groups=2), Part(shuffled), nn.ReLU(), conv(8, 8, groups=8)), 8
-    )
-
-
-def squeezed(width: int) -> Part:
-    def forward(p: Part, x: Tensor) -> Tensor:
-        return x * torch.sigmoid(p.up(F.relu(p.down(pooled(x)))))[:, :, None, None]
-
-    return Part(forward, down=nn.Linear(width, 2), up=nn.Linear(2, width))
-
-
-@model(IMAGES)
-def squeeze_and_excitation() -> Net:
-    return classified(nn.Sequential(conv(3, 8), nn.ReLU(), squeezed(8)), 8)
-
-
-@model(IMAGES)
-def block_attention() -> Net:
-    def forward(p: Part, x: Tensor) -> Tensor:
-        seen = torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)
-        return x * torch.sigmoid(p.where(seen))
-
-    return classified(nn.Sequential(conv(3, 8), squeezed(8), Part(forward, where=conv(2, 1, 5))), 8)
-
-
-@model(IMAGES)
-def efficientnet() -> Net:
-    return classified(
-        nn.Sequential(conv(3, 8), nn.SiLU(), conv(8, 8, groups=8), nn.SiLU(), squeezed(8), conv(8, 6, 1)), 6
-    )
-
-
-@model(IMAGES)
-def convnext() -> Net:
-    def forward(p: Part, x: Tensor) -> Tensor:
-        y = p.norm(p.deep(x).permute(0, 2, 3, 1))
-        return x + (p.scale * p.down(F.gelu(p.up(y)))).permute(0, 3, 1, 2)
-
-    block = Part(
-        forward,
-        deep=conv(6, 6, 5, groups=6),
-        norm=nn.LayerNorm(6),
-        up=nn.Linear(6, 12),
-        down=nn.Linear(12, 6),
-        scale=normal(6) * 0.1,
-    )
-    return classified(nn.Sequential(nn.Conv2d(3, 6, 2, 2), block), 6)
-
-
-@model(IMAGES)
-def dilated_context() -> Net:
-    return classified(nn.Sequential(conv(3, 6), nn.ELU(), conv(6, 6, padding=2, dilation=2), nn.ELU()), 6)
 
 
 @model(IMAGES)
@@ -225,14 +78,6 @@ def u_net() -> Net:
         return labelled(m.out(torch.cat([a, m.up(b)], 1)).permute(0, 2, 3, 1))
 
     return Net(forward, a=conv(3, 4), b=conv(4, 8), up=nn.ConvTranspose2d(8, 4, 2, 2), out=conv(8, 5, 1))
-
-
-@model(IMAGES)
-def fully_convolutional() -> Net:
-    body = nn.Sequential(
-        conv(3, 6, stride=2), nn.ReLU(), conv(6, 6, stride=2), nn.ReLU(), nn.ConvTranspose2d(6, 5, 8, 4, 2)
-    )
-    return Net(lambda m, x: labelled(m.body(x).permute(0, 2, 3, 1)), body=body)
 
 
 @model(IMAGES)
@@ -268,27 +113,6 @@ def feature_pyramid() -> Net:
 
 
 @model(IMAGES)
-def single_shot_detector() -> Net:
-    def forward(m: Net, x: Tensor) -> Tensor:
-        h = F.relu(m.body(x))
-        return labelled(m.kind(h).permute(0, 2, 3, 1).reshape(2, -1, 3)) + F.smooth_l1_loss(
-            m.box(h), torch.zeros(())
-        )
-
-    return Net(forward, body=conv(3, 8, stride=2), kind=conv(8, 6), box=conv(8, 8))
-
-
-@model(IMAGES)
-def you_only_look_once() -> Net:
-    def forward(m: Net, x: Tensor) -> Tensor:
-        p = m.out(F.leaky_relu(m.body(x), 0.1)).permute(0, 2, 3, 1)
-        place, size, seen = torch.sigmoid(p[..., :2]), torch.exp(p[..., 2:4].clamp(max=4)), p[..., 4]
-        return to_wave(place) + to_wave(size) + F.softplus(seen).mean() + labelled(p[..., 5:])
-
-    return Net(forward, body=conv(3, 8, stride=2), out=conv(8, 8, 1))
-
-
-@model(IMAGES)
 def spatial_transformer() -> Net:
     def forward(m: Net, x: Tensor) -> Tensor:
         theta = 0.1 * m.where(x.flatten(1)).view(2, 2, 3)
@@ -300,14 +124,6 @@ def spatial_transformer() -> Net:
         return labelled(pooled(m.body(F.grid_sample(x, grid, align_corners=False))))
 
     return Net(forward, where=nn.Linear(192, 6), body=conv(3, 5))
-
-
-@model(IMAGES)
-def super_resolution() -> Net:
-    return Net(
-        lambda m, x: to_wave(F.pixel_shuffle(m.body(x), 2)),
-        body=nn.Sequential(conv(3, 8), nn.Tanh(), conv(8, 12)),
-    )
 
 
 @model(IMAGES)
@@ -343,18 +159,6 @@ def generator_of_pictures() -> Net:
 
 
 @model(IMAGES)
-def discriminator_of_pictures() -> Net:
-    body = nn.Sequential(conv(3, 6, 4, stride=2, padding=1), nn.LeakyReLU(0.2), conv(6, 1, 4))
-    return Net(lambda m, x: F.softplus(-m.body(x)).mean(), body=body)
-
-
-@model(IMAGES)
-def convolutional_autoencoder() -> Net:
-    body = nn.Sequential(conv(3, 6, stride=2), nn.SiLU(), nn.ConvTranspose2d(6, 3, 4, 2, 1))
-    return Net(lambda m, x: F.mse_loss(m.body(x), x), body=body)
-
-
-@model(IMAGES)
 def pixel_cnn() -> Net:
     def forward(m: Net, x: Tensor) -> Tensor:
         place = torch.arange(9).view(3, 3)
@@ -362,22 +166,6 @@ def pixel_cnn() -> Net:
         return labelled(F.conv2d(F.relu(first), m.b * (place <= 4).float(), padding=1).permute(0, 2, 3, 1))
 
     return Net(forward, a=normal(6, 1, 3, 3) * 0.3, b=normal(4, 6, 3, 3) * 0.2)
-
-
-@model(IMAGES)
-def capsules() -> Net:
-    def forward(m: Net, x: Tensor) -> Tensor:
-        u = m.body(x).flatten(2).transpose(1, 2).reshape(2, -1, 4)[:, :8]
-        votes = torch.einsum("bij,jko->bkio", u, m.w)
-        routes = torch.zeros(2, 3, 8)
-        for _ in range(2):
-            s = (routes.softmax(1).unsqueeze(-1) * votes).sum(2)
-            norm = (s**2).sum(-1, keepdim=True)
-            v = s * (norm / (1 + norm) / torch.sqrt(norm + 1e-6))
-            routes = routes + (votes * v.unsqueeze(2)).sum(-1)
-        return labelled(torch.sqrt((v**2).sum(-1) + 1e-6))
-
-    return Net(forward, body=conv(3, 4, stride=2), w=normal(4, 3, 4) * 0.5)
 
 
 @model(IMAGES)
@@ -400,10 +188,6 @@ def fourier_operator() -> Net:
     )
 
 
-def patches(x: Tensor) -> Tensor:
-    return x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).reshape(x.shape[0], 4, -1)
-
-
 @model(IMAGES)
 def vision_transformer() -> Net:
     def forward(m: Net, x: Tensor) -> Tensor:
@@ -420,41 +204,6 @@ def vision_transformer() -> Net:
         place=normal(4, 8),
         kind=normal(1, 1, 8),
         block=block,
-        head=nn.Linear(8, 5),
-    )
-
-
-@model(IMAGES)
-def shifted_windows() -> Net:
-    def windows(x: Tensor) -> Tensor:
-        b, h, w, c = x.shape
-        return x.view(b, h // 2, 2, w // 2, 2, c).transpose(2, 3).reshape(-1, 4, c)
-
-    def forward(m: Net, x: Tensor) -> Tensor:
-        h = m.embed(x).permute(0, 2, 3, 1)
-        shifted = torch.roll(h, (-1, -1), (1, 2))
-        q, k, v = m.qkv(windows(shifted)).chunk(3, -1)
-        mixed = attention(q, k, v).view(2, 2, 2, 2, 2, 6).transpose(2, 3).reshape(2, 4, 4, 6)
-        return labelled(m.out(torch.roll(mixed, (1, 1), (1, 2)).mean((1, 2))))
-
-    return Net(forward, embed=nn.Conv2d(3, 6, 2, 2), qkv=nn.Linear(6, 18), out=nn.Linear(6, 5))
-
-
-@model(IMAGES)
-def mlp_mixer() -> Net:
-    def forward(m: Net, x: Tensor) -> Tensor:
-        h = m.embed(F.unfold(x, 4, stride=4).transpose(1, 2))
-        h = h + m.tokens(m.a(h).transpose(1, 2)).transpose(1, 2)
-        h = h + m.channels(m.b(h))
-        return labelled(m.head(h.mean(1)))
-
-    return Net(
-        forward,
-        embed=nn.Linear(48, 8),
-        a=nn.LayerNorm(8),
-        b=nn.LayerNorm(8),
-        tokens=mlp(4, 8, 4, act=nn.GELU),
-        channels=mlp(8, 16, 8, act=nn.GELU),
         head=nn.Linear(8, 5),
     )
 
