@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from assay.training import algorithms, models
-from assay.training.algorithms import Algorithm
+from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.streaming import streaming_of
 from tests.fakes.jobs import RULES
-from tests.unit.training.test_algorithms import low_rank, mean_of, outer_step, rows_of, wave_table
 
 Array = np.ndarray
 
@@ -106,6 +105,32 @@ def muon64(x: Array) -> Array:
 # -- codings in float64, codes given
 
 
+def wave_table(n: int) -> Array:
+    k, i = np.arange(n)[:, None], np.arange(n)[None]
+    made = np.sqrt(2 / n) * np.cos(np.pi * (2 * i + 1) * k / (2 * n))
+    made[0] = np.sqrt(1 / n)
+    return made
+
+
+def rows_of(x: Array, size: int) -> Array:
+    flat = x.ravel()
+    return np.concatenate([flat, np.zeros(-flat.size % size)]).reshape(-1, size)
+
+
+def low_rank(x: Array, coding: LowRank) -> Array:
+    """P̂ P̂ᵀ x with the paper's power iteration, made orthonormal by Householder; x where it is short."""
+    matrix = x.reshape(x.shape[0], -1) if x.ndim > 1 else x[None]
+    rank = min(coding.rank, *matrix.shape)
+    if x.ndim < 2 or rank * sum(matrix.shape) >= matrix.size:
+        return x
+    at, k = np.arange(matrix.shape[1])[:, None], np.arange(rank)[None]
+    right = np.cos(at * (k + 1) * np.pi * (3 - np.sqrt(5)) + k)
+    for _ in range(coding.turns):
+        left = np.linalg.qr(matrix @ right)[0]
+        right = matrix.T @ left
+    return (left @ right.T).reshape(x.shape)
+
+
 def nearest(rows: Array, values: Array, levels: Array, scale: Array) -> None:
     """Each value is one of the levels times the scale, and none is nearer to its number."""
     best = np.abs(rows[..., None] - (levels * scale)[:, None, :]).min(-1)
@@ -170,6 +195,52 @@ def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> tuple[Array, A
 
 
 # -- the algorithms in float64
+
+
+def mean_of(algorithm: Algorithm, deltas: list[Array], masks: list[Array]) -> Array:
+    """Of those present only."""
+    rule = algorithm.mean
+    if isinstance(rule, Trimmed):
+        ordered = np.sort(np.stack(deltas), 0)
+        return ordered[rule.cut : len(deltas) - rule.cut].mean(0)
+    if isinstance(rule, CentredClip):
+        centre = np.zeros_like(deltas[0])
+        for _ in range(rule.steps):
+            sizes = [np.linalg.norm(d - centre) for d in deltas]
+            tau = rule.radius * sorted(sizes)[(len(sizes) - 1) // 2]
+            centre = centre + np.mean(
+                [(d - centre) * min(1, tau / s) for d, s in zip(deltas, sizes, strict=True)], 0
+            )
+        return centre
+    if isinstance(rule, MedianNorm):
+        sizes = [np.linalg.norm(d) for d in deltas]
+        middle = sorted(sizes)[(len(sizes) - 1) // 2]
+        deltas = [d * min(1.0, middle / s) for d, s in zip(deltas, sizes, strict=True)]
+    return np.sum(deltas, 0) / np.maximum(np.sum(masks, 0), 1)
+
+
+def outer_step(
+    algorithm: Algorithm, theta: Array, change: Array, state: list[Array]
+) -> tuple[Array, list[Array]]:
+    rule = algorithm.rule
+    if isinstance(rule, algorithms.Nesterov):
+        moment = rule.momentum * state[0] + change
+        return theta - rule.lr * (change + rule.momentum * moment), [moment]
+    if isinstance(rule, algorithms.DelayedNesterov):
+        m, buffer, done = state[0], state[1] + change, state[2] + 1
+        theta = theta - rule.lr * change / rule.every
+        if done % rule.every == 0:
+            m = rule.momentum * m + buffer / rule.every
+            theta, buffer = theta - rule.lr * rule.momentum * m, np.zeros_like(buffer)
+        return theta, [m, buffer, done]
+    if isinstance(rule, algorithms.OuterAdam):
+        m = rule.beta1 * state[0] + (1 - rule.beta1) * change
+        v = rule.beta2 * state[1] + (1 - rule.beta2) * change**2
+        return theta - rule.lr * m / (np.sqrt(v) + rule.eps), [m, v]
+    if isinstance(rule, algorithms.Sign):
+        return theta - rule.lr * np.sign(change), []
+    assert isinstance(rule, OuterSgd)
+    return theta - rule.lr * change, []
 
 
 def rule_of(name: str) -> DiLoCo:
