@@ -76,8 +76,6 @@ class ChainDay:
     solvers: dict[str, Callable[..., SolverService]] = field(default_factory=dict)
     verifiers: dict[str, Callable[..., VerifierService]] = field(default_factory=dict)
     seed_age: Seconds = SEED_AGE
-    await_votes: bool = False
-    """Whether the whistleblower leaves a false claim alone until its vote is closed."""
     urls: dict[str, list[str]] = field(default_factory=dict)
     """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
@@ -138,7 +136,7 @@ class ChainDay:
             service = kind(market, blocks, clock, folder, limits, RESOURCE_LIMITS, **options)
         elif name == "wendy":
             hidden = bool(self.hidden)
-            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=hidden, await_votes=self.await_votes)
+            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=hidden)
             service = WhistleblowerService(
                 market, blocks, clock, folder, secret(name), watch, RESOURCE_LIMITS, **options
             )

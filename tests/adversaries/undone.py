@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import Kind
@@ -183,8 +182,3 @@ class HardhatDay(ChainDay):
         self.rpc.request("hardhat_mine", [hex(height - at + max(grow, 1)), "0x1"])
         self.lost += height - at
         return height - at
-
-
-def day_on(chain: str, rpc: HttpRpc, **parts: Any) -> ChainDay:
-    """A day on Anvil or on Hardhat's node."""
-    return (HardhatDay if chain == "hardhat" else ChainDay)(rpc, **parts)

@@ -1,4 +1,8 @@
-"""A recipe of several loops on a real chain with the real contracts: its bits, and two lies about it."""
+"""Recipes of several loops on a real chain with the real contracts: their bits, also in slices under a lie.
+
+Lies about loops and links fall in ``tests/unit/training``, on the market that ``tests/twin`` holds to these
+contracts.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,11 @@ from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
 from assay.client.verifying import verify
-from assay.node.artifacts import LoadedJob
-from assay.node.work import Work
-from assay.program.fault import NodeFault
 from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Terms, Wei
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from drills.solvers import (
     AggregatePlan,
-    CheatingSolver,
     FaultySolver,
-    Plan,
-    WrongInputSolver,
 )
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import (
@@ -38,11 +36,9 @@ from tests.fakes.alone import (
 )
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, one_tensor_files, recipe_files
-from tests.unit.training.test_catalogue import keep_own_base
 from tests.unit.training.test_streaming import streaming
 
 torch.set_num_threads(1)
-NAME = "diloco-4bit"
 SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_step), (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
@@ -51,18 +47,6 @@ ROUNDS = {"streaming": 4, "eager": 4, "diloco-late": 3, "delayed-nesterov": 4}
 """Of which the last ones begin from what came of the first ones."""
 SPEEDS = {"delayed-nesterov": (1, 2)}
 """From which shard on by how much fewer steps are taken."""
-
-
-class LyingCompressor(CheatingSolver):
-    """One code of its first round's wires is another."""
-
-    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        work = super().make_work(terms, files)
-        code = files.slot_names.index("wire.0")
-        fault = NodeFault(0, files.tasks[1].outputs[code], 3)
-        work.faults.update({(0, shard, 1): fault for shard in range(terms.shards)})
-        self.emit("fault-planted", plan="one bit of a wire")
-        return work
 
 
 def fallen(day: ChainDay, job_id: Any) -> list[tuple[Kind, int]]:
@@ -128,69 +112,6 @@ def test_every_settled_state_has_its_bits_on_a_real_chain(
     assert ({(12, 4), (8, 4)} <= {x.shape for x in files.inner.state}) == (name == "powersgd"), "low rank"
     genesis = files.genesis
     assert not all(torch.equal(x, y) for x, y in zip(found.values(), genesis, strict=False)), "it learnt"
-
-
-@pytest.mark.slow
-def test_one_bit_of_the_compress_loop_is_convicted_on_a_real_chain(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
-) -> None:
-    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": LyingCompressor})
-    job_id = day.post(recipe_files(NAME))
-    assert day.run(day.closed(job_id)), day.events[-10:]
-    assert fallen(day, job_id) == [(Kind.TASK, 0)]
-    (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
-    assert (game.game.segment, game.reason) == (4, "arithmetic"), "the compress loop's one segment"
-    assert day.unsound(job_id) == []
-
-
-@pytest.mark.slow
-def test_a_wrong_step_of_a_slow_shard_is_convicted_on_a_real_chain(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
-) -> None:
-    """The last of the four steps that the second shard takes in round 1: a game about that step's counter."""
-    plan = Plan(1, 1, NodeFault(7, recipe_files("delayed-nesterov").inner.outputs[0], 2))
-    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(FaultySolver, plan=plan)})
-    job_id = day.post(recipe_files("delayed-nesterov"), slow=SPEEDS["delayed-nesterov"])
-    assert day.run(day.closed(job_id)), day.events[-10:]
-    assert fallen(day, job_id) == [(Kind.TASK, 1)]
-    (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
-    assert (game.game.shard, game.game.segment, game.reason) == (1, 3, "arithmetic")
-    assert day.unsound(job_id) == []
-
-
-@pytest.mark.slow
-def test_a_path_that_takes_another_module_is_convicted_on_a_real_chain(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
-) -> None:
-    """The contracts' own reading of a link's parts."""
-    slot = recipe_files("dipaco").slot_names.index("w")
-
-    def other(kind: Kind, at: int, shard: int, honest: Any) -> list[torch.Tensor]:
-        state = list(honest(kind, at, shard))
-        if kind == Kind.TASK and at == 1:
-            state[slot] = honest(kind, at, 1 - shard)[slot]
-        return state
-
-    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=other)})
-    job_id = day.post(recipe_files("dipaco"))
-    assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
-    assert fallen(day, job_id) == [(Kind.TASK, 1)]
-    assert not market_games(day, job_id), "a binding takes no game"
-
-
-def market_games(day: ChainDay, job_id: Any) -> list[Any]:
-    return [game for game in day.markets["client"].games(job_id) if game.decided]
-
-
-@pytest.mark.slow
-def test_an_input_that_its_link_does_not_give_is_convicted_on_a_real_chain(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
-) -> None:
-    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=keep_own_base)})
-    job_id = day.post(recipe_files(NAME))
-    assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
-    assert fallen(day, job_id) == [(Kind.TASK, 1)]
-    assert not market_games(day, job_id), "a binding takes no game"
 
 
 def some_fell(day: ChainDay, job_id: JobId) -> bool:

@@ -25,7 +25,6 @@ from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 from drills.solvers import AggregatePlan, FaultySolver, WeightPlan
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
-from tests.marked import long
 
 torch.set_num_threads(1)
 TASK, SHARDS, ROUNDS = Addition(1), 2, 2
@@ -101,20 +100,22 @@ def test_the_market_gives_the_bits_of_one_process(tmp_path: Path) -> None:
     assert not any(torch.equal(found[name], x) for name, x in zip(names, theta(), strict=True))
 
 
+@pytest.mark.long
 def test_no_two_rollouts_are_alike() -> None:
     sent = [tokens for rollouts in Alone().rollouts for tokens in rollouts[::2]]
     assert len({x.numpy().tobytes() for x in sent}) == len(sent) == SHARDS * ROUNDS
     assert all((x[:, 1] == 10).all() and (x[:, 3] == 11).all() for x in sent), "one digit plus another"
 
 
+@pytest.mark.long
 def test_who_is_away_counts_neither_as_right_nor_as_wrong() -> None:
     """A learner's step without one actor is that of a learner who has the other's rollouts twice."""
     made = files()
-    learner, whole = Executor(made.outers[0]), Alone()
+    learner = Executor(made.outers[0])
     sent = [TASK.drawn(PLAY.rows).to(torch.int32), torch.full((PLAY.rows, TASK.answer), -1.0)]
     sent[0][::2, -1] = (sent[0][::2, -1] + 1) % 10  # every second answer is wrong
     away = [torch.zeros_like(x) for x in sent]
-    held = list(made.outer_genesis[: len(whole.state) - 3 * SHARDS])
+    held = list(made.outer_genesis[: len(made.outer_genesis) - 3 * SHARDS])
 
     def after(wires: list[Tensor], there: tuple[bool, bool]) -> list[Tensor]:
         state = [*held, *wires, *(torch.tensor(x) for x in there)]
@@ -157,7 +158,8 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
     assert view.claim.kind == kind
 
 
-@pytest.mark.parametrize("task", [long(Sorting(2)), Brackets(2, 2)], ids=str)
+@pytest.mark.long
+@pytest.mark.parametrize("task", [Sorting(2), Brackets(2, 2)], ids=str)
 def test_a_token_that_was_not_drawn_is_convicted_for_every_task(tmp_path: Path, task: Verifiable) -> None:
     made, last = files_of(task), task.length - 2
     plan = WeightPlan(0, last, made.slot_names.index(ROLLOUT), task.prompt)

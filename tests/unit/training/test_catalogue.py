@@ -27,6 +27,7 @@ from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
+from tests.marked import only
 
 torch.set_num_threads(1)
 
@@ -39,7 +40,7 @@ def day(tmp_path: Path) -> MarketDay:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rounds"),
-    [("diloco-4bit", 2), ("sparseloco", 2), pytest.param("diloco-late", 4, marks=pytest.mark.slow)],
+    [("diloco-4bit", 2), ("sparseloco", 2)],
 )
 def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str, rounds: int) -> None:
     rule = RULES.get(name, DiLoCo())
@@ -109,6 +110,7 @@ def test_an_input_that_is_not_its_links_is_convicted_in_one_move(day: MarketDay)
     assert not day.market_state.games, "a binding takes no game"
 
 
+@pytest.mark.long
 def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
     def pretend(kind: Kind, round_: int, shard: int, honest: Any) -> list[Tensor]:
         state = list(honest(kind, round_, shard))
@@ -119,7 +121,10 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
     assert finding.source is None and not finding.source_proof, "a byte needs no claim to come from"
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
+@pytest.mark.parametrize(
+    "name",
+    only(("diloco-4bit", "eager", "dipaco"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
+)
 def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     files = recipe_files(name)
     for program in (*files.tasks, *files.outers):

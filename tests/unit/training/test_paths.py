@@ -39,6 +39,7 @@ from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
+from tests.marked import long
 from tests.unit.training.test_catalogue import fallen
 
 torch.set_num_threads(1)
@@ -250,7 +251,7 @@ def test_paths_are_named_by_patterns_and_what_does_not_fit_is_refused() -> None:
         check_paths(paths, 9, 1 << 24)
 
 
-@pytest.mark.parametrize(("records", "rows", "paths"), [(103, 4, 3), (7, 7, 1), (4096, 1, 2), (50, 3, 4)])
+@pytest.mark.parametrize(("records", "rows", "paths"), [(103, 4, 3), (7, 7, 1), long(4096, 1, 2), (50, 3, 4)])
 def test_each_path_reads_its_own_part_in_order(records: int, rows: int, paths: int) -> None:
     """First records of steps, at the counters where a rounded quotient could be off by one, too."""
     b = ProgramBuilder()

@@ -41,6 +41,7 @@ from tests.fakes.jobs import account, recipe_files, three_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
 from tests.fakes.terms import some_terms
+from tests.marked import long, only
 
 torch.set_num_threads(1)
 CHEAP = {"outer_fee": Wei(1)}
@@ -237,7 +238,7 @@ def another_slices_first(kind: Kind, round_: int, shard: int, honest: Any) -> li
     return state
 
 
-@pytest.mark.parametrize(("patch", "slot"), [(of_another_slice, 2), (another_slices_first, 0)])
+@pytest.mark.parametrize(("patch", "slot"), [(of_another_slice, 2), long(another_slices_first, 0)])
 def test_a_slice_of_other_inputs_is_convicted_in_one_move(day: MarketDay, patch: Any, slot: int) -> None:
     finding, _ = fallen(day, partial(WrongInputSolver, patch=patch))
     assert isinstance(finding, WrongInput) and finding.slot == slot
@@ -270,7 +271,9 @@ def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: Marke
     assert not any(e.status.phase == Phase.VOID for e in of_round)
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
+@pytest.mark.parametrize(
+    "name", only(("diloco-4bit", "streaming"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
+)
 def test_every_algorithm_is_sliced_or_refused_with_the_reason(name: str) -> None:
     if name in ("demo", "sparseloco", "powersgd", "streaming", "eager", "dipaco", "diloco-median"):
         with pytest.raises(Stop, match=f"outer step of {name} cannot be cut into slices: "):
@@ -333,6 +336,7 @@ def test_any_number_of_slices_that_is_built_is_what_the_market_takes(seed: int) 
         check_shapes({Kind.TASK: made.tasks, Kind.OUTER: made.outers}, wrong)
 
 
+@pytest.mark.long
 def test_148_tensors_of_256_shards_need_slices_and_get_them() -> None:
     """GPT-2 small's parameters by number, of another size: in one piece 25 shards are the most."""
     shapes = [(3,)] * 148

@@ -25,7 +25,7 @@ from drills.solvers import CheatingSolver, FaultySolver, WeightPlan
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
-from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, roots_of, staffed
+from tests.fakes.staged import convicted, roots_of, staffed
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
@@ -121,17 +121,6 @@ def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: P
     assert not torch.equal(alike.theta[0], expected.theta[0]), "its speed was felt"
 
 
-@pytest.mark.slow
-def test_an_absent_slow_shard_has_no_part(day: MarketDay, tmp_path: Path) -> None:
-    job_id = day.post(recipe_files("delayed-nesterov"), rounds=4, slow=SLOW, **MAY_BE_ABSENT)
-    staffed(day)
-    dead = absent_in_round_1(day, job_id)
-    rule, seed = RULES["delayed-nesterov"], day.market_state.jobs[job_id].view.terms.seed
-    algorithm = algorithm_of("delayed-nesterov", rule.lr, rule.momentum, rule.every)
-    expected = recipe_alone(algorithm, seed, 4, {(1, dead)}, slow=SLOW)
-    assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
-
-
 def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
     """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
     slow one is left; where all are alike the speed is nothing."""
@@ -167,6 +156,7 @@ class Loafer(CheatingSolver):
         return super().make_work(replace(terms, loops=slow), files)
 
 
+@pytest.mark.long
 def test_a_fast_shard_that_takes_a_slow_ones_steps_is_convicted(day: MarketDay) -> None:
     job_id = day.post(recipe_files("delayed-nesterov", 1), rounds=2, shards=1, slow=SLOW)
     finding, view = convicted(day, job_id, Loafer)

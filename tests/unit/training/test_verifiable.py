@@ -14,7 +14,6 @@ from assay.training.grpo import Shape, answers_known
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
-from tests.marked import long
 
 TASKS = [Addition(1), Addition(2), Sorting(2), Sorting(5), Brackets(3, 2), Brackets(6, 3)]
 ROWS, COUNTERS = 24, 40
@@ -95,7 +94,8 @@ def test_only_an_exactly_right_answer_is_rewarded(task: Verifiable) -> None:
         assert task.rewards(tokens).tolist() == wanted
 
 
-@pytest.mark.parametrize("task", [Addition(1), long(Sorting(3)), long(Brackets(3, 3))], ids=str)
+@pytest.mark.long
+@pytest.mark.parametrize("task", [Addition(1), Sorting(3), Brackets(3, 3)], ids=str)
 def test_the_warm_up_teaches_what_an_answer_looks_like(task: Verifiable) -> None:
     """Nearly all of the probability lies on tokens that answers have, and right answers are likelier."""
     policy = Policy(task, Shape(1, 1, 16, task.length), seed=1)
