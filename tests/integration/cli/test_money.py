@@ -150,20 +150,6 @@ def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, ho
         node.close()
 
 
-def test_a_dry_run_sends_nothing(assay: Assay, home: Path) -> None:
-    before, ether = wallet_and_free(assay), assay("account", "balance").data["ether"]
-    for command in (
-        ("token", "deposit", "1tok"),
-        ("token", "withdraw", "1tok"),
-        ("stake", "deposit", "1tok", "--role", "verifier"),
-        ("stake", "unbond", "1tok", "--role", "solver"),
-        ("token", "faucet", "client", "1tok"),
-    ):
-        dry = run("--home", str(home), "--json", "--account", "client", "--dry-run", *command)
-        assert dry.status == Exit.OK and dry.data["action"], command
-    assert wallet_and_free(assay) == before and assay("account", "balance").data["ether"] == ether
-
-
 def test_without_a_terminal_nothing_is_sent_unasked(assay: Assay) -> None:
     before = wallet_and_free(assay)
     unasked = assay("token", "deposit", "1tok", yes=False)
@@ -214,12 +200,6 @@ def test_a_spending_limit_is_kept(assay: Assay, home: Path) -> None:
     refused = run(*common, "token", "deposit", "1tok")
     assert refused.status == Exit.CONFIG and refused.error["hint"]
     assert wallet_and_free(assay) == before
-
-
-@pytest.mark.parametrize("amount", ["5", "5 apples", "-1tok", "0.0000000000000000001tok", "1e3tok", "tok"])
-def test_an_amount_without_a_sound_number_and_unit_is_refused(assay: Assay, amount: str) -> None:
-    refused = assay("token", "deposit", "--", amount)
-    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-amount"
 
 
 def test_a_role_that_does_not_exist_is_refused(assay: Assay) -> None:

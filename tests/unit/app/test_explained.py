@@ -15,9 +15,9 @@ from assay.app.explained import ENDS, WHY_NOW, Explained, explain
 from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
-from assay.protocol.types import ZERO_DIGEST, JobId, Kind, Phase, Role
-from drills.solvers import FaultySolver, Plan, WrongInputSolver, invent
-from drills.verifiers import ColludingVerifier, LazyVerifier
+from assay.protocol.types import ZERO_DIGEST, JobId, Phase, Role
+from drills.solvers import FaultySolver, Plan
+from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 
@@ -112,35 +112,6 @@ def test_what_is_said_to_be_lost_is_lost(day: MarketDay) -> None:
     assert ended.clock == "" and ended.next.startswith("nothing: wendy has won after")
     assert "the contract computed the disputed element itself" in ended.next
     assert ended.stakes.startswith("the claim falls") and " if " not in ended.stakes
-
-
-def test_a_game_that_is_about_a_vote_says_so(day: MarketDay) -> None:
-    job_id = day.post(rounds=1)
-    day.solver("ann")
-    day.solver("bob")
-    day.verifier("v0", LazyVerifier)
-    day.verifier("v1")
-    day.whistleblower("wendy")
-    seen = followed(day, lambda: any(game.view.decided for game in day.market_state.games.values()))
-    said = next(iter(seen.values()))
-    assert said.claim.startswith("v0, drawn as a verifier, has vouched for a segment of task 0/")
-    assert "another trace than a replay gives" in said.dispute
-    assert "v0 loses its stake" in said.stakes and "the claim falls" not in said.stakes
-    assert day.phases(job_id, Kind.TASK)
-
-
-def test_a_game_about_an_input_says_so(day: MarketDay) -> None:
-    job_id = day.post(rounds=2)
-    cheats = frozenset({account("ann")})
-    day.solver("ann", partial(WrongInputSolver, patch=invent), day.blocks(withholds=True))
-    day.solver("bob")
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
-    day.whistleblower("wendy")
-    seen = followed(day, lambda: Phase.CONVICTED in day.phases(job_id))
-    said = seen[GamePhase.SPLIT_OUTPUT]
-    assert "starts from state" in said.claim and "must start from another state" in said.dispute
-    assert "to the input state, of which tensors 0 to 2 are in dispute" in said.narrowed
 
 
 def test_nothing_is_at_stake_once_the_claim_is_over(day: MarketDay) -> None:

@@ -10,9 +10,8 @@ from assay.app.ids import claim_id_of, job_id_of
 from assay.app.job_progress import in_words
 from assay.app.refusals import in_words as refusal_in_words
 from assay.app.times import show_moment, show_span
-from assay.node.audit import HiddenInput, WrongInput, WrongSegment, WrongVote
 from assay.protocol.errors import Reverted, Stop
-from assay.protocol.types import Address, ClaimId, JobId, Progress, Seconds
+from assay.protocol.types import ClaimId, JobId, Progress, Seconds
 
 ONE, OTHER = JobId(bytes.fromhex("ab12cd34" + "00" * 28)), JobId(bytes.fromhex("ab12cd34" + "01" * 28))
 THIRD = JobId(bytes([9]) * 32)
@@ -88,22 +87,6 @@ def test_a_refusal_is_told_in_tokens_and_dates() -> None:
     assert refusal_in_words(strange) is strange
     nameless = Reverted("x: refused by the contract: NotDue()", error="NotDue")
     assert refusal_in_words(nameless) is nameless
-
-
-@pytest.mark.parametrize(
-    "finding",
-    [
-        WrongSegment(ClaimId(ONE), 2, (bytes(32),) * 5, bytes(32)),
-        WrongInput(ClaimId(ONE), 3, bytes(32), (), None, bytes(32), (), bytes(32)),
-        WrongVote(ClaimId(ONE), Address("0xab"), 0, 1, (), ()),
-        HiddenInput(ClaimId(ONE), bytes(32)),
-    ],
-    ids=lambda finding: type(finding).__name__,
-)
-def test_a_finding_is_a_sentence_and_no_repr(finding: object) -> None:
-    said = str(finding)
-    assert "(claim_id" not in said and "\\x" not in said and type(finding).__name__ not in said
-    assert said[0].islower() and len(said) > 20
 
 
 def test_progress_is_a_sentence() -> None:

@@ -57,27 +57,3 @@ def test_it_is_heavy_ball_momentum_of_the_middle_change_of_those_present(folder:
     middle = torch.stack([delta for delta, there in zip(sent, here, strict=True) if there]).median(0)[0]
     wanted = moment * 0.8 + middle
     assert torch.equal(after[1], wanted) and torch.equal(after[0], theta - wanted * 0.5)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "code", "says"),
-    [
-        ("* self.keep + delta", "@ delta", "step-failed", "HeavyBall.step of the outer algorithm raised"),
-        ("* self.keep", "* self.kept", "step-failed", "HeavyBall.step of the outer algorithm raised Attr"),
-        ("* self.keep", "* torch.special.i0e(delta)", "unsupported-operation", "special_i0e"),
-        (".sum(-1)", ".argsort(-1)", "step-failed", "middle of the outer algorithm"),
-    ],
-)
-def test_a_fault_in_it_is_told_by_the_clients_line(
-    folder: Path, old: str, new: str, code: str, says: str
-) -> None:
-    file, text = folder / "mine.py", BLOCKS["python"]
-    place = text.rindex(old)
-    file.write_text(text[:place] + new + text[place + len(old) :])
-    line = text[:place].count("\n") + 1
-    if "argsort" in new:  # what it returns is told by where it is written
-        line = text[: text.index("def middle")].count("\n") + 1
-    status, error = assay(*CALLS[0])
-    assert status == Exit.USAGE and error["code"] == code and error["hint"]
-    assert says in error["message"] and f"mine.py:{line}" in error["message"], error
-    assert "training/" not in error["message"] and not (folder / "own.toml").exists()

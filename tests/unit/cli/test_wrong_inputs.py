@@ -162,13 +162,6 @@ def test_the_chain_of_a_devnet_is_said_to_be_its(folder: Path) -> None:
     assert settings.describe()["rpc_url"].origin == "the devnet in .assay"
 
 
-def test_comments_of_a_job_file_stand_under_each_other(folder: Path) -> None:
-    for local in ("local", "no-local"):
-        assert assay("job", "init", f"{local}.toml", f"--{local}")[0] == Exit.OK
-        lines = (folder / f"{local}.toml").read_text().split("[model]")[1].splitlines()
-        assert {line.index("# ") for line in lines if "# " in line} == {28}, local
-
-
 def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "terms.toml"
     path.write_text(acceptance_text(USUAL))

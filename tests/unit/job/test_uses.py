@@ -266,14 +266,6 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
         with_parameters(models.build(SHAPE, 0), {"w": torch.ones(2)})
 
 
-@pytest.mark.parametrize("text", [evaluation(), inference(), grpo()], ids=["eval", "infer", "grpo"])
-def test_a_rate_that_nothing_uses_says_why_it_is_there(text: str) -> None:
-    outer = text[text.index("\n[outer]") :].split("\n\n")[0].splitlines()
-    rate = next(line for line in outer if line.startswith("learning_rate"))
-    assert rate.index("#") == 28 and rate.endswith("; the key is required")
-    assert next(line for line in outer if line.startswith("momentum")).index("#") == 28
-
-
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
