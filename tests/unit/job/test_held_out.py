@@ -11,6 +11,7 @@ from assay.job.build import build
 from assay.job.estimate import drafted
 from assay.job.read import JobFile, parse_job_file, read_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template, with_held_out
+from tests.marked import long
 from tests.unit.cli.test_command_line import assay
 
 
@@ -46,7 +47,7 @@ def test_amounts_are_in_proportion_to_the_price() -> None:
     assert short_amounts(parsed(with_held_out(dear, 512, "a job"))) == []
 
 
-@pytest.mark.parametrize("shards", ["2", "5"])
+@pytest.mark.parametrize("shards", ["2", long("5")])
 def test_a_file_that_init_wrote_could_be_posted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: str
 ) -> None:

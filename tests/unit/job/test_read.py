@@ -311,7 +311,7 @@ def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorit
         parse_job_file(streamed(f"\n{number}", algorithm), "a test")
 
 
-@pytest.mark.parametrize("name", ["diloco-4bit", "diloco-u8", long("streaming"), long("eager")])
+@pytest.mark.parametrize("name", ["diloco-4bit", *map(long, ("diloco-u8", "streaming", "eager"))])
 def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
     def file(numbers: str) -> JobFile:
         return parse_job_file(streamed(numbers, name), "a test")

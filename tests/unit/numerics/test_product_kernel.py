@@ -17,6 +17,7 @@ from assay.numerics import contraction, fused, product_kernel
 from assay.numerics.fused import Exponents, Unquantised
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.product_kernel import Kernel, Unusable
+from tests.marked import long
 from tests.unit.planting import UNOPTIMISED, planted
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
@@ -128,12 +129,12 @@ IN_VECTORS = [
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        *(IN_VECTORS if torch.cpu.get_capabilities().get("avx512_bw") else []),
+        *(long(*each) for each in IN_VECTORS if torch.cpu.get_capabilities().get("avx512_bw")),
         ("#define LIMIT 0x1p62", "#define LIMIT 0x1p64"),
-        ("rintf(v == v ? v : 0)", "rintf(v == v ? v : 1)"),
-        ("e >= 129 ? NAN : made.value", "made.value"),
-        ("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
-        ("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
+        long("rintf(v == v ? v : 0)", "rintf(v == v ? v : 1)"),
+        long("e >= 129 ? NAN : made.value", "made.value"),
+        long("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
+        long("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
     ],
 )
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -190,9 +191,9 @@ def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
     "asked",
     [
         "aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64)",
-        "malloc((a.grains + 1) * sizeof *cuts)",
-        "calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums)",
-        "malloc(count * (m + n) * sizeof *factors)",
+        long("malloc((a.grains + 1) * sizeof *cuts)"),
+        long("calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums)"),
+        long("malloc(count * (m + n) * sizeof *factors)"),
     ],
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:

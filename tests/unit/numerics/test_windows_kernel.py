@@ -14,6 +14,7 @@ from torch import Tensor
 from assay.numerics import windows_kernel
 from assay.numerics.backends import integer_product_int64
 from assay.numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
+from tests.marked import long
 from tests.unit.planting import UNOPTIMISED, planted
 
 SOURCE = Path(windows_kernel.__file__).with_suffix(".c")
@@ -87,13 +88,13 @@ def test_the_largest_sums_do_not_overflow(kernel: Kernel, turned: bool) -> None:
     ("right", "wrong"),
     [
         ("((1 << 18) - 1)", "((1 << 20) - 1)"),
-        ("count && most <= LIMIT &&", "count &&"),
-        (
+        long("count && most <= LIMIT &&", "count &&"),
+        long(
             "(float)(sums[i - start] * t->row_factors[row + r] * t->column_factors[i]);\n        else",
             "0;\n else",
         ),
-        ("b ? b[rows[r]] : 0", "a[rows[r]]"),
-        ("t->x_count - t->step - least", "t->x_count - least - count"),
+        long("b ? b[rows[r]] : 0", "a[rows[r]]"),
+        long("t->x_count - t->step - least", "t->x_count - least - count"),
     ],
 )
 def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -105,9 +106,9 @@ def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: 
     ("right", "wrong"),
     [
         ("v < -8192 ? -8192 : v", "v"),
-        ("if (e >= 129) {", "if (e > 129) {"),
-        ("rintf(", "roundf("),
-        ("digits[d] - before[d]", "digits[d] - after[d]"),
+        long("if (e >= 129) {", "if (e > 129) {"),
+        long("rintf(", "roundf("),
+        long("digits[d] - before[d]", "digits[d] - after[d]"),
     ],
 )
 def test_a_kernel_that_quantises_otherwise_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -131,11 +132,11 @@ def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
     "asked",
     [
         "malloc(count * sizeof *own->pairs)",
-        "malloc(ROWS * vectors * LANES * sizeof(double))",
-        "malloc((2 * batch + rows + w_count + 2 * inner + 2 * pairs + 1) * sizeof *numbers)",
-        "malloc(4 * padded * pairs)",
-        "malloc(padded * sizeof *sums)",
-        "malloc(((rows > padded ? rows : padded) / LANES + 1) * sizeof *groups)",
+        long("malloc(ROWS * vectors * LANES * sizeof(double))"),
+        long("malloc((2 * batch + rows + w_count + 2 * inner + 2 * pairs + 1) * sizeof *numbers)"),
+        long("malloc(4 * padded * pairs)"),
+        long("malloc(padded * sizeof *sums)"),
+        long("malloc(((rows > padded ? rows : padded) / LANES + 1) * sizeof *groups)"),
     ],
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:

@@ -69,6 +69,7 @@ def test_more_layers_do_not_add_to_what_is_compiled() -> None:
     assert many < 1.05 * few
 
 
+@pytest.mark.long
 def test_a_step_in_segments_has_the_bits_of_the_whole() -> None:
     made = deep(5)
     cut = plan(made.inner, whole_nodes=0)
@@ -93,7 +94,7 @@ def test_random_programs_in_segments_have_the_bits_of_the_whole(seed: int) -> No
 
 
 def test_every_computed_node_is_given_once_and_nothing_is_read_after_its_end() -> None:
-    program = deep(5).inner
+    program = deep(2).inner
     cut = plan(program, whole_nodes=0)
     assert cut is not None
     given = Counter(ref for segment in cut.segments for ref in segment.outputs)
@@ -105,7 +106,7 @@ def test_every_computed_node_is_given_once_and_nothing_is_read_after_its_end() -
 
 
 def test_small_programs_and_those_that_read_records_by_number_stay_whole() -> None:
-    program = deep(5).inner
+    program = deep(2).inner
     assert plan(program, whole_nodes=len(program.nodes)) is None
     assert plan(program, whole_nodes=len(program.nodes) - 1) is not None
 
