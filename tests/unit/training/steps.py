@@ -81,12 +81,3 @@ def compare(
             assert (x.shape, x.is_floating_point()) == (y.shape, y.is_floating_point())
             assert (x - y).float().norm() <= relative * y.float().norm() + 1e-6, f"{name} at step {step}"
     return made
-
-
-def trained(made: job.JobArtifacts, steps: int) -> list[float]:
-    """The loss of each of the first steps."""
-    executor, state, losses = Executor(made.inner), list(made.genesis), []
-    for step in range(steps):
-        state = executor.step(state, StepContext(made.records, SEED, 0, step))
-        losses.append(state[-1].item())
-    return losses

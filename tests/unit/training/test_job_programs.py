@@ -10,15 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from assay.program.execute import Executor, Records, StepContext
-from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.training import datasets, job, models
-from assay.training.datasets import Dataset, LabelledLayout, TextLayout
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.optimisers import AdamW, Sgd
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.schedules import Schedule
-
-SEED = bytes(range(32))
+from tests.unit.training.steps import SEED, built, compare, corpus, images
 
 
 @pytest.fixture(autouse=True)
@@ -27,48 +24,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def _corpus(context: int) -> Dataset:
-    text = b"".join(b"the %d quick brown foxes jump over %d lazy dogs; " % (i, i * i) for i in range(200))
-    cut = len(text) // (context + 1) * (context + 1)
-    return Dataset(TextLayout(context), text[:cut], text[: context + 1])
-
-
-def _images() -> Dataset:
-    generator = torch.Generator().manual_seed(3)
-    rows = torch.randint(0, 17, (40, 65), generator=generator, dtype=torch.uint8)
-    rows[:, 64] = rows[:, :64].sum(1) % 10
-    return Dataset(LabelledLayout(64, 16.0), rows.numpy().tobytes(), b"")
-
-
-def _job(model: nn.Module, optimiser: Optimiser, dataset: Dataset, batch: int = 4) -> job.JobArtifacts:
-    made = job.build_job(model, job.cross_entropy, optimiser, dataset, batch=batch, shards=2, outer=DiLoCo())
-    validate(made.inner, dataset.layout.record_size, max_bytes=1 << 30, max_operations=1 << 40)
-    validate(made.outer, 0, max_bytes=1 << 30, max_operations=1 << 40)
-    return made
-
-
-def _batch(made: job.JobArtifacts, step: int, rows: int) -> Tensor:
-    records = made.records
-    assert records is not None
-    drawn = [records.index(SEED, 0, step, row) for row in range(rows)]
-    return records.gather(drawn, 0, records.record_size)
-
-
-def _compare(model: nn.Module, optimiser: Optimiser, dataset: Dataset, steps: int, relative: float) -> None:
-    """Each program step against a native step from the same state; norms of whole slots."""
-    made = _job(model, optimiser, dataset)
-    native = job.step_function(model, job.cross_entropy, optimiser, dataset.layout)
-    executor = Executor(made.inner)
-    state = list(made.genesis)
-    for step in range(steps):
-        expected = native([x.clone() for x in state], _batch(made, step, 4))
-        state = executor.step(state, StepContext(made.records, SEED, 0, step))
-        for name, x, y in zip(made.slot_names, state, expected, strict=True):
-            assert (x.shape, x.dtype) == (y.shape, y.dtype)
-            assert (x - y).norm() <= relative * y.norm() + 1e-7, f"{name} at step {step}"
-    assert state[-1] == pytest.approx(expected[-1].item(), rel=1e-3)
 
 
 GPTS = {
@@ -84,21 +39,14 @@ GPTS = {
 def test_a_gpt_step_is_what_pytorch_computes(name: str) -> None:
     config = GPTS[name]
     rule = Sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
-    _compare(models.build(config, 1), rule, _corpus(config.context), steps=2, relative=2e-3)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("rule", [AdamW(), AdamW(schedule=Schedule(3), clip_norm=0.5, eps=1e-4)])
-def test_adamw_is_what_pytorch_computes(rule: AdamW) -> None:
-    config = GPTS["plain"]
-    _compare(models.build(config, 1), rule, _corpus(config.context), steps=4, relative=2e-2)
+    compare(models.build(config, 1), rule, corpus(config.context), steps=2, relative=2e-3)
 
 
 @pytest.mark.parametrize(
     "rule", [Sgd(), Sgd(momentum=0.0, schedule=Schedule(2)), Sgd(nesterov=True, clip_norm=1)]
 )
 def test_an_mlp_step_is_what_pytorch_computes(rule: Sgd) -> None:
-    _compare(models.build(models.MlpConfig(hidden=16), 3), rule, _images(), steps=2, relative=1e-3)
+    compare(models.build(models.MlpConfig(hidden=16), 3), rule, images(), steps=2, relative=1e-3)
 
 
 def test_adamw_agrees_with_the_library() -> None:
@@ -135,7 +83,7 @@ def test_sgd_agrees_with_the_library(nesterov: bool) -> None:
 @pytest.mark.long
 def test_slots_come_in_the_order_of_the_contract() -> None:
     config = GPTS["plain"]
-    made = _job(models.build(config, 0), AdamW(schedule=Schedule(2)), _corpus(config.context))
+    made = built(models.build(config, 0), AdamW(schedule=Schedule(2)), corpus(config.context))
     names, count = made.slot_names, made.inner.params
     model_names = [name for name, _ in models.build(config, 0).named_parameters()]
     assert names[:count] == model_names
@@ -148,7 +96,7 @@ def test_slots_come_in_the_order_of_the_contract() -> None:
 @pytest.mark.long
 def test_equal_arguments_give_equal_roots_and_another_seed_another_genesis() -> None:
     config = GPTS["erf"]
-    first, second, other = (_job(models.build(config, seed), AdamW(), _corpus(5)) for seed in (1, 1, 2))
+    first, second, other = (built(models.build(config, seed), AdamW(), corpus(5)) for seed in (1, 1, 2))
     assert first.inner.root == second.inner.root == other.inner.root
     assert all(torch.equal(x, y) for x, y in zip(first.genesis, second.genesis, strict=True))
     assert not torch.equal(first.genesis[0], other.genesis[0])
@@ -169,7 +117,7 @@ def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
             self.seen.add_(1)
             return self.linear(x * self.scale)
 
-    made = _job(Counting(), Sgd(), _images())
+    made = built(Counting(), Sgd(), images())
     seen = made.slot_names.index("seen")
     assert made.slot_names[2:4] == ["seen", "scale"], "what a step changes stands by the parameters"
     after = Executor(made.inner).run(made.genesis, StepContext(made.records, SEED, 0, 0), 3)
@@ -179,7 +127,7 @@ def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
 @pytest.mark.long
 def test_training_reduces_the_loss() -> None:
     config = models.GptConfig(n_layer=1, n_head=2, d_model=32, context=16)
-    made = _job(models.build(config, 0), AdamW(lr=5e-3), _corpus(16), batch=8)
+    made = built(models.build(config, 0), AdamW(lr=5e-3), corpus(16), batch=8)
     executor, state, losses = Executor(made.inner), made.genesis, []
     for step in range(40):
         state = executor.step(state, StepContext(made.records, SEED, 0, step))
@@ -215,7 +163,7 @@ def test_the_outer_genesis_moves_nothing() -> None:
 @pytest.mark.parametrize("model", [nn.ReLU(), nn.Linear(64, 10).double()])
 def test_a_model_that_cannot_be_trained_is_refused(model: nn.Module) -> None:
     with pytest.raises(Stop):
-        _job(model, Sgd(), _images())
+        built(model, Sgd(), images())
 
 
 @pytest.mark.long

@@ -11,10 +11,10 @@ from torch import nn
 
 from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
-from assay.training import datasets, lora, models
+from assay.training import lora, models
 from assay.training.optimisers import AdamW, Sgd
 from tests.unit.training.architectures import CharGru, CharLstm, Llama, ResNet
-from tests.unit.training.steps import SEED, built, compare, corpus, images, trained
+from tests.unit.training.steps import SEED, built, compare, corpus, images
 
 CAREFUL = AdamW(lr=0.01, eps=1e-4, weight_decay=0.01)
 
@@ -33,12 +33,6 @@ def test_a_llama_step_is_what_pytorch_computes(table: bool) -> None:
 
 
 @pytest.mark.long
-def test_a_llama_learns() -> None:
-    losses = trained(built(Llama(), AdamW(lr=0.02), corpus(8), batch=8), 25)
-    assert losses[-1] < 0.6 * losses[0]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("norm", ["batch", "group"])
 def test_a_residual_network_step_is_what_pytorch_computes(norm: str) -> None:
     made = compare(ResNet(norm=norm), Sgd(lr=0.05), images(), steps=2, relative=2e-2)
@@ -47,12 +41,6 @@ def test_a_residual_network_step_is_what_pytorch_computes(norm: str) -> None:
         held = dict(zip(made.slot_names, after, strict=True))
         assert held["blocks.0.norm_1.num_batches_tracked"] == 2
         assert not torch.equal(held["blocks.0.norm_1.running_mean"], torch.zeros(4))
-
-
-@pytest.mark.long
-def test_a_residual_network_learns_digits() -> None:
-    losses = trained(built(ResNet(), AdamW(lr=0.02), datasets.digits(), batch=32), 25)
-    assert sum(losses[-5:]) / 5 < 0.6 * losses[0]
 
 
 @pytest.mark.long

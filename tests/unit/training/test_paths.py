@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from assay.client.fetched import of_path
 from assay.client.receipt import MODEL, BadReceipt
@@ -30,7 +30,6 @@ from assay.program.isa import DType
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names, model_slots
 from assay.protocol.types import Kind
-from assay.training import models
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
@@ -186,50 +185,6 @@ def test_error_feedback_and_codes_go_along_a_path() -> None:
     for x, r, moved in zip(theta, residuals, local, strict=False):
         assert torch.allclose(x - r, moved, atol=1e-6), "sent and held back are all of it"
     assert not theta[2].any(), "the other path's module has no change"
-
-
-@pytest.mark.slow
-def test_rounds_of_a_small_gpt() -> None:
-    """Two blocks of two modules each on text in four parts; every path's loss on its own part goes down."""
-    net = models.build(models.GptConfig(2, 2, 16, 8), 0)
-    names = [n for n, _ in net.named_parameters()]
-    paths = paths_of(names, [["blocks.0.*"], ["blocks.1.*"]], 2)
-    parts = [
-        b"a program is what everybody can run; ",
-        b"0123456789 + 1 = 10; ",
-        b"def f(x): return x\n",
-        b"zz ",
-    ]
-    rows = [torch.tensor(list(part * 60)[: 9 * 16]).view(16, 9).long() for part in parts]
-    order = paths.order(len(names))
-
-    def loss_of(theta: Sequence[Tensor], path: int) -> Tensor:
-        held = {names[i]: x for i, x in zip(order, theta, strict=True)}
-        out = torch.func.functional_call(net, held, (rows[path][:, :-1],))
-        return nn.functional.cross_entropy(out.flatten(0, 1), rows[path][:, 1:].flatten())
-
-    def trained(theta: Sequence[Tensor], path: int) -> list[Tensor]:
-        made = [t.clone() for t in theta]
-        for _ in range(4):
-            leaves = [t.requires_grad_() for t in made]
-            grads = torch.autograd.grad(loss_of(leaves, path), leaves)
-            made = [(p - 0.2 * g).detach() for p, g in zip(leaves, grads, strict=True)]
-        return made
-
-    start = {i: p.detach().clone() for i, (_, p) in enumerate(net.named_parameters())}
-    run = Run(paths, start, Algorithm(Nesterov(0.5, 0.6)))
-    begin = [loss_of(run.base(u), u).item() for u in range(4)]
-    for _ in range(4):
-        reference = Reference({n: x.double().numpy() for n, x in run.theta.items()}, 0.5, 0.6)
-        kept = dict(zip(run.order, run.rest, strict=True))
-        reference.moments = {n: x.double().numpy() for n, x in kept.items()}
-        local = [trained(run.base(u), u) for u in range(4)]
-        reference.step(run.where, [[x.double().numpy() for x in made] for made in local])
-        run.round(local)
-        for name, x in run.theta.items():
-            assert np.allclose(x.double().numpy(), reference.theta[name], atol=1e-5), name
-    after = [loss_of(run.base(u), u).item() for u in range(4)]
-    assert all(a < b for a, b in zip(after, begin, strict=True)), (begin, after)
 
 
 # -- what a client says
