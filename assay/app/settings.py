@@ -23,7 +23,6 @@ from assay.protocol.errors import Ask
 CONFIG_FILE = "assay.toml"
 HOME_FOLDER = ".assay"
 USER_HOME = Path("~/.assay")
-DEVNET_FILE = "devnet.json"
 DEPLOYMENT_FILE = "deployment.json"
 _PATHS = ("home", "deployment", "keystore", "password_file")
 """Settings that name files: in assay.toml they are relative to its folder."""

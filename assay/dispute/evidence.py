@@ -37,14 +37,6 @@ def record_of(node: Node, element: int) -> tuple[int, int]:
     return (node.attrs[1] if node.op is Op.DATA else 0) + row, node.attrs[0] + column
 
 
-def needs(node: Node, element: int, read: Read) -> list[tuple[int, int, int]]:
-    """(input ordinal, first element, count) of each run of input elements that `element` depends on.
-
-    `read(input, element)` gives the value of an index that a take or pick goes by.
-    """
-    return [(span.input, span.first, span.count) for span in node.op.row.spans(node, element, read)]
-
-
 def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tuple[Opening, ...]:
     """What convicts (or clears) `element` of node `index`: whole leaves of its inputs with their proofs.
 

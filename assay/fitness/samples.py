@@ -24,6 +24,7 @@ from assay.program.isa import Program, decode, encode
 from assay.program.kernels import TORCH_DTYPES
 from assay.training import datasets, job, models
 from assay.training.datasets import Dataset, Layout
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 
@@ -111,7 +112,7 @@ def sample_of(
     data = noise(layout.record_size, *bounds)
     made = job.build_job(
         models.build(config, 0),
-        job.cross_entropy,
+        cross_entropy,
         optimiser,
         Dataset(layout, data, data),
         batch=batch,

@@ -14,8 +14,7 @@ the step. Not guaranteed: that a model trains well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,7 +29,6 @@ from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
-from assay.training import datasets, models
 from assay.training.algorithms import Algorithm
 from assay.training.buffers import moving, with_buffers
 from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
@@ -38,9 +36,8 @@ from assay.training.checks import check_slices
 from assay.training.datasets import Dataset, Layout
 from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
-from assay.training.losses import LOSS_SLOT, cross_entropy, loss_of
-from assay.training.natively import NativeLoss, check_indices, draws, first_loss
-from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.losses import LOSS_SLOT
+from assay.training.optimisers import Optimiser
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
 from assay.training.own_outer import wrapped
@@ -355,87 +352,3 @@ def build_job(
         if found is not None or draws(graph)
         else first_loss(native, records, batch, accumulate, modules),
     )
-
-
-def gpt(
-    config: models.GptConfig | None = None,
-    *,
-    data: Path | None = None,
-    batch: int = 8,
-    shards: int = 2,
-    seed: int = 0,
-    optimiser: Optimiser | None = None,
-    outer: DiLoCo | None = None,
-    max_bytes: int = 2 << 20,
-) -> JobArtifacts:
-    """The template of a byte-level GPT on text: `data`, or the Python standard library's source."""
-    config = config or models.GptConfig()
-    corpus = (
-        datasets.standard_library(config.context, max_bytes=max_bytes)
-        if data is None
-        else datasets.text(data, config.context, max_bytes=max_bytes)
-    )
-    return build_job(
-        models.build(config, seed),
-        cross_entropy,
-        optimiser or AdamW(),
-        corpus,
-        batch=batch,
-        shards=shards,
-        outer=outer or DiLoCo(),
-        description=models.describe(config),
-    )
-
-
-def mlp(
-    config: models.MlpConfig | None = None,
-    *,
-    batch: int = 32,
-    shards: int = 2,
-    seed: int = 0,
-    optimiser: Optimiser | None = None,
-    outer: DiLoCo | None = None,
-) -> JobArtifacts:
-    """The template of a digit classifier on scikit-learn's digits."""
-    config = config or models.MlpConfig()
-    return build_job(
-        models.build(config, seed),
-        cross_entropy,
-        optimiser or Sgd(lr=0.05),
-        datasets.digits(),
-        batch=batch,
-        shards=shards,
-        outer=outer or DiLoCo(),
-        description=models.describe(config),
-    )
-
-
-def cnn(
-    config: models.CnnConfig | None = None,
-    *,
-    batch: int = 32,
-    shards: int = 2,
-    seed: int = 0,
-    optimiser: Optimiser | None = None,
-    outer: DiLoCo | None = None,
-) -> JobArtifacts:
-    """The template of a residual convolutional network on scikit-learn's digits."""
-    config = config or models.CnnConfig()
-    return build_job(
-        models.build(config, seed),
-        cross_entropy,
-        optimiser or Sgd(lr=0.05),
-        datasets.digits(),
-        batch=batch,
-        shards=shards,
-        outer=outer or DiLoCo(),
-        description=models.describe(config),
-    )
-
-
-TEMPLATES: dict[str, Callable[..., JobArtifacts]] = {"gpt": gpt, "mlp": mlp, "cnn": cnn}
-
-
-def parameters_of(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The model's parameters by name, out of an inner or an outer state (both begin with them)."""
-    return dict(zip(slot_names[:params], state[:params], strict=True))

@@ -34,6 +34,7 @@ from assay.training import datasets, evaluate, job, models
 from assay.training.algorithms import Algorithm, Sign
 from assay.training.catalogue import RECIPES
 from assay.training.codings import E3M0, Bins
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.schedules import Schedule
@@ -117,7 +118,7 @@ class Bench:
         setting = self.setting
         made = job.build_job(
             models.build(setting.config, seed),
-            job.cross_entropy,
+            cross_entropy,
             optimiser,
             self.data,
             batch=batch,
@@ -136,7 +137,7 @@ class Bench:
         params = dict(zip(made.slot_names[: len(theta)], theta, strict=True))
         model = evaluate.loaded(params, made.model)
         rows = self.data.held_out_batch(records)
-        return evaluate.evaluated(model, job.cross_entropy, self.data.layout, rows)
+        return evaluate.evaluated(model, cross_entropy, self.data.layout, rows)
 
     def _cluster(self, arm: Arm, workers: int, seed: int) -> Cluster:
         setting = self.setting

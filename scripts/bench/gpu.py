@@ -27,6 +27,7 @@ from assay.program.execute import Executor, StepContext, read_data
 from assay.program.isa import Op
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
+from assay.training.losses import cross_entropy
 from assay.training.outer import DiLoCo
 
 ORDER_FREE = "order-free compiled"
@@ -105,7 +106,7 @@ def job_of(size: Size, model: models.Gpt) -> job.JobArtifacts:
     layout = datasets.TextLayout(size.config.context)
     data = datasets.Dataset(layout, noise(layout.record_size, 256, 256), b"")
     rule, outer = optimisers.AdamW(), DiLoCo()
-    return job.build_job(model, job.cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
+    return job.build_job(model, cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
 
 
 def native_step(
@@ -113,7 +114,7 @@ def native_step(
 ) -> Step:
     """The same step by PyTorch itself, compiled; each form compiles its own."""
     layout = datasets.TextLayout(size.config.context)
-    compiled = torch.compile(job.step_function(model, job.cross_entropy, optimisers.AdamW(), layout))
+    compiled = torch.compile(job.step_function(model, cross_entropy, optimisers.AdamW(), layout))
     node = next(node for node in made.inner.nodes if node.op is Op.DATA)
     batch = read_data(node, device, StepContext(made.records, JOB_SEED, 0, 0))
     state = [x.to(device) for x in made.genesis]

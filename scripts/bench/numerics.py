@@ -32,6 +32,8 @@ from assay.program.isa import Op
 from assay.program.kernels import FAST
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
+from assay.training.losses import cross_entropy
+from assay.training.outer import DiLoCo
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 SEED = b"benchmark".ljust(32, b"\0")
@@ -71,14 +73,18 @@ class Timing:
 
 
 def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
-    """The template's job, how its records are laid out, and its optimiser."""
+    """A job of the size's model, how its records are laid out, and its optimiser."""
+    rule: optimisers.Optimiser = optimisers.Sgd(lr=0.05)
     if isinstance(size.config, models.GptConfig):
-        made = job.gpt(size.config, batch=size.batch, max_bytes=CORPUS_BYTES)
-        return made, datasets.TextLayout(size.config.context), optimisers.AdamW()
-    layout, rule = datasets.digits().layout, optimisers.Sgd(lr=0.05)
-    if isinstance(size.config, models.CnnConfig):
-        return job.cnn(size.config, batch=size.batch), layout, rule
-    return job.mlp(size.config, batch=size.batch), layout, rule
+        data, rule = (
+            datasets.standard_library(size.config.context, max_bytes=CORPUS_BYTES),
+            optimisers.AdamW(),
+        )
+    else:
+        data = datasets.digits()
+    model, outer = models.build(size.config, 0), DiLoCo()
+    made = job.build_job(model, cross_entropy, rule, data, batch=size.batch, shards=2, outer=outer)
+    return made, data.layout, rule
 
 
 def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
@@ -117,7 +123,7 @@ def native_step(
     size: Size, made: job.JobArtifacts, layout: datasets.Layout, rule: optimisers.Optimiser
 ) -> tuple[Callable[..., object], list[torch.Tensor], torch.Tensor]:
     """The template's step as PyTorch runs it, its first state, and the first step's batch."""
-    native = job.step_function(models.build(size.config, 0), job.cross_entropy, rule, layout)
+    native = job.step_function(models.build(size.config, 0), cross_entropy, rule, layout)
     context = StepContext(made.records, SEED, 0, 0)
     batch = next(
         read_data(node, torch.device("cpu"), context) for node in made.inner.nodes if node.op is Op.DATA

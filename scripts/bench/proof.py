@@ -38,8 +38,7 @@ from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
 from assay.program.state import begin_tree, load_state, state_bytes, state_root
-from assay.training import job, models
-from scripts.bench.numerics import CORPUS_BYTES, SEED, SIZES
+from scripts.bench.numerics import SEED, SIZES, built
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 SEGMENT_STEPS = 16
@@ -62,8 +61,7 @@ class Subject:
 
     def __init__(self, name: str, cache: Path, folder: Path) -> None:
         size = SIZES[name]
-        assert isinstance(size.config, models.GptConfig)
-        made = job.gpt(size.config, batch=size.batch, max_bytes=CORPUS_BYTES)
+        made, _, _ = built(size)
         self.program, self.genesis = made.inner, made.genesis
         self._context = StepContext(made.records, SEED, 0, 0)
         self._compiled = CompiledExecutor(made.inner, cache_dir=cache)

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from assay.dispute.evidence import needs, node_proof, openings, output_proof
+from assay.dispute.evidence import node_proof, openings, output_proof
 from assay.dispute.replay import Replay
 from assay.dispute.trace import StepTrace
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Input, Node, Op
+from assay.program.spans import Read
 from assay.protocol import trees
 from assay.protocol.game_state import Game, Opening
 from assay.protocol.types import ZERO_DIGEST, Kind
@@ -105,12 +106,16 @@ def test_a_record_must_be_the_one_that_is_named() -> None:
                 element_bits(game, encoded, element, bad)
 
 
-def test_needs_follow_the_index_of_take_and_pick() -> None:
+def spans(node: Node, element: int, read: Read) -> list[tuple[int, int, int]]:
+    return [(span.input, span.first, span.count) for span in node.op.row.spans(node, element, read)]
+
+
+def test_spans_follow_the_index_of_take_and_pick() -> None:
     table, index = Input(0, 0, (5, 3)), Input(1, 1, (4,))  # type: ignore[arg-type]
     take = Node(Op.TAKE, 0, (4, 3), (table, index))  # type: ignore[arg-type]
-    assert needs(take, 7, lambda ordinal, at: {(1, 2): 99}[ordinal, at]) == [(1, 2, 1), (0, 13, 1)]
+    assert spans(take, 7, lambda ordinal, at: {(1, 2): 99}[ordinal, at]) == [(1, 2, 1), (0, 13, 1)]
     pick = Node(Op.PICK, 0, (5,), (table, Input(1, 1, (5,))))  # type: ignore[arg-type]
-    assert needs(pick, 2, lambda ordinal, at: -4) == [(1, 2, 1), (0, 6, 1)]
+    assert spans(pick, 2, lambda ordinal, at: -4) == [(1, 2, 1), (0, 6, 1)]
 
 
 def test_program_proofs_lead_to_the_program_root() -> None:

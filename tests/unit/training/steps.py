@@ -9,6 +9,7 @@ from assay.program.execute import Executor, StepContext
 from assay.program.validate import validate
 from assay.training import job
 from assay.training.datasets import Dataset, LabelledLayout, TextLayout
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import Optimiser
 from assay.training.outer import DiLoCo
 from assay.training.recipe import LossFunction
@@ -37,7 +38,7 @@ def built(
     dataset: Dataset,
     batch: int = 4,
     accumulate: int = 1,
-    loss: LossFunction = job.cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> job.JobArtifacts:
     """A job whose programs are valid."""
     made = job.build_job(
@@ -64,7 +65,7 @@ def compare(
     relative: float,
     batch: int = 4,
     accumulate: int = 1,
-    loss: LossFunction = job.cross_entropy,
+    loss: LossFunction = cross_entropy,
 ) -> job.JobArtifacts:
     """Each program step against a native step from the same state: every slot, by the error of its norm."""
     made = built(model, optimiser, dataset, batch, accumulate, loss)

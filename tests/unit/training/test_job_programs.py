@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.program.execute import Executor, Records, StepContext
+from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
-from assay.training import datasets, job, models
+from assay.training import models
 from assay.training.optimisers import AdamW, Sgd
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.schedules import Schedule
@@ -164,18 +164,3 @@ def test_the_outer_genesis_moves_nothing() -> None:
 def test_a_model_that_cannot_be_trained_is_refused(model: nn.Module) -> None:
     with pytest.raises(Stop):
         built(model, Sgd(), images())
-
-
-@pytest.mark.long
-def test_the_templates_make_whole_jobs() -> None:
-    small = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=8)
-    text = job.TEMPLATES["gpt"](small, batch=2, shards=2, max_bytes=20_000)
-    assert text.model == {"kind": "gpt", **text.model}
-    assert text.records is not None and text.records.record_size == 9
-    images = job.TEMPLATES["mlp"](models.MlpConfig(hidden=8), batch=4, shards=3)
-    assert images.outer.slots == 5 * images.inner.params and isinstance(images.records, Records)
-    assert len(images.records) == 1797 - 359
-    planes = job.TEMPLATES["cnn"](models.CnnConfig(width=4), batch=4, shards=2)
-    assert planes.model == {"kind": "cnn", "side": 8, "width": 4, "classes": 10}
-    assert isinstance(planes.records, Records) and planes.records.data == images.records.data
-    assert datasets.digits().held_out == images.held_out

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from assay.program.isa import Op
 from assay.protocol.errors import Stop
 from assay.training import job, models
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import AdamW, Lion, Muon, Optimiser, Sgd, orthogonalised
 from assay.training.schedules import Schedule
 from tests.unit.training.steps import batch_of, built, compare, corpus, images
@@ -115,9 +116,9 @@ def test_muon_leaves_embeddings_heads_and_vectors_to_adamw() -> None:
 def test_accumulated_batches_are_one_larger_batch() -> None:
     config = models.MlpConfig(hidden=8)
     made = compare(models.build(config, 3), Sgd(), images(), steps=2, relative=2e-3, batch=4, accumulate=3)
-    native = job.step_function(models.build(config, 3), job.cross_entropy, Sgd(), images().layout)
+    native = job.step_function(models.build(config, 3), cross_entropy, Sgd(), images().layout)
     whole = native([x.clone() for x in made.genesis], batch_of(made, 0, 12))
-    parts = job.step_function(models.build(config, 3), job.cross_entropy, Sgd(), images().layout, 3)
+    parts = job.step_function(models.build(config, 3), cross_entropy, Sgd(), images().layout, 3)
     for x, y in zip(parts([x.clone() for x in made.genesis], batch_of(made, 0, 12)), whole, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
     read = [(n.shape, n.attrs) for n in made.inner.nodes if n.op is Op.DATA]

@@ -34,7 +34,7 @@ FILE = """
 import torch
 from net import Net
 from assay.training.datasets import digits
-from assay.training.job import cross_entropy
+from assay.training.losses import cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.recipe import Recipe
 

@@ -19,10 +19,10 @@ from assay.program.isa import DType, Program
 from assay.program.state import state_root
 from assay.protocol.errors import Stop
 from assay.training import job, models
-from assay.training.optimisers import AdamW, Muon
+from assay.training.optimisers import AdamW, Muon, Sgd
 from tests.fakes.programs import Sample, random_sample, training_sample
 from tests.unit.training.architectures import CharGru, Llama
-from tests.unit.training.steps import built, corpus
+from tests.unit.training.steps import built, corpus, images
 
 SEED = b"s" * 32
 CPU = torch.device("cpu")
@@ -210,7 +210,7 @@ def poisoned(made: job.JobArtifacts, state: list[torch.Tensor]) -> list[torch.Te
 
 @pytest.mark.long
 def test_an_mlp_trains_with_the_same_bits() -> None:
-    agree(job.mlp(models.MlpConfig(hidden=32, layers=1), batch=16), 3)
+    agree(built(models.build(models.MlpConfig(hidden=32, layers=1), 0), Sgd(lr=0.05), images(), batch=16), 3)
 
 
 @pytest.mark.slow
@@ -220,8 +220,10 @@ def test_a_gpt_trains_with_the_same_bits(threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         config = models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, activation="gelu_erf")
-        agree(job.gpt(config, batch=3, max_bytes=1 << 16), 3)
-        agree(job.mlp(models.MlpConfig(hidden=96, layers=2), batch=64), 3)
+        agree(built(models.build(config, 0), AdamW(), corpus(32), batch=3), 3)
+        agree(
+            built(models.build(models.MlpConfig(hidden=96, layers=2), 0), Sgd(lr=0.05), images(), batch=64), 3
+        )
     finally:
         torch.set_num_threads(before)
 
@@ -256,7 +258,7 @@ def test_a_llama_under_muon_trains_with_the_same_bits(accumulate: int) -> None:
 
 @pytest.mark.slow
 def test_a_convolutional_network_trains_with_the_same_bits() -> None:
-    agree(job.cnn(models.CnnConfig(width=8), batch=16), 3)
+    agree(built(models.build(models.CnnConfig(width=8), 0), Sgd(lr=0.05), images(), batch=16), 3)
 
 
 @pytest.mark.slow

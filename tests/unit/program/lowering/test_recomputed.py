@@ -14,7 +14,8 @@ from assay.program.isa import Op, Program
 from assay.program.validate import measure
 from assay.training import optimisers
 from assay.training.datasets import Dataset, LabelledLayout
-from assay.training.job import build_job, cross_entropy
+from assay.training.job import build_job
+from assay.training.losses import cross_entropy
 from assay.training.outer import DiLoCo
 from tests.marked import long
 
