@@ -193,20 +193,12 @@ class Exchange:
 
         return self._run(replace())
 
-    def peers(self) -> list[str]:
-        """The current peer list."""
-        return self._peers.urls()
-
     def banned(self) -> list[str]:
         """Peers of the current list that sent a corrupt block and are not asked for now."""
         return self._peers.banned()
 
-    def fetch(self, cid: str) -> bytes:
-        """Fetch, verify and store one block. Raises `BadCid`, `BlockNotFound`."""
-        return self.fetch_block(Cid.parse(cid))
-
     def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
-        """Like `fetch`, for a parsed CID, of a file that has this time."""
+        """Fetch, verify and store one block, of a file that has this time. Raises `BlockNotFound`."""
         work = self._fetch_one(cid, self._publisher(cid.digest), within)
         return self._run(work, self.hold)
 

@@ -149,7 +149,7 @@ def test_dead_peer_is_passed_over(served: tuple[BlockStore, str], tmp_path: Path
         for data in (b"block", b"another"):
             assert NodeBlocks(near, exchange).get(store.put(data)) == data
         with pytest.raises(BlockNotFound, match=r"127\.0\.0\.1:9 \(peer-unreachable\)"):
-            exchange.fetch(ABSENT)
+            exchange.fetch_block(Cid.parse(ABSENT))
 
 
 def test_readers_in_threads_share_one_node(served: tuple[BlockStore, str], tmp_path: Path) -> None:
