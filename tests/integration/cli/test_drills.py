@@ -23,6 +23,7 @@ from assay.devnet.chain import deploy_market
 from assay.devnet.market import fund_account
 from drills.main import root
 from tests.integration.cli.conftest import run
+from tests.marked import long
 
 CHEATS = (
     ("solver", "--cheat", "wrong-data"),
@@ -43,7 +44,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Htt
         yield home, HttpRpc(chain.url), fund_account(app, "cheat", parse_amount("5000tok"))
 
 
-@pytest.mark.parametrize("words", CHEATS, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [CHEATS[0], *map(long, CHEATS[1:])], ids=lambda words: words[0])
 def test_a_cheat_on_a_chain_of_another_id_is_refused_before_it_sends(
     words: tuple[str, ...], public: tuple[Path, HttpRpc, str]
 ) -> None:
