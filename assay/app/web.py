@@ -16,8 +16,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Response
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from assay.app.connections import (
     Allowance,
@@ -31,7 +34,7 @@ from assay.app.reach import Reach, base_url
 from assay.app.status_page import status_page
 from assay.app.wiring import Connection, NodeStorage
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.gateway import gateway_router
+from assay.blocks.gateway import gateway_route
 from assay.blocks.traffic import AsgiApp, CountingApp, Traffic
 from assay.protocol.errors import Stop
 
@@ -39,42 +42,45 @@ StatusOf = Callable[[], Any]
 MAX_HEADER_BYTES = 16 * 1024
 
 
-def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> FastAPI:
+def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> Starlette:
     """The web application of one node. `status` gives a dataclass that may change from call to call."""
-    app = FastAPI(title=f"assay {role}", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(gateway_router(store))
-    if traffic is not None:
-        app.add_middleware(CountingApp, traffic=traffic)
     registry = CollectorRegistry()
     gauges: dict[str, Gauge] = {}
 
-    @app.get("/")
-    def page() -> Response:
-        return Response(status_page(role, plain(status())), media_type="text/html; charset=utf-8")
+    def page(_: Request) -> Response:
+        return HTMLResponse(status_page(role, plain(status())))
 
-    @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/readyz")
-    def readyz(response: Response) -> dict[str, Any]:
+    def readyz(_: Request) -> Response:
         told = plain(status())
-        ready = is_ready(told)
-        response.status_code = 200 if ready else 503
-        return {"ready": True} if ready else {"ready": False, "reason": told.get("error") or "it is starting"}
+        if is_ready(told):
+            return JSONResponse({"ready": True})
+        return JSONResponse({"ready": False, "reason": told.get("error") or "it is starting"}, 503)
 
-    @app.get("/status")
-    def show_status() -> Response:
+    def show_status(_: Request) -> Response:
         return Response(json.dumps(plain(status())), media_type="application/json")
 
-    @app.get("/metrics")
-    def metrics() -> Response:
+    def metrics(_: Request) -> Response:
         for name, value in _numbers(plain(status())):
             if name not in gauges:
                 gauges[name] = Gauge(f"assay_{name}", f"{name} of this node", ["role"], registry=registry)
             gauges[name].labels(role).set(value)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
+    app = Starlette(
+        routes=[
+            gateway_route(store),
+            Route("/", page),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/status", show_status),
+            Route("/metrics", metrics),
+        ]
+    )
+    if traffic is not None:
+        app.add_middleware(CountingApp, traffic=traffic)
     return app
 
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from assay.blocks import car
 from assay.blocks.blockstore import BlockStore
@@ -36,18 +37,15 @@ _ONE_YEAR = "public, max-age=31536000, immutable"
 _Format = Literal["raw", "car"]
 
 
-def gateway_router(store: BlockStore, *, max_car_blocks: int = MAX_CAR_BLOCKS) -> APIRouter:
-    """Routes to include in a FastAPI application. `max_car_blocks` bounds the DAG that one CAR request
-    may walk."""
-    router = APIRouter()
+def gateway_route(store: BlockStore, *, max_car_blocks: int = MAX_CAR_BLOCKS) -> Route:
+    """The route of a Starlette application. `max_car_blocks` bounds the DAG that one CAR request may walk."""
 
-    @router.api_route("/ipfs/{cid}", methods=["GET", "HEAD"], response_class=Response)
-    def get_ipfs(cid: str, request: Request) -> Response:
+    def get_ipfs(request: Request) -> Response:
         wanted = _wanted_format(request)
         if wanted is None:
             return _refusal(406, "this gateway serves ?format=raw and ?format=car only")
         try:
-            parsed = Cid.parse(cid)
+            parsed = Cid.parse(request.path_params["cid"])
             headers = _headers(parsed, wanted)
             if _client_has(request, headers["ETag"]) and store.has_block(parsed):
                 return Response(status_code=304, headers=headers)
@@ -59,7 +57,7 @@ def gateway_router(store: BlockStore, *, max_car_blocks: int = MAX_CAR_BLOCKS) -
         except (BlockNotFound, CorruptBlock) as error:
             return _refusal(404, _explain(error))
 
-    return router
+    return Route("/ipfs/{cid}", get_ipfs, methods=["GET", "HEAD"])
 
 
 def _raw(store: BlockStore, cid: Cid, headers: dict[str, str]) -> Response:

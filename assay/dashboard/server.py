@@ -13,10 +13,13 @@ from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
-from fastapi.staticfiles import StaticFiles
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Send
 
 from assay.dashboard.feed import Feed, Topic, told
@@ -52,33 +55,27 @@ class Guarded:
         await self._app(asked, receive, guarded)
 
 
-def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: list[str]) -> FastAPI:
+def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: list[str]) -> Starlette:
     """The web application. `replay`: what this machine's replay says of a game; `hosts`: names that it is
     reached by."""
-    app = FastAPI(title="assay dashboard", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/")
-    def index() -> Response:
+    def index(_: Request) -> Response:
         return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
 
-    @app.get("/favicon.ico")
-    def icon() -> Response:
+    def icon(_: Request) -> Response:
         return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
 
-    @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/api/replay/{game_id}")
-    def own(game_id: int) -> Response:
+    def own(request: Request) -> Response:
         try:
-            return JSONResponse(replay(game_id))
+            return JSONResponse(replay(request.path_params["game_id"]))
         except AssayError as error:
             return JSONResponse(told(error), status_code=404 if isinstance(error, Stop | Unknown) else 503)
 
-    @app.get("/api/{path:path}")
-    async def once(path: str) -> Response:
-        page = feed.page(_topic(path))
+    async def once(request: Request) -> Response:
+        page = feed.page(_topic(request))
         if page is None:
             return JSONResponse({"code": "busy", "message": "too many pages", "hint": ""}, status_code=503)
         for _ in range(int(MADE_WITHIN_S / LOOK_S)):
@@ -89,22 +86,30 @@ def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: li
         status = 503 if not page.text else 500 if failed == "bug" else 404 if failed else 200
         return Response(page.text or "{}", status_code=status, media_type="application/json")
 
-    @app.get("/events/{path:path}")
-    async def events(path: str, request: Request) -> Response:
-        topic = _topic(path)
+    async def events(request: Request) -> Response:
+        topic = _topic(request)
         if feed.page(topic) is None:
             return Response(status_code=503)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         stream = _stream(feed, topic, request)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    app.mount("/static", StaticFiles(directory=STATIC))
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    app.add_middleware(Guarded)
-    return app
+    return Starlette(
+        routes=[
+            Route("/", index),
+            Route("/favicon.ico", icon),
+            Route("/healthz", healthz),
+            Route("/api/replay/{game_id:int}", own),
+            Route("/api/{path:path}", once),
+            Route("/events/{path:path}", events),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guarded), Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
+    )
 
 
-def _topic(path: str) -> Topic:
+def _topic(request: Request) -> Topic:
+    path: str = request.path_params["path"]
     return tuple(path.strip("/").split("/"))
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from assay.app.web import WebServer
 from assay.dashboard.feed import Feed
@@ -35,11 +37,11 @@ def conditions(source: DaySource) -> dict[str, Callable[[], bool]]:
     }
 
 
-def control(app: FastAPI, source: DaySource, lock: threading.Lock) -> None:
+def control(app: Starlette, source: DaySource, lock: threading.Lock) -> None:
     """The routes that move the market."""
 
-    @app.get("/test/{what:path}")
-    def move(what: str) -> dict[str, Any]:
+    def move(request: Request) -> Response:
+        what = request.path_params["what"]
         with lock:
             if what == "silent" or what == "speak":
                 source.silent = what == "silent"
@@ -55,7 +57,9 @@ def control(app: FastAPI, source: DaySource, lock: threading.Lock) -> None:
                     turns += 1
                     assert turns < MOST_TURNS, f"it never came to {what}"
             ann = next(address for address, name in source.names.items() if name == "ann")
-            return {"job": source.job_id.hex(), "account": ann}
+            return JSONResponse({"job": source.job_id.hex(), "account": ann})
+
+    app.add_route("/test/{what:path}", move)
 
 
 class Locked:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from assay.app.web import is_ready, node_app
 from assay.blocks.blockstore import BlockStore

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protocol", "numerics", "program", "training", "dispute", "fitness")
 BLOCKED = """
-    web3 eth_account eth_abi eth_utils eth_keys requests rlp fastapi uvicorn httpx typer rich pydantic
+    web3 eth_account eth_abi eth_utils eth_keys requests rlp starlette uvicorn httpx typer rich pydantic
     prometheus_client safetensors sklearn scipy hypothesis aiohttp triton
 """
 

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from assay.blocks.blockstore import BlockStore
-from assay.blocks.gateway import gateway_router
+from assay.blocks.gateway import gateway_route
 
 
 @contextmanager
 def gateway(store: BlockStore) -> Iterator[str]:
     """Serve a store on a free loopback port; the socket listens before the server thread starts."""
-    app = FastAPI()
-    app.include_router(gateway_router(store))
+    app = Starlette(routes=[gateway_route(store)])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -59,7 +59,7 @@ def test_a_nodes_front_page_says_what_it_does_and_escapes_what_others_wrote() ->
 
 
 def test_a_nodes_web_face_has_a_front_page(tmp_path: Path) -> None:
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
     from assay.app.web import node_app
     from assay.blocks.blockstore import BlockStore

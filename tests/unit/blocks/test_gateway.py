@@ -8,13 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import CarParser
 from assay.blocks.cid import DAG_PB, Cid
-from assay.blocks.gateway import gateway_router
+from assay.blocks.gateway import gateway_route
 from assay.protocol.errors import CorruptBlock
 from tests.fakes.blocks import path_of
 
@@ -24,7 +24,7 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 class Client:
     """Requests to the application in this process."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Starlette) -> None:
         self._app = app
 
     def request(self, method: str, url: str, **options: Any) -> httpx.Response:
@@ -49,8 +49,7 @@ def store(tmp_path: Path) -> BlockStore:
 
 @pytest.fixture
 def client(store: BlockStore) -> Client:
-    app = FastAPI()
-    app.include_router(gateway_router(store, max_car_blocks=50))
+    app = Starlette(routes=[gateway_route(store, max_car_blocks=50)])
     return Client(app)
 
 

@@ -9,14 +9,15 @@ from random import Random
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from assay.blocks import unixfs
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, Link, Node, encode_file, encode_node
-from assay.blocks.exchange import Exchange, ExchangeConfig
-from assay.blocks.gateway import gateway_router
+from assay.blocks.exchange import Exchange
+from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.gateway import gateway_route
 from assay.blocks.node import NodeBlocks
 from assay.blocks.peers import PeerInfo
 from assay.protocol.errors import BlockNotFound, PutOff
@@ -28,8 +29,7 @@ class Counting(httpx.AsyncBaseTransport):
     """The gateway of one store in this process; remembers the requests."""
 
     def __init__(self, store: BlockStore) -> None:
-        app = FastAPI()
-        app.include_router(gateway_router(store))
+        app = Starlette(routes=[gateway_route(store)])
         self._inner = httpx.ASGITransport(app, raise_app_exceptions=False)
         self.asked: list[tuple[str, str]] = []
 

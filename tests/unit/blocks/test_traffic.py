@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from assay.app.traffic import in_words, totals_by_node
 from assay.app.web import node_app

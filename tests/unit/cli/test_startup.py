@@ -28,11 +28,11 @@ try:
 except SystemExit:
     print("imported:", *sys.modules)
 """
-HEAVY = ("torch", "web3", "eth_account", "fastapi", "uvicorn", "httpx", "sklearn")
+HEAVY = ("torch", "web3", "eth_account", "starlette", "uvicorn", "httpx", "sklearn")
 
 
 LATER = (
-    *("torch", "numpy", "numba", "scipy", "sklearn", "safetensors", "fastapi", "uvicorn"),
+    *("torch", "numpy", "numba", "scipy", "sklearn", "safetensors", "starlette", "uvicorn"),
     "py_ecc.optimized_bls12_381",
 )
 """What takes long to import: not before something was said, and not to refuse what is wrong."""
