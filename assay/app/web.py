@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -44,8 +43,6 @@ MAX_HEADER_BYTES = 16 * 1024
 
 def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> Starlette:
     """The web application of one node. `status` gives a dataclass that may change from call to call."""
-    registry = CollectorRegistry()
-    gauges: dict[str, Gauge] = {}
 
     def page(_: Request) -> Response:
         return HTMLResponse(status_page(role, plain(status())))
@@ -63,11 +60,7 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
         return Response(json.dumps(plain(status())), media_type="application/json")
 
     def metrics(_: Request) -> Response:
-        for name, value in _numbers(plain(status())):
-            if name not in gauges:
-                gauges[name] = Gauge(f"assay_{name}", f"{name} of this node", ["role"], registry=registry)
-            gauges[name].labels(role).set(value)
-        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+        return Response(_exposed(role, plain(status())), media_type="text/plain; version=0.0.4")
 
     app = Starlette(
         routes=[
@@ -87,6 +80,25 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
 def is_ready(status: Mapping[str, Any]) -> bool:
     """Whether a node has begun its work and sees the chain: its last look at the market did not fail."""
     return status.get("action") != "starting" and not str(status.get("error", "")).startswith("tick: ")
+
+
+def _exposed(role: str, status: Mapping[str, Any]) -> bytes:
+    """A status as Prometheus reads it: each number of the node, and of its workers by place and device."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry, gauges = CollectorRegistry(), dict[str, Gauge]()
+
+    def show(name: str, value: float, of: str, **labels: str) -> None:
+        if name not in gauges:
+            gauges[name] = Gauge(f"assay_{name}", f"{name} of {of}", list(labels), registry=registry)
+        gauges[name].labels(**labels).set(value)
+
+    for name, value in _numbers(status):
+        show(name, value, "this node", role=role)
+    for number, worker in enumerate(listed(status)):
+        for name, value in _numbers({**worker, "busy": bool(worker["order"])}, "worker_"):
+            show(name, value, "a worker", role=role, worker=str(number), device=worker["device"])
+    return generate_latest(registry)
 
 
 def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:
