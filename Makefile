@@ -27,7 +27,7 @@ $(NPM_STAMP): contracts/package-lock.json contracts/package.json contracts/.npmr
 $(HARDHAT_STAMP): tests/hardhat/package-lock.json
 	@scripts/setup.sh hardhat
 
-demo: setup ## a local market in which a solver lies about one bit and is caught
+demo: setup ## a local market in which a solver lies about one bit and is caught (DEVICES=solver:cuda,verifier:cpu)
 	@$(PY) scripts/demo.py
 
 demo-124m: setup ## the same with GPT-2 small, 124 million parameters (24 GB of memory; docs/scale.md)

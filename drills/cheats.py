@@ -16,7 +16,7 @@ from assay.protocol.types import Address
 if TYPE_CHECKING:
     from assay.solver.service import SolverService
     from assay.whistleblower.service import WhistleblowerService
-    from drills.solvers import AggregatePlan, WeightPlan
+    from drills.orders import AggregatePlan, WeightPlan
 
 FAULT_HELP = (
     "One element is off by one ulp: ROUND:STEP:SLOT:ELEMENT of a weight, "
@@ -49,19 +49,19 @@ def _numbers(text: str, count: int, form: str) -> list[int]:
 def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverService]:
     """Makes the solver: an honest one without `fault` and `cheat`. Raises Stop for a bad text."""
     from assay.solver.service import SolverService
-    from drills import solvers
+    from drills import orders, solvers
 
     if fault is not None:
         return partial(solvers.FaultySolver, plan=_plan(fault))
     cheats: dict[str, Callable[..., SolverService]] = {
-        "wrong-input": partial(solvers.WrongInputSolver, patch=solvers.restart, first_round=1),
-        "hidden-input": partial(solvers.WrongInputSolver, patch=solvers.invent, first_round=1),
-        "omitted-shard": partial(solvers.WrongInputSolver, patch=solvers.omit_last_shard),
+        "wrong-input": partial(solvers.WrongInputSolver, patch=orders.restart, first_round=1),
+        "hidden-input": partial(solvers.WrongInputSolver, patch=orders.invent, first_round=1),
+        "omitted-shard": partial(solvers.WrongInputSolver, patch=orders.omit_last_shard),
         "wrong-data": solvers.WrongDataSolver,
         "invented-segments": solvers.InventingSolver,
         "hidden-states": solvers.HidingSolver,
-        "interpolated": partial(solvers.PatchworkSolver, patch=solvers.interpolated),
-        "half-invented": partial(solvers.PatchworkSolver, patch=solvers.half_invented),
+        "interpolated": partial(solvers.PatchworkSolver, patch=orders.interpolated),
+        "half-invented": partial(solvers.PatchworkSolver, patch=orders.half_invented),
         "idle": partial(solvers.IdleSolver, first_round=1),
     }
     if cheat is None:
@@ -72,7 +72,7 @@ def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverSer
 
 
 def _plan(text: str) -> AggregatePlan | WeightPlan:
-    from drills.solvers import AggregatePlan, StatePlan, WeightPlan
+    from drills.orders import AggregatePlan, StatePlan, WeightPlan
 
     kind, _, rest = text.partition(":")
     if kind == "aggregate":

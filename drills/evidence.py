@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from assay.node.checkpoints import read_checkpoints
-from assay.node.job_programs import BadManifest
-from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE
+from assay.node.manifests import BadManifest
+from assay.node.slot_index import MAX_INDEX_BYTES, UNFETCHABLE
 from assay.protocol.ports import Blocks
 from assay.protocol.types import ClaimId, ClaimView, JobId
 

@@ -38,7 +38,7 @@ def told(spec: NodeSpec, *words: str) -> NodeSpec:
 def lineup(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
     """Two solvers, the second of which waits for a better price, verifiers and whistleblowers; `arguments` by
     name (solver_1) are added to a node's own."""
-    own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "10.5tok")}
+    own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "12tok")}
     specs = []
     for spec in default_nodes(2, verifiers, whistleblowers):
         common = LOOK if spec.role == "whistleblower" else PATIENT

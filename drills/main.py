@@ -12,6 +12,7 @@ from assay.app.output import Exit, table
 from assay.cli.commands import devnet
 from assay.cli.hooks import command_of
 from assay.cli.main import options
+from assay.devnet.devices import DEVICES_HELP, parse_devices
 from assay.devnet.folder import own_folder, wipe_data
 from assay.devnet.market import NodeSpec, take_down
 from drills import nodes
@@ -81,11 +82,12 @@ def run_one(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Remove what an earlier run left in --home.")
     ] = False,
+    devices: Annotated[str | None, typer.Option(help=DEVICES_HELP)] = None,
 ) -> None:
     """Run a scenario on a devnet of its own; exit status 1 if anything that it promises did not happen."""
     from drills.run import Shown, run_scenario
 
-    app = app_of(context)
+    app, by_name = app_of(context), parse_devices(devices)
     app.end_dry_run(f"run the scenario {name} on a devnet in {app.settings.home}")
     app.yes = True
     own_folder(app)
@@ -95,7 +97,7 @@ def run_one(
         wipe_data(app.settings.home)
     folder = out or app.settings.home / "model"
     shown = Shown.OPENED if open_it else Shown.SERVED if dashboard else Shown.NOT
-    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown):
+    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown, devices=by_name):
         raise typer.Exit(int(Exit.BUG))
 
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import signal
 import time
 import webbrowser
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from shutil import which
@@ -27,6 +29,7 @@ from rich.text import Text
 from assay.app.invocation import App
 from assay.app.units import parse_amount, show_amount
 from assay.app.wiring import Connection, NodeStorage
+from assay.devnet.devices import with_devices
 from assay.devnet.market import NodeSpec, bring_up, fund_account, make_account, node_events
 from assay.job.read import GptModel, JobFile, parse_job_file
 from assay.job.templates import LOCAL, template
@@ -240,7 +243,8 @@ class Run:
                 time.sleep(0.4)
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
-        from assay.app.machine import RESOURCE_LIMITS, engine_of
+        from assay.app.computing import engine_of
+        from assay.app.machine import RESOURCE_LIMITS
         from assay.client.fetched import sample_text
         from assay.client.fetching import fetch
         from assay.client.on_chain import compare
@@ -317,14 +321,18 @@ class Run:
     def _guilty(self, state_provider: StateProvider, view: ClaimView) -> list[Vote]:
         """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
         the game was won, or no game was, and the input is at fault (rules 5.1 and 5.5)."""
-        from assay.node.audit import sampled
+        from assay.node.findings import sampled
 
         won = [g.game for g in self.games if g.challenger_won and g.game.claim_id == view.claim_id]
         won = [game for game in won if game.defender == view.claim.claimant]
         if not won:
             return _passed(view)
         segment = won[0].segment
-        return [vote for vote in _passed(view) if segment in sampled(state_provider, view, vote.verifier)]
+        return [
+            vote
+            for vote in _passed(view)
+            if segment in sampled(state_provider.work.terms, view, vote.verifier)
+        ]
 
 
 def _passed(view: ClaimView) -> list[Vote]:
@@ -350,9 +358,17 @@ def _leave(*_: object) -> None:
 
 
 def run_scenario(
-    app: App, name: str, *, source: str, quick: bool, out: Path, dashboard: Shown = Shown.NOT
+    app: App,
+    name: str,
+    *,
+    source: str,
+    quick: bool,
+    out: Path,
+    dashboard: Shown = Shown.NOT,
+    devices: Mapping[str, str] | None = None,
 ) -> bool:
-    """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
+    """Run one scenario, report, and say whether it passed; `devices` by role or node. Raises Stop for an
+    unknown name, Ask for an unknown role or node."""
     from assay.devnet.market import take_down
 
     scenario = SCENARIOS.get(name)
@@ -360,6 +376,8 @@ def run_scenario(
         raise Stop(
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
+    nodes = with_devices(scenario.nodes(), devices or {})
+    scenario = replace(scenario, nodes=lambda: nodes)
     recording = Recording(app.settings.home / "recordings" / f"{name}.jsonl", name)
     run = Run(app, scenario, demo_job(source, quick, scenario), out, recording, dashboard)
     signal.signal(signal.SIGTERM, _leave)

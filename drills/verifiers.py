@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from assay.dispute.trace import StepTrace
-from assay.node.audit import Attestation, attest, keyed_trace, sampled
+from assay.node.findings import Attestation, sampled
 from assay.node.role import Action
 from assay.protocol import sampling
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, ClaimView
+from assay.protocol.types import Address, ClaimId, ClaimView
 from assay.verifier import policy
 from assay.verifier.service import VerifierService
+from drills.orders import TraceRoot
 
 
 class LazyVerifier(VerifierService):
     """Attests every claim without fetching or replaying anything: its keyed traces are invented."""
 
-    def judge(self, view: ClaimView) -> Attestation:
+    async def judge(self, view: ClaimView, what: str) -> Attestation:
         terms = self.market.job(view.claim.job_id).terms
         me = self.market.me
         segments = sampling.sample_segments(view.status.seed, me, terms.loops)
         invented = [sha256(b"invented" + view.claim_id + bytes([s % 256])).digest() for s in segments]
-        self.emit("fault-planted", plan="attests with invented traces", claim=view.claim_id.hex())
+        self.report.emit("fault-planted", plan="attests with invented traces", claim=view.claim_id.hex())
         return Attestation(True, tuple(invented), None, tuple(segments))
 
 
@@ -38,10 +38,12 @@ class CopyingVerifier(VerifierService):
         super().__init__(*args, **options)
         self.source = source
 
-    def judge(self, view: ClaimView) -> Attestation:
-        copied = attest(self.state_provider(view.claim.job_id), view, self.source)
-        mine = tuple(sampled(self.state_provider(view.claim.job_id), view, self.market.me))
-        self.emit("fault-planted", plan=f"copies the traces of {self.source}", claim=view.claim_id.hex())
+    async def judge(self, view: ClaimView, what: str) -> Attestation:
+        copied = await self.judge_as(view, what, self.source)
+        mine = tuple(sampled(self.market.job(view.claim.job_id).terms, view, self.market.me))
+        self.report.emit(
+            "fault-planted", plan=f"copies the traces of {self.source}", claim=view.claim_id.hex()
+        )
         return Attestation(True, copied.traces, None, mine) if copied.valid else copied
 
 
@@ -53,15 +55,14 @@ class ColludingVerifier(VerifierService):
         super().__init__(*args, **options)
         self.accomplices = accomplices
 
-    def judge(self, view: ClaimView) -> Attestation:
-        state_provider = self.state_provider(view.claim.job_id)
+    async def judge(self, view: ClaimView, what: str) -> Attestation:
         if view.claim.claimant not in self.accomplices:
-            return attest(state_provider, view, self.market.me)
-        segments = sampled(state_provider, view, self.market.me)
+            return await super().judge(view, what)
+        spec = self.spec(view.claim.job_id)
+        segments = sampled(spec.terms, view, self.market.me)
         key = sampling.verifier_key(self.market.me, view.status.seed)
-        traces = [keyed_trace(state_provider, view, segment, key) for segment in segments]
-        known = tuple(trace.root if isinstance(trace, StepTrace) else ZERO_DIGEST for trace in traces)
-        return Attestation(True, known, None, tuple(segments))
+        traces = [await self.order(TraceRoot(spec, what, view, segment, key)) for segment in segments]
+        return Attestation(True, tuple(traces), None, tuple(segments))
 
 
 class SilentVerifier(VerifierService):
@@ -76,5 +77,5 @@ class SilentVerifier(VerifierService):
         for action in actions:
             if isinstance(action, policy.SendVote) and action.claim_id not in self._dropped:
                 self._dropped.add(action.claim_id)
-                self.emit("fault-planted", plan="sends no vote", claim=action.claim_id.hex())
+                self.report.emit("fault-planted", plan="sends no vote", claim=action.claim_id.hex())
         return [action for action in actions if not isinstance(action, policy.SendVote)]

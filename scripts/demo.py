@@ -1,9 +1,9 @@
 """The main job, from nothing: a real model is trained through the whole market on a local chain, a cheat is
 caught and slashed on chain, and the model is fetched and checked.
 
-Usage: demo.py [--json] [--quick] [--open] [--data PATH] [--home FOLDER]; the environment variables DATA and
-OPEN do as --data and --open. Exit status 0 only if all of it happened. It is ``python -m drills run one-ulp``
-in a folder of its own.
+Usage: demo.py [--json] [--quick] [--open] [--data PATH] [--devices LIST] [--home FOLDER]; the environment
+variables DATA, OPEN and DEVICES do as --data, --open and --devices. Exit status 0 only if all of it happened.
+It is ``python -m drills run one-ulp`` in a folder of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     parser.add_argument("--quick", action="store_true", help="a smaller model and two rounds, about a minute")
     parser.add_argument("--data", default=os.environ.get("DATA") or "stdlib", help="your own text")
+    devices = "devices by role or node, such as solver:cuda,verifier:cpu"
+    parser.add_argument("--devices", default=os.environ.get("DEVICES"), help=devices)
     parser.add_argument("--open", action="store_true", help="open the dashboard in a browser")
     parser.add_argument("--home", default=HOME, help="folder for the market; an earlier run is removed")
     options = parser.parse_args()
@@ -28,6 +30,7 @@ def main() -> None:
     command += ["--json"] if options.json else []
     command += ["run", "one-ulp", "--fresh", "--dashboard", "--data", options.data]
     command += ["--quick"] if options.quick else []
+    command += ["--devices", options.devices] if options.devices else []
     command += ["--open"] if options.open or os.environ.get("OPEN") else []
     os.execv(sys.executable, command)
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from assay.node.artifacts import State
+from assay.node.findings import SourceMissing
 from assay.node.rounds import Claims, standing
-from assay.node.slots import SlotFile, Slots
-from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
-from assay.node.time_spent import COMPUTING, FETCHING, TimeSpent
+from assay.node.slot_index import SlotFile, Slots
+from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.protocol import trees
 from assay.protocol.loops import FromClaim, FromGenesis
 from assay.protocol.types import (
@@ -111,15 +111,13 @@ class ExpectedStates(StateProvider):
             return Known(state, view.roots[leaf])
         return super().leaf(view, leaf)
 
-    def work_out(self, spent: TimeSpent) -> None:
+    def work_out(self) -> None:
         """Run the round's outer steps. Raises SourceMissing."""
         for number in range(self.work.terms.slices):
-            with spent.on(FETCHING):
-                state = self.input_state(Kind.OUTER, self.round, number)
+            state = self.input_state(Kind.OUTER, self.round, number)
             roots = [self.keep(state, self.input_tree(Kind.OUTER, self.round, number))]
             for segment in range(self.work.segments(Kind.OUTER)):
-                with spent.on(COMPUTING):
-                    state = self.work.run(Kind.OUTER, self.round, number, segment, state)
+                state = self.work.run(Kind.OUTER, self.round, number, segment, state)
                 roots.append(self.keep(state))
             view = self._claim(number, tuple(roots))
             self._published.unpublished(view)
@@ -164,8 +162,8 @@ class ExpectedStates(StateProvider):
 class Ahead:
     """The latest guess about one job's rounds."""
 
-    def __init__(self, true: StateProvider, spent: TimeSpent) -> None:
-        self._true, self._spent = true, spent
+    def __init__(self, true: StateProvider) -> None:
+        self._true = true
         self._tasks: tuple[bytes, ...] = ()
         """Output roots of those that the guess is made from."""
         self._expected: ExpectedStates | None = None
@@ -221,6 +219,6 @@ class Ahead:
         expected = ExpectedStates(self._true, round_, self._ours, self._ends)
         if not found:
             raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
-        expected.work_out(self._spent)
+        expected.work_out()
         self._tasks, self._expected = found, expected
         return expected

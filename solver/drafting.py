@@ -9,8 +9,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from assay.node.checkpoints import Checkpoint, publish_checkpoints
+from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, Kind, Seconds, Wei
+
+
+class ProgressLost(Retry):
+    """The disk does not give back what was trained; it is trained again."""
+
+    code = "progress-lost"
 
 
 class Draft(NamedTuple):

@@ -48,6 +48,20 @@ class Limits:
     slow: bool | None = None
     """Of a job that has slow shards: take these alone, or the others alone; None: any."""
     takes: Takes = Takes.BOTH
+    leave: str = ""
+    """Why it takes nothing new and gives everything back; empty if it does not (``node.rest``)."""
+    pause: str = ""
+    """Why it takes nothing new for the moment; empty if it does."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether every shard is given back as soon as nothing is owed."""
+        return self.retire or bool(self.leave)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing new is taken."""
+        return self.leaving or bool(self.pause)
 
     def suits(self, terms: Terms, shard: int) -> bool:
         """Whether the shard is of the speed that the operator takes; where all are alike, each is."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from assay.node.intents import turn
 from assay.node.rounds import accepted, closable, closable_since, moving
-from assay.node.service import turn
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
@@ -202,7 +202,8 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """Claims of slices that are reserved to our shards, and after `outer_time` of those that nobody made: in
-    the order of the shards' turns, a solver that takes outer claims alone first."""
+    the order of the shards' turns, a solver that takes outer claims alone first. While nothing new is taken,
+    those that are reserved alone."""
     progress, terms, limits = job.view.progress, job.view.terms, observation.limits
     mine = holds(observation, job)
     alone = not mine and limits.takes == Takes.OUTER and not why_no_outer(observation, job)
@@ -225,7 +226,7 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         first = (progress.round + number) % terms.shards
         place = min(((k - first) % terms.shards for k in mine), default=1)
         late = since + terms.outer_time + (place - 1) * limits.patience
-        if place == 0 or observation.now > late:
+        if place == 0 or (observation.now > late and not limits.resting):
             yield _commit_outer(observation, job, number, since)
             return
 
@@ -252,7 +253,7 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for shard in holds(observation, job):
         since = job.holders[shard].since
         done = job.standing(Kind.TASK, progress.round, shard)
-        leaving = observation.limits.retire or (job_id, shard) in observation.limits.release
+        leaving = observation.limits.leaving or (job_id, shard) in observation.limits.release
         over = progress.round >= progress.final_round
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
@@ -284,12 +285,13 @@ def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """Work on the next round, once every task of this one is committed: what it starts from follows from
     them, if they are accepted. Not where the outer step, which others may be paid for, is much work; not
     while any of the job's work is disputed or an outer claim is ours to make, nor where the round is closed
-    without some of them, nor further than one round, nor beyond what may be unsettled."""
+    without some of them, nor further than one round, nor beyond what may be unsettled, nor while nothing new
+    is taken."""
     progress, terms, job_id = job.view.progress, job.view.terms, job.view.job_id
     following = progress.round + 1
     if following >= progress.final_round or following - progress.settled_rounds >= terms.max_unsettled:
         return
-    if job.refusal or not job.examined or job.outer_share > MOST_GUESSED:
+    if job.refusal or not job.examined or job.outer_share > MOST_GUESSED or observation.limits.resting:
         return
     if not all(job.claimed(Kind.TASK, progress.round, shard) for shard in range(terms.shards)):
         return
@@ -299,7 +301,7 @@ def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if any(_outer(observation, job)) or (stragglers and closable(job.view, job.claims, observation.now)):
         return
     for shard in holds(observation, job):
-        leaving = observation.limits.retire or (job_id, shard) in observation.limits.release
+        leaving = (job_id, shard) in observation.limits.release
         segments = job.trained.get((following, shard), 0)
         if segments < terms.segments and not leaving:
             place = f"segment {segments + 1} of {terms.segments}, round {following}, shard {shard}"

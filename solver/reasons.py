@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
+from assay.node.owed import JobParts, Owed, owed, resting
 from assay.node.rounds import moving
 from assay.protocol.types import ZERO_ADDRESS, Kind, Terms, Wei
 from assay.protocol.words import show_amount
@@ -66,6 +67,14 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
     return ""
 
 
+def _rests(limits: Limits) -> str:
+    """Why nothing new is taken of any job; empty if it is."""
+    if limits.retire:
+        return "this solver is retiring and takes nothing new"
+    reason = limits.leave or limits.pause
+    return f"{reason}: nothing new is taken" if reason else ""
+
+
 def too_cheap(terms: Terms, limits: Limits) -> str:
     """Why no shard of a job is ever worth its price to the operator; empty if one may be."""
     if terms.price_cap >= limits.min_price:
@@ -89,8 +98,8 @@ def _suitable(observation: Observation, job: JobObservation) -> list[int]:
 def _no_work(observation: Observation, job: JobObservation) -> str:
     """Why the solver begins no work of any kind in this job; empty if it would."""
     progress = job.view.progress
-    if observation.limits.retire:
-        return "this solver is retiring and takes nothing new"
+    if reason := _rests(observation.limits):
+        return reason
     if progress.closed or progress.halted or progress.round >= progress.final_round:
         return "the job is over: it begins no further round"
     if job.refusal:
@@ -116,10 +125,29 @@ def why_no_outer(observation: Observation, job: JobObservation) -> str:
 
 def idle(observation: Observation) -> str:
     """Why there is nothing to do, in one line that stays the same until something changes."""
+    if observation.limits.leave:
+        return resting(observation.limits.leave, _owed(observation), _waits(observation))
     if not observation.staked:
         return no_stake("solver")
     if not observation.open_jobs:
         return NO_JOB
+    if waits := _waits(observation):
+        return waits
+    job = observation.open_jobs[0]
+    if observation.limits.takes == Takes.OUTER:
+        reason = why_no_outer(observation, job) or "its round wants tasks, or its outer step is reserved"
+        return f"makes no outer claim of job {job.view.job_id.hex()[:16]}: {reason}"
+    reason = why(observation, job) or "it waits for its turn"
+    return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
+
+
+def _owed(observation: Observation) -> Owed:
+    jobs = [JobParts(job.claims, job.games, job.holders, job.demands) for job in observation.jobs]
+    return owed(observation.me, jobs, Wei(max(observation.staked - observation.unlocked, 0)))
+
+
+def _waits(observation: Observation) -> str:
+    """What claims and shards of ours wait for; empty where there are none."""
     mine = [
         (job.view, view)
         for job in observation.open_jobs
@@ -131,12 +159,7 @@ def idle(observation: Observation) -> str:
     for job in observation.open_jobs:
         if held := holds(observation, job):
             return _held_up(job, held)
-    job = observation.open_jobs[0]
-    if observation.limits.takes == Takes.OUTER:
-        reason = why_no_outer(observation, job) or "its round wants tasks, or its outer step is reserved"
-        return f"makes no outer claim of job {job.view.job_id.hex()[:16]}: {reason}"
-    reason = why(observation, job) or "it waits for its turn"
-    return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
+    return ""
 
 
 def _held_up(job: JobObservation, held: Sequence[int]) -> str:

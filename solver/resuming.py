@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
-from assay.node.slots import SlotReader, state_root_of
+from assay.node.slot_index import state_root_of
+from assay.node.slots import SlotReader
 from assay.program.isa import Program
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId
-from assay.solver.progress import TaskProgress
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ TaskKey = tuple[int, int, bytes]
 class Resuming:
     """The leaves of one job's tasks."""
 
-    def __init__(self, blocks: Blocks, progress: TaskProgress, job_id: JobId, program: Program) -> None:
-        self._blocks, self._progress, self._job_id, self._program = blocks, progress, job_id, program
+    def __init__(self, blocks: Blocks, books: Any, job_id: JobId, program: Program) -> None:
+        self._blocks, self._books, self._job_id, self._program = blocks, books, job_id, program
         self._checked: dict[TaskKey, list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked."""
 
@@ -40,11 +41,6 @@ class Resuming:
         kept = {other: known for other, known in self._checked.items() if other[0] == key[0]}
         self._checked = {**kept, key: list(leaves)}
 
-    def segments(self, key: TaskKey) -> int:
-        """How many are told to be done, unchecked where an earlier process did them."""
-        known = self._checked.get(key)
-        return max(len(self._progress.load(self._job_id, *key) if known is None else known) - 1, 0)
-
     def resumed(self, key: TaskKey) -> tuple[list[Checkpoint], State | None]:
         """Where a task was left: its leaves as far as they can be believed, and the state at the last one.
 
@@ -56,7 +52,7 @@ class Resuming:
             known = known[:-1]
         if known and (state := self.state(known[-1])) is not None:
             return known, state
-        found = self._progress.load(self._job_id, *key)
+        found = self._books.left(self._job_id, *key)
         done: list[Checkpoint] = []
         last: State | None = None
         for leaf in found:

@@ -2,10 +2,9 @@
 
 Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
 instant commits nothing twice; training goes on from the last published segment. What is committed was checked
-by this process (``solver.trainer``), and a conviction puts aside all that was kept (``solver.convictions``).
-One tick trains one segment, so that games and deadlines are looked at between segments; or, where the market
-is read by a thread beside training (``node.beside``), as many as that takes, and where another process
-computes, a part of one. Not guaranteed: profit.
+by a worker of this node (``solver.trainer``), and a conviction puts aside all that was kept
+(``solver.convictions``). Workers train while the loop looks; a task in training ends with its segment once
+something else is wanted. Not guaranteed: profit.
 """
 
 from __future__ import annotations
@@ -14,30 +13,37 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
 
+from assay.compute.orders import Priority
 from assay.node import apart, upkeep
-from assay.node.artifacts import LoadedJob, load_job
-from assay.node.availability import answer
 from assay.node.idle import no_stake
+from assay.node.intents import intent, subject
+from assay.node.limits import ResourceLimits
+from assay.node.orders import Examine, Examined, Pieces
+from assay.node.rest import Drained, Rest
 from assay.node.retention import Unclaimed
-from assay.node.role import Action
+from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims, standing
-from assay.node.service import intent, subject
-from assay.node.states import StateProvider
-from assay.node.work import Work
 from assay.protocol.errors import Retry
-from assay.protocol.types import ClaimId, JobId, JobView, Kind, Terms
+from assay.protocol.ports import Blocks, Clock, Market
+from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Wei
 from assay.solver import policy, reasons
-from assay.solver.observation import Observation
-from assay.solver.sight import SeeingSolver
-from assay.solver.trainer import Draft, TaskTrainer, Trained
+from assay.solver.books import Place, SolverBooks, Tasks
+from assay.solver.convictions import Convictions
+from assay.solver.drafting import Draft
+from assay.solver.looking import read_job
+from assay.solver.observation import JobObservation, Limits, Observation
+from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
+from assay.solver.progress import TaskProgress
+from assay.solver.release import RELEASED_FILE, Released
+from assay.solver.room import DiskBudget
+from assay.solver.sources import sources_of
 
 log = logging.getLogger(__name__)
-
-GLANCE_S = 0.1
-"""How often what is decided by is looked at while another process computes."""
-MEANWHILE_S = 2.0
-"""How long a segment goes on at least before anything else is decided, if not before its end."""
 
 
 def _with_loss(loss: float | None) -> dict[str, float]:
@@ -45,56 +51,140 @@ def _with_loss(loss: float | None) -> dict[str, float]:
     return {} if loss is None else {"loss": loss}
 
 
-class SolverService(SeeingSolver):
+class SolverService(Node):
     """One solver account."""
 
     LONG = (policy.TrainSegment, policy.TrainAhead)
-    FETCHING = (policy.Examine, *LONG, policy.CommitTask, policy.CommitOuter)
+    FETCHING = (policy.Examine, *LONG, policy.CommitOuter)
     SILENT = (policy.Wait,)
+
+    def __init__(
+        self,
+        market: Market,
+        blocks: Blocks,
+        clock: Clock,
+        folder: Path,
+        limits: Limits,
+        resource_limits: ResourceLimits,
+        *,
+        budget: DiskBudget | None = None,
+        rest: Rest | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._progress = TaskProgress(folder / "tasks")
+        super().__init__("solver", market, blocks, clock, resource_limits, **options)
+        self.limits, self.budget = limits, budget
+        self._convictions = Convictions(folder / "convictions.json")
+        self._released = Released(folder / RELEASED_FILE)
+        self._rest = rest or Rest(Drained(folder, "solver"))
+        self._examined: dict[JobId, Examined] = {}
+        self.tasks = Tasks(self.pool.ended)
+        self._rewinds: dict[JobId, int] = {}
+        self._commits: dict[str, tuple[JobId, tuple[Kind, int, int]]] = {}
+        """Of claims that are being committed, by the action's subject: whose job, and which place."""
+        self._seen: Observation | None = None
+
+    def books(self) -> SolverBooks:
+        return SolverBooks(self, self._progress)
+
+    def spec(self, job_id: JobId) -> SolverSpec:
+        room = None if self.budget is None else Room(self.budget.limit_bytes, self.budget.shards)
+        return SolverSpec(job_id, self.market.job(job_id).terms, self.resource_limits, None, room)
+
+    def unclaimed(self, job_id: JobId) -> Unclaimed:
+        job = self.market.job(job_id)
+        first = job.terms.rounds if job.progress.closed else job.progress.settled_rounds
+        return self._progress.indices(job_id, first, self.blocks.has)
+
+    # -- looking
+
+    def see(self) -> Observation:
+        """One consistent look at everything that decisions depend on."""
+        me = self.market.me
+        stake = self.market.stake(me, Role.SOLVER)
+        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
+        unlocked = Wei(max(stake.active - stake.locked, 0))
+        limits = replace(
+            self.limits,
+            retire=self.limits.retire or bool(self._convictions.alarm),
+            release=self.limits.release | self._released.read(),
+            leave=self._rest.leave(),
+            pause=self._rest.pause(),
+        )
+        now, block = self.clock.now(), self.clock.block()
+        return Observation(me, now, block, unlocked, jobs, limits, Wei(stake.active))
+
+    def _job_observation(self, job: JobView) -> JobObservation:
+        refused = self.report.refusal(job.job_id)
+        read, examined = read_job(self.market, job, self.limits, refused), self._examined.get(job.job_id)
+        if self._rewinds.get(job.job_id) != job.progress.rewinds:
+            self._rewinds[job.job_id] = job.progress.rewinds
+            self.tasks.rewound(job.job_id)
+        shards = [k for k, holder in enumerate(read["holders"]) if holder.solver == self.market.me]
+        trained, stored = self._trained(job, read["claims"], shards)
+        sent = {place for of, place in self._commits.values() if of == job.job_id}
+        return JobObservation(
+            **read,
+            view=job,
+            examined=examined is not None,
+            outer_share=Fraction(0) if examined is None else examined.outer_share,
+            refusal=refused,
+            trained=trained,
+            pending=frozenset(sent | stored),
+        )
+
+    def _trained(
+        self, job: JobView, claims: Claims, shards: Sequence[int]
+    ) -> tuple[dict[tuple[int, int], int], set[tuple[Kind, int, int]]]:
+        """Segments that are trained, by round and shard; and the places of tasks that are trained, and whose
+        claim is being stored."""
+        progress, done, stored = job.progress, dict[tuple[int, int], int](), set[tuple[Kind, int, int]]()
+        if job.job_id not in self._examined or progress.closed or progress.round >= progress.final_round:
+            return done, stored
+        for k in shards:
+            place, sources = (job.job_id, progress.round, k), sources_of(job, claims, progress.round, k)
+            if (count := self.tasks.segments(place, sources)) is not None:
+                done[progress.round, k] = count
+                if count == job.terms.segments and self.tasks.draft(place, sources) is None:
+                    stored.add((Kind.TASK, progress.round, k))
+            following = job.job_id, progress.round + 1, k
+            done[progress.round + 1, k] = self.tasks.segments_ahead(following)
+        return done, stored
 
     def decide(self) -> Sequence[Action]:
         self._seen = observation = self.see()
         if self._heed(observation):
             self._seen = observation = self.see()
         if question := self._convictions.question:
-            self.note(questions={**self.status.questions, "convictions": question})
-        self._complain(no_stake("solver"), not observation.staked)
+            self.report.note(questions={**self.status.questions, "convictions": question})
+        self.report.complain(no_stake("solver"), not observation.staked)
         self._let_go(observation)
         return apart.decided(observation, policy.decide, self.set_aside)
 
     def _let_go(self, observation: Observation) -> None:
         """Keep nothing in memory of jobs that are over and hold nothing of ours."""
-        watched = {job.view.job_id for job in observation.jobs}
-        for job_id in [job_id for job_id in self._shops if job_id not in watched]:
-            self._shops.pop(job_id).close()
+        watched = {job.view.job_id: job.view.progress.settled_rounds for job in observation.jobs}
+        self._examined = {job_id: found for job_id, found in self._examined.items() if job_id in watched}
+        self.tasks.keep(watched.items())
 
     def _heed(self, observation: Observation) -> bool:
         """A new conviction of ours: whatever was kept, on disk or in memory, is not believed any longer."""
         news = self._convictions.news(observation)
         if not news:
             return False
+        self.pool.renew()
+        self.actions.take_in()  # what was told until then is forgotten with the rest
         self._progress.distrust()
-        self._close_shops()
+        self._examined.clear()
+        self.tasks.clear()
         self._convictions.heed(news, observation.now)
         for view in news:
             place = {"kind": view.claim.kind.name, "round": view.claim.round, "shard": view.claim.shard}
-            self.count("convicted")
-            self.emit("convicted", job=view.claim.job_id.hex(), **place, claim=view.claim_id.hex())
+            self.report.count("convicted")
+            self.report.emit("convicted", job=view.claim.job_id.hex(), **place, claim=view.claim_id.hex())
         if self._convictions.alarm:
-            self.emit("alarm", error=self._convictions.alarm)
+            self.report.emit("alarm", error=self._convictions.alarm)
         return True
-
-    def _close_shops(self) -> None:
-        """Have nothing under way, and nothing in memory."""
-        for shop in self._shops.values():
-            shop.close()
-        self._shops.clear()
-
-    def run(self) -> None:
-        try:
-            super().run()
-        finally:
-            self._close_shops()
 
     def why_idle(self) -> str:
         return "" if self._seen is None else reasons.idle(self._seen)
@@ -107,209 +197,152 @@ class SolverService(SeeingSolver):
         job = next((j for j in observation.jobs if j.view.job_id == job_id), None)
         return "the job is closed" if job is None else reasons.why(observation, job)
 
-    def handlers(self) -> Mapping[type, Callable[..., None]]:
+    # -- acting
+
+    def handlers(self) -> Mapping[type, Callable[..., Any]]:
         return {
             policy.Examine: self._examine,
             policy.TakeShard: self._take,
             policy.TrainSegment: self._train,
-            policy.TrainAhead: self._train_ahead,
+            policy.TrainAhead: self._train,
             policy.CommitTask: self._commit_task,
             policy.CommitOuter: self._commit_outer,
             policy.Expire: self._expire,
             policy.Release: self._release,
             policy.Close: self._close,
-            upkeep.Play: self._play,
+            upkeep.Play: self.play,
             policy.Supply: self._supply,
-            policy.Wait: self._wait,
+            policy.Wait: self.wait_for,
         }
 
-    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        """The job made ready to compute (a subclass may override this)."""
-        return Work(terms, files, engine=self._engine)
+    async def _examine(self, action: policy.Examine) -> None:
+        order = Examine(self.spec(action.job_id), subject(action))
+        self._examined[action.job_id] = await self.order(order, Priority.TRAINING)
+        self.report.emit("examined", job=action.job_id.hex())
 
-    def make_shop(self, job: JobView, work: Work, kind: type[TaskTrainer] = TaskTrainer) -> TaskTrainer:
-        """Where the job's tasks are trained (a subclass may override this)."""
-        cache = self.resource_limits.cache_bytes
-        return kind(
-            self.market,
-            self.sparing_blocks(),
-            job,
-            work,
-            self._progress,
-            self.budget,
-            cache_bytes=cache,
-            spent=self.spent,
-        )
-
-    def _examine(self, action: policy.Examine) -> None:
-        job = self.market.job(action.job_id)
-        files = load_job(self.blocks, job.terms, self.resource_limits)
-        work = self.make_work(job.terms, files)
-        self._shops[action.job_id] = self.make_shop(job, work)
-        self.emit("examined", job=action.job_id.hex())
-
-    def state_provider(self, job_id: JobId) -> StateProvider:
-        return self._shop(job_id).state_provider
-
-    def unclaimed(self, job_id: JobId) -> Unclaimed:
-        job = self.market.job(job_id)
-        first = job.terms.rounds if job.progress.closed else job.progress.settled_rounds
-        return self._progress.indices(job_id, first, self.blocks.has)
-
-    def _shop(self, job_id: JobId) -> TaskTrainer:
-        if job_id not in self._shops:
-            self._examine(policy.Examine(job_id, "it is needed now"))
-        return self._shops[job_id]
-
-    def _take(self, action: policy.TakeShard) -> None:
+    async def _take(self, action: policy.TakeShard) -> None:
         key = intent("take", action.job_id, action.shard, action.opened)
-        self.market.take_shard(key, action.job_id, action.shard, action.price)
-        self.count("shards_taken")
-        self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
+        await self.actions.send(
+            partial(self.market.take_shard, key, action.job_id, action.shard, action.price)
+        )
+        self.report.count("shards_taken")
+        self.report.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
 
-    def _train(self, action: policy.TrainSegment) -> None:
-        shop = self._shop(action.job_id)
-        if self._is_at_another(action, shop):
-            return
-        with self.as_seen():
-            rewinds = self.market.job(action.job_id).progress.rewinds
-            shop.open_task(action.round, action.shard, rewinds)
-        self._train_on(action, shop)
+    async def _train(self, action: policy.TrainSegment | policy.TrainAhead) -> None:
+        ahead = isinstance(action, policy.TrainAhead)
+        order = Train(self.spec(action.job_id), subject(action), action.round, action.shard, ahead)
+        await self.order(order, Priority.AHEAD if ahead else Priority.TRAINING)
 
-    def _train_ahead(self, action: policy.TrainAhead) -> None:
-        shop = self._shop(action.job_id)
-        if self._is_at_another(action, shop):
-            return
-        with self.as_seen():
-            shop.open_ahead(action.round, action.shard)
-        self._train_on(action, shop)
+    def goes_on(self, place: Place) -> bool:
+        """Whether a task's next segment is to be trained, now that one is over. Called from any thread."""
+        kinds = policy.TrainSegment.__name__, policy.TrainAhead.__name__
+        wanted = any(intent(kind, *place) in self.wanted for kind in kinds)
+        return wanted and self.pool.waiting(Priority.VOTE) == 0
 
-    def _is_at_another(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> bool:
-        """Whether a segment of another shard or round was under way, which would be thrown away half done: it
-        is waited for instead, as long as nothing else is due, and what comes next is decided anew."""
-        at = shop.at
-        if at is None or at == (action.round, action.shard):
-            return False
-        if self._beside is not None:
-            self._beside.begin(shop.left_s)
-        if self._is_over(shop):
-            self._trained_one(policy.TrainSegment(action.job_id, *at, 0, action.reason), shop.take(on=False))
-        return True
+    def trained(
+        self,
+        place: Place,
+        root: bytes,
+        segments: int,
+        step: int,
+        loss: float | None,
+        divergence: tuple[int, str, str] | None,
+    ) -> None:
+        """Show a segment that is trained. `divergence`: its step, what it is, and both in words."""
+        ahead = self.tasks.trained(place, root, segments, loss)
+        job_id, round_, shard = place
+        self.report.count("segments")
+        if ahead:
+            self.report.count("segments_ahead")
+        self.report.note(job=job_id.hex(), round=round_, step=step, loss=loss)
+        where = {"job": job_id.hex(), "round": round_, "shard": shard}
+        self.report.emit("trained", **where, segment=segments - 1, step=step, **_with_loss(loss))
+        if divergence is not None:
+            at, what, words = divergence
+            self.report.count("diverged")
+            log.warning("job %s %s; its work stays exact, provable and paid", job_id.hex()[:16], words)
+            self.report.emit("diverged", **where, step=at, what=what)
 
-    def _is_over(self, shop: TaskTrainer) -> bool:
-        """Wait until the segment under way is over, or something else is to be decided; whether it is."""
-        begun_s = time.monotonic()
-        while not shop.over(GLANCE_S):
-            looks = self._beside is not None and time.monotonic() > begun_s + MEANWHILE_S
-            stored = shop.newly_stored()
-            shop.heed(stored)
-            if stored or not self.clock.wait(0.0) or (looks and self._is_due()):
-                return False
-        return True
-
-    def _is_due(self) -> bool:
-        """Whether to decide now."""
-        over = self._beside is None or self._beside.ready(self.is_sending()) or self.has_failed()
-        return over or not self.clock.wait(0.0)
-
-    def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
-        """Train the task's next segment; where a look is made beside it, further ones until that is over.
-        Where another process computes, one may be under way still when a decision is due."""
-        if self._beside is not None:
-            self._beside.begin(shop.left_s)
-        while shop.begin():
-            if not self._is_over(shop):
-                return
-            self._trained_one(action, shop.take())
-            if self._is_due():
-                return
-
-    def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:
-        """Show a segment that is trained."""
-        shop = self._shop(action.job_id)
-        segment, loss = done.segment, done.loss
-        step = shop.work.first_step(Kind.TASK, action.round, segment, action.shard)
-        step += shop.work.segment_steps(Kind.TASK, segment, action.shard)
-        self.count("segments")
-        if isinstance(action, policy.TrainAhead):
-            self.count("segments_ahead")
-        self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
-        place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
-        self.emit("trained", **place, segment=segment, step=step, **_with_loss(loss))
-        if found := done.divergence:
-            self.count("diverged")
-            log.warning("job %s %s; its work stays exact, provable and paid", action.job_id.hex()[:16], found)
-            self.emit("diverged", **place, step=found.step, what=found.what)
-
-    def _commit(self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, **shown: float) -> None:
-        """Commit a claim, beside long work where there is a sender."""
+    async def _commit(
+        self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, **shown: float
+    ) -> None:
+        """Commit a claim."""
         claim = replace(draft.claim, rewinds=action.rewinds)  # the chain refuses it once there are more
-        with self.as_seen():
-            observed = self._job_observation(self.market.job(claim.job_id))
+        observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)
         ends = draft.roots[0][:8], draft.roots[-1][:8]
         place = claim.kind.name, claim.round, claim.shard
         key = intent("commit", claim.job_id, *place, action.rewinds, action.since, *ends)
-
-        def done(claim_id: ClaimId) -> None:
-            self.count("claims")
-            names = dict(zip(("kind", "round", "shard"), place, strict=True))
-            self.emit("committed", job=claim.job_id.hex(), **names, claim=claim_id.hex(), **shown)
-
         computed = self._convictions.heeded
 
         def commit() -> ClaimId:
             self._convictions.refuse()  # it may be a while since it was checked
             if self._convictions.heeded != computed:
                 raise Retry("a claim of ours was convicted meanwhile", hint="all is computed anew")
-            with self.as_seen():  # or anew, where it has waited for longer than a look counts
-                rewinds = self.market.job(claim.job_id).progress.rewinds
-            if rewinds != action.rewinds:
+            if self.market.job(claim.job_id).progress.rewinds != action.rewinds:
                 raise Retry("the round was rewound meanwhile", hint="all is computed anew")
             return self.market.commit(key, claim, draft.roots)
 
         what = subject(action)
         self._commits[what] = claim.job_id, (claim.kind, claim.round, claim.shard)
-        self.send_beside(what, claim.job_id, commit, done)
-        self.at_once = self.is_sent(what)  # what is next may be begun meanwhile
+        self.loop.at_once = self.actions.sender is not None  # what is next may be begun meanwhile
+        try:
+            claim_id = await self.actions.send(commit)
+        finally:
+            del self._commits[what]
+        self.report.count("claims")
+        names = dict(zip(("kind", "round", "shard"), place, strict=True))
+        self.report.emit("committed", job=claim.job_id.hex(), **names, claim=claim_id.hex(), **shown)
 
-    def _commit_task(self, action: policy.CommitTask) -> None:
-        shop = self._shop(action.job_id)
-        shop.store(action.round, action.shard)  # so that nobody waits for the market's view meanwhile
-        with self.as_seen():
-            draft = shop.task_draft(action.round, action.shard, action.rewinds)
-        self._commit(action, draft, **_with_loss(self.status.loss))
+    async def _commit_task(self, action: policy.CommitTask) -> None:
+        job, place = self.market.job(action.job_id), (action.job_id, action.round, action.shard)
+        claims = Claims(self.market.claims(action.job_id))
+        found = self.tasks.draft(place, sources_of(job, claims, action.round, action.shard))
+        if found is None:
+            raise Retry("what the task starts from has changed meanwhile", hint="it is looked at again")
+        draft, loss = found
+        await self._commit(action, draft, **_with_loss(loss))
 
-    def _commit_outer(self, action: policy.CommitOuter) -> None:
-        shop = self._shop(action.job_id)
-        with self.as_seen():
-            begins = shop.outer_input(action.round, action.number)
-        self._commit(action, shop.outer_draft(action.round, action.number, begins))
+    async def _commit_outer(self, action: policy.CommitOuter) -> None:
+        order = DraftOuter(self.spec(action.job_id), subject(action), action.round, action.number)
+        await self._commit(action, await self.order(order, Priority.VOTE))
 
-    def _expire(self, action: policy.Expire) -> None:
-        self.market.expire(
-            intent("expire", action.job_id, action.shard, action.since), action.job_id, action.shard
-        )
-        self.emit("expired", job=action.job_id.hex(), shard=action.shard)
+    async def _expire(self, action: policy.Expire) -> None:
+        key = intent("expire", action.job_id, action.shard, action.since)
+        await self.actions.send(partial(self.market.expire, key, action.job_id, action.shard))
+        self.report.emit("expired", job=action.job_id.hex(), shard=action.shard)
 
-    def _release(self, action: policy.Release) -> None:
+    async def _release(self, action: policy.Release) -> None:
         """Give a shard back, by what the market says at this moment: a task that is owed costs a penalty."""
-        with self.market.snapshot(time.monotonic()):
-            progress = self.market.job(action.job_id).progress
-            claims = Claims(self.market.claims(action.job_id))
-        done = standing(claims, Kind.TASK, progress.round, action.shard)
-        if done is None and progress.round < progress.final_round and not progress.closed:
-            raise Retry("a round has begun whose task is owed", hint="given back once that is committed")
-        key = intent("release", action.job_id, action.shard, action.since)
-        self.market.release(key, action.job_id, action.shard)
-        self.emit("released", job=action.job_id.hex(), shard=action.shard, reason=action.reason)
 
-    def _close(self, action: policy.Close) -> None:
-        self.market.close(intent("close", action.job_id), action.job_id)
-        self.emit("closed", job=action.job_id.hex())
+        def release() -> None:
+            with self.market.snapshot(time.monotonic()):
+                progress = self.market.job(action.job_id).progress
+                claims = Claims(self.market.claims(action.job_id))
+            done = standing(claims, Kind.TASK, progress.round, action.shard)
+            if done is None and progress.round < progress.final_round and not progress.closed:
+                raise Retry("a round has begun whose task is owed", hint="given back once that is committed")
+            key = intent("release", action.job_id, action.shard, action.since)
+            self.market.release(key, action.job_id, action.shard)
 
-    def _supply(self, action: policy.Supply) -> None:
+        await self.actions.send(release)
+        self.report.emit("released", job=action.job_id.hex(), shard=action.shard, reason=action.reason)
+
+    async def _close(self, action: policy.Close) -> None:
+        await self.actions.send(partial(self.market.close, intent("close", action.job_id), action.job_id))
+        self.report.emit("closed", job=action.job_id.hex())
+
+    async def _supply(self, action: policy.Supply) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
-        answer(self.market, self.state_provider(action.job_id), demand)
-        self.count("supplies")
-        self.emit("supplied", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
+        view = self.market.claim(demand.claim_id)
+        chunks = await self.order(
+            Pieces(self.spec(action.job_id), subject(action), view, demand), Priority.GAME
+        )
+        key = intent("supply", demand.demand_id, demand.claim_id, demand.deadline)
+        await self.actions.send(
+            partial(self.market.supply, key, demand.demand_id, demand.asked, view.claim, chunks)
+        )
+        self.report.count("supplies")
+        self.report.emit(
+            "supplied", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id
+        )

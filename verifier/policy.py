@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
+from assay.node.owed import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import closable_from, fallen, moving, stands
 from assay.node.upkeep import (
@@ -63,6 +64,10 @@ class Limits:
     """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
     pinned_bytes: int | None = None
     """The most on disk for the states that votes and games are played from; None: as much as it has."""
+    leave: str = ""
+    """Why it leaves its class and does only what it owes; empty if it does not (``node.rest``)."""
+    pause: str = ""
+    """Why it takes nothing new for the moment; empty if it does."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,12 @@ class Observation:
     """All verifier stake, locked or not."""
     past: Past = NO_PAST
     """In which classes this account has been, and what they paid."""
+    left: bytes = ZERO_DIGEST
+    """Id of the class that it has left by itself, to come back to it; zeros: none."""
+    drawn_until: int = 0
+    """Block from which it is drawn no more in the class that it has left."""
+    locked: Wei = NO_STAKE
+    """Of its verifier stake."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +166,7 @@ class Abstain:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """Agree to a class of conditions, which `job_id` is the id of."""
+    """Agree to a class of conditions, which `job_id` is the id of; zeros: to none."""
 
     job_id: JobId
     reason: str
@@ -218,9 +229,18 @@ def decide(observation: Observation) -> list[Action]:
 
 
 def _subscriptions(observation: Observation) -> Iterator[Action]:
-    """To the class that `verifier.joining` prefers to one's own."""
-    limits, past = observation.limits.classes, observation.past
+    """To no class while the operator wants the node to leave, then to the one that it has left, or to that
+    which `verifier.joining` prefers to one's own."""
+    limits, past, in_class = observation.limits.classes, observation.past, any(observation.subscribed)
+    if leave := observation.limits.leave:
+        if in_class and observation.staked:
+            yield Subscribe(JobId(ZERO_DIGEST), leave)
+        return
+    if observation.limits.pause:
+        return
     if limits is None:
+        if any(observation.left) and not in_class:
+            yield Subscribe(JobId(observation.left), "the class that was left while nothing new was taken")
         return
     jobs = [(job.view, job.claims) for job in observation.jobs]
     me, now = observation.me, observation.now
@@ -232,16 +252,37 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
 
 def idle(observation: Observation) -> str:
     """Why there is nothing to do, in one line that stays the same until something changes."""
+    limits = observation.limits
+    if limits.leave:
+        return _leaving(observation)
+    if limits.pause and observation.staked and not any(observation.subscribed):
+        return f"joins no class: {limits.pause}, so nothing new is taken"
     if not observation.staked:
         return no_stake("verifier")
     running = [job for job in observation.jobs if not job.view.progress.closed]
     if not running:
         return NO_JOB
+    if waits := _waits(observation):
+        return waits
+    return "was drawn for none of the claims that are voted on now"
+
+
+def _waits(observation: Observation) -> str:
+    """What the oldest claim that it has a seat on waits for; empty if there is none."""
+    running = [job for job in observation.jobs if not job.view.progress.closed]
     moved = [(job.view, view) for job in running for view in moving(job.claims)]
     mine = [(job, view) for job, view in moved if own_vote(observation, view) is not None]
-    if waits := first_wait(mine, observation.now):
-        return f"has voted; {waits}"
-    return "was drawn for none of the claims that are voted on now"
+    waits = first_wait(mine, observation.now)
+    return f"has voted; {waits}" if waits else ""
+
+
+def _leaving(observation: Observation) -> str:
+    parts = [JobParts(job.claims, job.games, rewards=job.rewards) for job in observation.jobs]
+    left, waits = owed(observation.me, parts, observation.locked), _waits(observation)
+    if not left and observation.staked and observation.block < observation.drawn_until:
+        until = f"until block {observation.drawn_until} it may be drawn in the class that it has left"
+        return f"{observation.limits.leave}: no seat is owed yet; {until}"
+    return resting(observation.limits.leave, left, waits)
 
 
 def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
@@ -332,7 +373,9 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
 
 
 def _vote_pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Valid votes of others on claims that have fallen as we had found they would."""
+    """Valid votes of others on claims that have fallen as we had found they would; while nothing new is
+    taken, those alone that were found false before."""
+    rests = bool(observation.limits.leave or observation.limits.pause)
     found = _found(job)
     own = [g.game for g in job.games if g.game.challenger == observation.me]
     for view in fallen(job.claims):
@@ -342,6 +385,8 @@ def _vote_pursuits(observation: Observation, job: JobObservation) -> Iterator[Ac
             subject = (job.view.job_id, view.claim_id, vote.verifier)
             false = job.audited.get(subject[1:])
             if vote.verifier == observation.me or false is False or vote.verifier in begun:
+                continue
+            if false is None and rests:
                 continue
             if false is None:
                 yield AuditVote(*subject, f"vote of {vote.verifier} on a claim that has fallen")

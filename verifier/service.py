@@ -12,31 +12,50 @@ that one escapes is what ``assay verifier coverage`` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from assay.node import apart, upkeep
-from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Attestation, Finding, attest, audit_vote, sampled
+from assay.node.accusing import Accusing
+from assay.node.findings import Attestation, Finding, WrongSegment, sampled
 from assay.node.idle import no_stake
-from assay.node.kept_replays import KeptReplays, NoRoom
+from assay.node.intents import intent, subject
+from assay.node.limits import ResourceLimits
+from assay.node.orders import JobSpec, JudgeInput, JudgeVote, KeptSpec, PinStarts
+from assay.node.pins import NoRoom
+from assay.node.rest import Drained, Rest
 from assay.node.rewards import Share
-from assay.node.role import Accuser, Action, Options
+from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
-from assay.node.service import intent
+from assay.protocol import sampling
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView, Role, Seconds, Wei
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    ClaimId,
+    ClaimView,
+    JobId,
+    JobView,
+    Role,
+    Seconds,
+    Wei,
+)
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
 from assay.verifier.joining import Past
+from assay.verifier.left_class import LeftClass
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 from assay.verifier.stays import Stays
 
+_NO_CLASS = policy.Subscribe(JobId(ZERO_DIGEST), "")
 KEPT_BYTES = 1 << 30
 """The most on disk for states of its own replays, beside those that its votes and games are played from."""
 
 
-class VerifierService(Accuser):
+class VerifierService(Node):
     """One verifier account. `secret` (32 bytes, the operator's) makes its challenges' salts."""
 
     TOGETHER = (policy.SendVote, policy.Abstain, upkeep.Poke)
@@ -55,23 +74,33 @@ class VerifierService(Accuser):
         resource_limits: ResourceLimits,
         *,
         fees: Callable[[], Mapping[JobId, Wei]] = dict,
+        rest: Rest | None = None,
         **options: Unpack[Options],
     ) -> None:
         """`fees`: what each job has paid this account for votes, by the chain's events; asked by one that
         joins classes by itself."""
-        super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
+        kept = KeptSpec(folder / "replays", KEPT_BYTES, limits.pinned_bytes)
+        super().__init__("verifier", market, blocks, clock, resource_limits, **options)
+        self.accusing = Accusing(self, secret, kept)
         self.limits, self._fees = limits, fees
         self._paid: Mapping[JobId, Wei] = {}
-        self._kept = KeptReplays(folder / "replays", KEPT_BYTES, pinned_bytes=limits.pinned_bytes)
-        self.kept_replays = self._kept
         self._no_room: dict[tuple[ClaimId, bytes], str] = {}
         self._pinned: set[ClaimId] = set()
         """Claims of which this process has looked whether our vote's states are on the disk."""
         self._stays = Stays(folder / "stays")
+        self._rest = rest or Rest(Drained(folder, "verifier"))
+        self._left = LeftClass(folder)
         self._ballots = Ballots(folder / "ballots")
         self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}
         """Of claims (zero address) and of others' votes; None of a vote that is right."""
         self._seen: Observation | None = None
+
+    def spec(self, job_id: JobId) -> JobSpec:
+        return self.accusing.spec(job_id)
+
+    async def play(self, action: upkeep.Play) -> None:
+        if not await self.accusing.bind(action):
+            await super().play(action)
 
     # -- reading
 
@@ -81,16 +110,20 @@ class VerifierService(Accuser):
         jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         now, block = self.clock.now(), self.clock.block()
         own, classes = self.market.subscription(me), self.market.classes()
-        staked = Wei(self.market.stake(me, Role.VERIFIER).active)
-        free, past = self.market.free(me), self._past(own, now)
-        return Observation(me, now, block, free, jobs, self.limits, own, classes, staked, past)
+        stake, free, past = self.market.stake(me, Role.VERIFIER), self.market.free(me), self._past(own, now)
+        limits = replace(self.limits, leave=self._rest.leave(), pause=self._rest.pause())
+        if any(own) and not limits.leave and not self.actions.is_running(subject(_NO_CLASS)):
+            self._left.forget()
+        until = 0 if any(own) else self._left.drawn_until(block, self.market.weight_epoch)
+        seen = me, now, block, free, jobs, limits, own, classes
+        return Observation(*seen, stake.active, past, self._left.class_id, until, stake.locked)
 
     def _past(self, own: bytes, now: Seconds) -> Past:
         """What classes have paid so far; nothing where the operator chooses the class. What cannot be read,
         or is of no job, is no reason not to vote."""
         if self.limits.classes is None:
             return Past()
-        self.attempt("what classes have paid", None, self._read_fees)
+        self.actions.attempt("what classes have paid", None, self._read_fees)
         by_class = dict[bytes, Wei]()
         for job in self.market.jobs():
             if fee := self._paid.get(job.job_id):
@@ -113,7 +146,7 @@ class VerifierService(Accuser):
         unpinned = (view for view in (*claims.moving, *claims.fallen) if self._is_unpinned(view, fresh))
         return JobObservation(
             job,
-            self.refusal(job.job_id),
+            self.report.refusal(job.job_id),
             claims,
             games,
             ballots,
@@ -134,23 +167,23 @@ class VerifierService(Accuser):
 
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
-        self._complain(no_stake("verifier"), not self._seen.staked)
-        self.let_go(job.view.job_id for job in self._seen.jobs)
+        self.report.complain(no_stake("verifier"), not self._seen.staked)
+        self.accusing.release_pins()
         return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)
 
-    def handlers(self) -> Mapping[type, Callable[..., None]]:
+    def handlers(self) -> Mapping[type, Callable[..., Any]]:
         return {
             policy.Replay: self._replay,
             policy.Pin: self._pin_again,
             policy.Pursue: self._pursue,
             policy.AuditVote: self._audit_vote,
-            upkeep.Play: self._play,
+            upkeep.Play: self.play,
             policy.Subscribe: self._subscribe,
-            policy.Wait: self._wait,
-            Share: self._share,
+            policy.Wait: self.wait_for,
+            Share: self.accusing.share,
         }
 
     def write(self, action: Any) -> Write:
@@ -168,35 +201,50 @@ class VerifierService(Accuser):
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
         if isinstance(action, policy.SendVote):
             ballot = self._ballots.get(action.claim_id, action.seed)
-            self.count("votes")
-            self.emit("voted", **place, valid=ballot is not None and ballot.valid)
+            self.report.count("votes")
+            self.report.emit("voted", **place, valid=ballot is not None and ballot.valid)
         elif isinstance(action, policy.Abstain):
-            self.count("abstentions")
-            self.emit("abstained", **place, reason=action.reason)
+            self.report.count("abstentions")
+            self.report.emit("abstained", **place, reason=action.reason)
         else:
             super().sent(action)
 
-    def judge(self, view: ClaimView) -> Attestation:
-        """What this verifier thinks of a claim that it was drawn for (a subclass may override this)."""
-        return attest(self.state_provider(view.claim.job_id), view, self.market.me)
+    async def judge(self, view: ClaimView, what: str) -> Attestation:
+        """What this verifier thinks of a claim that it was drawn for (a drill overrides this)."""
+        return await self.judge_as(view, what, self.market.me)
 
-    def _replay(self, action: policy.Replay) -> None:
+    async def judge_as(self, view: ClaimView, what: str, me: Address) -> Attestation:
+        """What an honest verifier votes that was drawn: each segment of its sample is replayed once, several
+        at a time where there are workers."""
+        spec = self.spec(view.claim.job_id)
+        segments = tuple(sampled(spec.terms, view, me))
+        if finding := await self.order(JudgeInput(spec, what, view)):
+            return Attestation(False, (), finding, segments)
+        key = sampling.verifier_key(me, view.status.seed)
+        found = await self.accusing.judge_segments(spec, what, view, segments, key)
+        if found and not isinstance(found[-1], bytes):
+            if isinstance(found[-1], WrongSegment):  # which may be before the one that was drawn
+                await self.order(PinStarts(spec, what, view, (found[-1].segment,)))
+            return Attestation(False, (), found[-1], segments)
+        return Attestation(True, tuple(x for x in found if isinstance(x, bytes)), None, segments)
+
+    async def _replay(self, action: policy.Replay) -> None:
         view = self.market.claim(action.claim_id)
         try:
-            found = self.judge(view)
+            found = await self.judge(view, subject(action))
         except NoRoom as error:
             self._no_room[view.claim_id, view.status.seed] = error.message
-            self._kept.release(lambda _, claim_id: claim_id == view.claim_id)
+            self.accusing.pins.release(lambda _, claim_id: claim_id == view.claim_id)
             return
         claim = view.claim
         if found.finding is not None:
             self._findings[view.claim_id, ZERO_ADDRESS] = found.finding
         ballot = Ballot(found.valid, found.traces, found.finding is not None)
         self._ballots.put(view.claim_id, view.status.seed, ballot)
-        self.count("replays")
-        self.note(job=claim.job_id.hex(), round=claim.round)
+        self.report.count("replays")
+        self.report.note(job=claim.job_id.hex(), round=claim.round)
         place = {"job": claim.job_id.hex(), "round": claim.round, "shard": claim.shard}
-        self.emit(
+        self.report.emit(
             "replayed",
             **place,
             segments=list(found.segments),
@@ -204,31 +252,35 @@ class VerifierService(Accuser):
             finding=str(found.finding or ""),
         )
 
-    def _pin_again(self, action: policy.Pin) -> None:
-        view, state_provider = self.market.claim(action.claim_id), self.state_provider(action.job_id)
-        for segment in sampled(state_provider, view, self.market.me):
-            state_provider.pin_start(view, segment)
+    async def _pin_again(self, action: policy.Pin) -> None:
+        view, spec = self.market.claim(action.claim_id), self.spec(action.job_id)
+        segments = tuple(sampled(spec.terms, view, self.market.me))
+        await self.order(PinStarts(spec, subject(action), view, segments))
         self._pinned.add(action.claim_id)
 
-    def _subscribe(self, action: policy.Subscribe) -> None:
-        done = self.market.subscribe(f"subscribe/{action.job_id.hex()}/{self.clock.block()}", action.job_id)
-        self.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
+    async def _subscribe(self, action: policy.Subscribe) -> None:
+        if not any(action.job_id):
+            self._left.keep(self.market.subscription(self.market.me))  # before it is left
+        key = f"subscribe/{action.job_id.hex()}/{self.clock.block()}"
+        done = await self.actions.send(partial(self.market.subscribe, key, action.job_id))
+        self.report.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
 
-    def _audit_vote(self, action: policy.AuditVote) -> None:
+    async def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(vote for vote in view.votes if vote.verifier == action.verifier)
-        finding = audit_vote(self.state_provider(action.job_id), view, vote)
+        finding = await self.order(JudgeVote(self.spec(action.job_id), subject(action), view, vote))
         self._findings[action.claim_id, action.verifier] = finding
-        self.count("audits")
+        self.report.count("audits")
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "verifier": action.verifier}
-        self.emit("audited" if finding is None else "found", **place, finding=str(finding or ""))
+        self.report.emit("audited" if finding is None else "found", **place, finding=str(finding or ""))
 
-    def _pursue(self, action: policy.Pursue) -> None:
+    async def _pursue(self, action: policy.Pursue) -> None:
         key = action.claim_id, action.verifier
         finding = self._findings.get(key)
         if finding is None:  # an earlier process has found it
-            finding = self.judge(self.market.claim(action.claim_id)).finding
+            found = await self.judge(self.market.claim(action.claim_id), subject(action))
+            finding = found.finding
             if finding is None:
                 return
             self._findings[key] = finding
-        self.accuse(action.job_id, action.claim_id, finding)
+        await self.accusing.accuse(action, finding)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.node.availability import WantedLeaves
+from assay.node.orders import WantedLeaves
 from assay.protocol import bounded_json
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import ClaimId

@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import inf
 
 from assay.node.idle import NO_JOB
+from assay.node.owed import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import fallen, moving
 from assay.node.upkeep import (
@@ -68,6 +69,20 @@ class Limits:
     disputed too then, but somebody else may come first."""
     shares: Shares | None = None
     """Which jobs are watched, and which of their claims and votes are audited; None: all."""
+    leave: str = ""
+    """Why it begins nothing but to bring what it has found; empty if it does (``node.rest``)."""
+    pause: str = ""
+    """The same for the moment."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing new is audited, and nothing demanded."""
+        return bool(self.leave or self.pause)
+
+    @property
+    def demands(self) -> bool:
+        """Whether pieces are demanded now."""
+        return self.demand and self.mode == Mode.PLAY and not self.resting
 
 
 @dataclass(frozen=True)
@@ -179,6 +194,8 @@ def decide(observation: Observation) -> list[Action]:
     for job in observation.jobs:
         actions.extend(_pursuits(observation, job))
         actions.extend(_demands(observation, job))
+    if observation.limits.resting:
+        return actions
     audits = [pair for job in observation.jobs if not job.refusal for pair in _audits(observation, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
@@ -186,11 +203,16 @@ def decide(observation: Observation) -> list[Action]:
 
 def idle(observation: Observation) -> str:
     """Why there is nothing to do, in one line that stays the same until something changes."""
+    if leave := observation.limits.leave:
+        parts = [JobParts(job.claims, job.games, (), job.demands, job.rewards) for job in observation.jobs]
+        return resting(leave, owed(observation.me, parts))
     if observation.limits.mode == Mode.OFF:
         return "rechecks nothing: it was started with --auto off"
     running = [job for job in observation.jobs if not job.view.progress.closed]
     if not running:
         return NO_JOB
+    if pause := observation.limits.pause:
+        return f"rechecks nothing new: {pause}"
     if refused := [job for job in running if job.refusal]:
         return f"leaves job {refused[0].view.job_id.hex()[:16]} alone: {refused[0].refusal}"
     part = "every claim" if observation.limits.shares is None else "its share of the claims"
@@ -207,7 +229,7 @@ def _collections(observation: Observation, job: JobObservation) -> Iterator[Acti
 def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """One demand for each claim that hides its states, while bonds last and its window leaves time."""
     bond = job.view.terms.challenge_bond
-    if not observation.limits.demand or observation.limits.mode != Mode.PLAY or job.refusal:
+    if not observation.limits.demands or job.refusal:
         return
     lying = bond * sum(not d.outcome and d.demander == observation.me for d in job.demands)
     lying += bond * sum(not g.decided and g.game.challenger == observation.me for g in job.games)
@@ -227,9 +249,8 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
     mine = [d for d in job.demands if d.demander == observation.me and d.claim_id == view.claim_id]
     if mine:
         return any(not demand.outcome for demand in mine)
-    demanding = observation.limits.demand and observation.limits.mode == Mode.PLAY
     return (
-        demanding
+        observation.limits.demands
         and view.claim_id in observation.unpublished
         and observation.free >= job.view.terms.challenge_bond
     )

@@ -9,22 +9,23 @@ window closes; `Status.counters` tell how far it got.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from random import Random, SystemRandom
-from typing import Unpack
+from typing import Any, Unpack
 
 from assay.disk import record
 from assay.node import apart, upkeep
-from assay.node.artifacts import ResourceLimits
-from assay.node.audit import Finding, RefutedVote, WrongVote, audit_claim, audit_vote
-from assay.node.availability import WantedLeaves, ask, wanted_leaves
-from assay.node.kept_replays import KeptReplays
+from assay.node.accusing import Accusing
+from assay.node.findings import Finding, RefutedVote, WrongVote
+from assay.node.intents import intent, subject
+from assay.node.limits import ResourceLimits
+from assay.node.orders import FindGap, IsPublished, JobSpec, JudgeInput, JudgeVote, KeptSpec, WantedLeaves
+from assay.node.rest import Drained, Rest
 from assay.node.rewards import Share
-from assay.node.role import Accuser, Action, Options
+from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
-from assay.node.service import intent
-from assay.node.states import StateProvider
-from assay.protocol.params import CHUNKS
+from assay.protocol import trees
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
 from assay.whistleblower import policy
@@ -51,7 +52,7 @@ class Audited:
         record.append_line(self._path, _AUDITED, f"{target[0].hex()} {target[1]}")
 
 
-class WhistleblowerService(Accuser):
+class WhistleblowerService(Node):
     """One whistleblower account. `secret` (32 bytes, the operator's) makes its salts."""
 
     LONG = (policy.AuditClaim, policy.AuditVote)
@@ -67,20 +68,30 @@ class WhistleblowerService(Accuser):
         secret: bytes,
         limits: Limits,
         resource_limits: ResourceLimits,
+        *,
+        rest: Rest | None = None,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__("whistleblower", market, blocks, clock, secret, resource_limits, **options)
+        kept = KeptSpec(folder / "replays", limits.kept_bytes)
+        super().__init__("whistleblower", market, blocks, clock, resource_limits, **options)
+        self.accusing = Accusing(self, secret, kept)
         self.limits = limits
+        self._rest = rest or Rest(Drained(folder, "whistleblower"))
         self._audited = Audited(folder / "audited")
-        self.kept_replays = KeptReplays(folder / "replays", limits.kept_bytes)
         self._demand_store = DemandStore(folder / "demands")
-        self._order: Random = SystemRandom()
         self.findings: dict[Target, Finding] = {}
         self._seen: Observation | None = None
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
         self._not_asked: set[ClaimId] = set()
         """Claims of which nothing is demanded, as it is not known what may have been demanded already."""
+
+    def spec(self, job_id: JobId) -> JobSpec:
+        return self.accusing.spec(job_id)
+
+    async def play(self, action: upkeep.Play) -> None:
+        if not await self.accusing.bind(action):
+            await super().play(action)
 
     # -- reading
 
@@ -94,118 +105,123 @@ class WhistleblowerService(Accuser):
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
         unpublished = frozenset(self._unpublished)
-        return Observation(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
+        limits = replace(self.limits, leave=self._rest.leave(), pause=self._rest.pause())
+        return Observation(me, self.clock.now(), free, jobs, audited, suspicions, limits, unpublished)
 
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         demands = tuple(self.market.demands(job.job_id))
         rewards = tuple(self.market.rewards(job.job_id))
-        return JobObservation(job, self.refusal(job.job_id), claims, games, demands, rewards)
+        return JobObservation(job, self.report.refusal(job.job_id), claims, games, demands, rewards)
 
     # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
-        self.let_go(job.view.job_id for job in self._seen.jobs)
+        self.accusing.release_pins()
         return apart.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)
 
-    def handlers(self) -> Mapping[type, Callable[..., None]]:
+    def handlers(self) -> Mapping[type, Callable[..., Any]]:
         return {
             policy.AuditClaim: self._audit_claim,
             policy.AuditVote: self._audit_vote,
             policy.Pursue: self._pursue,
-            upkeep.Play: self._play,
+            upkeep.Play: self.play,
             policy.Demand: self._demand,
             policy.Collect: self._collect,
-            Share: self._share,
+            Share: self.accusing.share,
             policy.Advise: self._advise,
         }
 
     def _found(self, job_id: JobId, target: Target, finding: Finding | None) -> None:
-        self.count("audits")
+        self.report.count("audits")
         if finding is None:
             self._audited.add(target)
-            self.emit("audited", job=job_id.hex(), claim=target[0].hex(), verifier=target[1])
+            self.report.emit("audited", job=job_id.hex(), claim=target[0].hex(), verifier=target[1])
             return
         self.findings[target] = finding
-        self.count("findings")
-        self.emit(
+        self.report.count("findings")
+        self.report.emit(
             "found", job=job_id.hex(), claim=target[0].hex(), verifier=target[1], finding=describe(finding)
         )
 
-    def _audit_claim(self, action: policy.AuditClaim) -> None:
-        view = self.market.claim(action.claim_id)
-        self.note(job=action.job_id.hex(), round=view.claim.round)
-        state_provider = self.state_provider(action.job_id)
+    async def _audit_claim(self, action: policy.AuditClaim) -> None:
+        view, spec, what = self.market.claim(action.claim_id), self.spec(action.job_id), subject(action)
+        self.report.note(job=action.job_id.hex(), round=view.claim.round)
         if (
             self.limits.demand
             and view.claim_id not in self._unpublished | self._not_asked
-            and not state_provider.published(view)
+            and not await self.order(IsPublished(spec, f"{what}/published", view))
         ):
             self._unpublished.add(view.claim_id)
-            self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
+            self.report.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
             return
-        finding = audit_claim(state_provider, view, going=self._going)
+        finding = await self.judge_claim(spec, what, view)
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
-    def _audit_vote(self, action: policy.AuditVote) -> None:
+    async def judge_claim(self, spec: JobSpec, what: str, view: ClaimView) -> Finding | None:
+        """The first thing that is wrong with a claim: its input, or a segment (a drill overrides this)."""
+        if finding := await self.order(JudgeInput(spec, what, view)):
+            return finding
+        segments = range(spec.terms.segments_of(view.claim.kind))
+        found = await self.accusing.judge_segments(spec, what, view, segments, None)
+        return next((finding for finding in found if not isinstance(finding, bytes)), None)
+
+    async def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
-        finding = audit_vote(self.state_provider(action.job_id), view, vote)
+        finding = await self.order(JudgeVote(self.spec(action.job_id), subject(action), view, vote))
         of_claim = not isinstance(finding, WrongVote | RefutedVote | None)
         about = ZERO_ADDRESS if of_claim else action.verifier
         self._found(action.job_id, (action.claim_id, about), finding)
 
-    def _going(self) -> bool:
-        """Whether the node was not told to stop."""
-        return self.clock.wait(0.0)
+    async def _pursue(self, action: policy.Pursue) -> None:
+        await self.accusing.accuse(action, self.findings[action.claim_id, action.verifier])
 
-    def _pursue(self, action: policy.Pursue) -> None:
-        self.accuse(action.job_id, action.claim_id, self.findings[action.claim_id, action.verifier])
-
-    def _demand(self, action: policy.Demand) -> None:
+    async def _demand(self, action: policy.Demand) -> None:
         view = self.market.claim(action.claim_id)
         try:
             wanted = self._demand_store.of(view.claim_id)
         except record.DamagedRecord as error:
             self._not_asked.add(view.claim_id)
             self._unpublished.discard(view.claim_id)
-            self.emit("not-demanded", job=action.job_id.hex(), claim=action.claim_id.hex(), why=error.message)
+            self.report.emit(
+                "not-demanded", job=action.job_id.hex(), claim=action.claim_id.hex(), why=error.message
+            )
             return
-        wanted = wanted or self._wanted_leaves(self.state_provider(action.job_id), view)
-        if wanted is None:  # published meanwhile
-            self._unpublished.discard(view.claim_id)
-            return
-        demand_id = ask(self.market, view, wanted)
-        self.count("demands")
+        if wanted is None:
+            wanted = await self.order(FindGap(self.spec(action.job_id), subject(action), view))
+            if wanted is None:  # published meanwhile
+                self._unpublished.discard(view.claim_id)
+                return
+            self._demand_store.keep(view.claim_id, wanted)  # for good, before anything is sent
+        demand_id = await self.actions.send(partial(ask, self.market, view, wanted))
+        self.report.count("demands")
         where = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "segment_end": wanted.end}
         places = " ".join(f"{place.slot}:{place.leaf}" for place in wanted.places)
-        self.emit("demanded", **where, demand=demand_id, places=places, reason=action.reason)
+        self.report.emit("demanded", **where, demand=demand_id, places=places, reason=action.reason)
 
-    def _wanted_leaves(self, state_provider: StateProvider, view: ClaimView) -> WantedLeaves | None:
-        """Leaves that could not be fetched, kept for good before anything is sent."""
-        gap = state_provider.gap(view, self._order, CHUNKS)
-        if gap is None:
-            return None
-        chosen = wanted_leaves(state_provider.work.program(view.claim.kind), gap, self._order)
-        self._demand_store.keep(view.claim_id, chosen)
-        return chosen
-
-    def _collect(self, action: policy.Collect) -> None:
+    async def _collect(self, action: policy.Collect) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
         claim = self.market.claim(demand.claim_id).claim
         key = intent("expire-demand", demand.demand_id, demand.claim_id, demand.deadline)
-        self.market.expire_demand(key, demand.demand_id, demand.asked, claim)
-        self.emit("collected", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
+        await self.actions.send(
+            partial(self.market.expire_demand, key, demand.demand_id, demand.asked, claim)
+        )
+        self.report.emit(
+            "collected", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id
+        )
 
     def _advise(self, action: policy.Advise) -> None:
         said = ((action.claim_id, action.verifier), action.reason)
         if said not in self._advised:
             self._advised.add(said)
-            self.emit("advice", job=action.job_id.hex(), claim=action.claim_id.hex(), reason=action.reason)
+            self.report.emit(
+                "advice", job=action.job_id.hex(), claim=action.claim_id.hex(), reason=action.reason
+            )
 
 
 def describe(finding: Finding) -> str:
@@ -213,3 +229,11 @@ def describe(finding: Finding) -> str:
     where = {"segment": "segment", "slot": "input slot", "sample": "sampled trace"}
     parts = [f"{label} {getattr(finding, name)}" for name, label in where.items() if hasattr(finding, name)]
     return f"{type(finding).__name__}: {', '.join(parts) or 'nobody knows the input state but its claimant'}"
+
+
+def ask(market: Market, view: ClaimView, wanted: WantedLeaves) -> int:
+    """Demand leaves of a claim's state; the demand's id. For one claim always with the same demand."""
+    ends = trees.build(view.roots)
+    key = intent("demand", view.claim_id, wanted.end)
+    root, proof = view.roots[wanted.end], tuple(ends.proof(wanted.end))
+    return market.demand(key, view.claim, wanted.end, root, proof, wanted.places)

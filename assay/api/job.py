@@ -14,8 +14,9 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
+from assay.app.computing import engine_of
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS, engine_of
+from assay.app.machine import RESOURCE_LIMITS
 from assay.app.units import parse_amount
 from assay.app.wiring import Connection, NodeStorage
 from assay.client.following import Following, follow

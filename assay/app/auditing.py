@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Any
 
 from assay.app.invocation import App
-from assay.app.machine import engine_of, limits_of, secret_of
+from assay.app.machine import limits_of, secret_of
 from assay.app.units import show_amount
 from assay.app.wiring import CLOCK_AGE_S, Connection, NodeStorage
+from assay.app.workers import workers_of
 from assay.chain.eth.clock import ChainClock
 from assay.disk import record
 from assay.node.retention import Retention
@@ -133,10 +134,10 @@ class Auditing:
             limits,
             limits_of(None),
             emit=Told(connection.market, self._app.output.say),
-            engine=engine_of(self._app.settings),
+            pool=workers_of(self._app.settings, storage.store.root),
             poll_s=POLL_S,
         )
-        service.housekeeping = lambda: storage.follow(connection.market)
+        service.loop.housekeeping = lambda: storage.follow(connection.market)
         service.retention = Retention(connection.market, storage.store, service.unclaimed)
         return service
 

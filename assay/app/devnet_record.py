@@ -34,6 +34,8 @@ class NodeRecord:
     """Of its `run` command."""
     package: str = "assay"
     """The package whose command line that is."""
+    devices: str = ""
+    """As `--device` has them; empty: those of whoever starts it."""
 
 
 @dataclass(frozen=True)

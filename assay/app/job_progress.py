@@ -125,7 +125,8 @@ def line_of(following: Following) -> str:
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
     """What a job's losses are read with; None while its files cannot be fetched."""
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.computing import engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.client.losses import losses_of
     from assay.node.artifacts import load_job
 

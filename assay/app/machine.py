@@ -1,5 +1,5 @@
-"""What the commands that run a role share: limits on what a stranger's job may cost this machine, the
-device, secrets."""
+"""What the commands that run a role share: limits on what a stranger's job may cost this machine, and
+secrets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-import torch
-
-from assay.app.settings import Settings, check_computing
 from assay.app.units import parse_bytes
 from assay.chain.eth.journal import Journal
 from assay.disk import record
-from assay.node.artifacts import ResourceLimits
-from assay.node.engine import Engine, ExecutorKind
-from assay.program.execute import open_device
+from assay.node.limits import ResourceLimits
 from assay.protocol.errors import Ask
 
 RESOURCE_LIMITS = ResourceLimits(
@@ -34,13 +29,6 @@ SECRET_FILE = "secret"
 _SECRET, _SECRET_BYTES = "assay/secret/1", 32
 FORMS_FOLDER = "forms"
 """Compiled forms of programs, shared by this home's nodes."""
-
-
-def device_of(name: str) -> str:
-    """`cpu`, `cuda` or `cuda:1` from auto or one of them. Raises Ask where there is no such device."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return str(open_device(check_computing("device", name)))
 
 
 def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:
@@ -60,16 +48,6 @@ def limits_of(memory: str | None) -> ResourceLimits:
     step = memory_bytes() * 2 // 3 if memory is None else parse_bytes(memory)
     dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)
     return replace(RESOURCE_LIMITS, dataset_bytes=dataset, step_bytes=step, state_bytes=step // 2)
-
-
-def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
-    """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
-    that is not there, no number of threads."""
-    way = ExecutorKind(settings.executor)
-    if settings.threads:
-        torch.set_num_threads(int(settings.threads))
-    forms = (settings.home / FORMS_FOLDER).resolve()
-    return Engine(device_of(settings.device), way, forms, brief)
 
 
 def secret_of(home: Path, journal: Journal | None) -> bytes:

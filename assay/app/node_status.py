@@ -11,6 +11,7 @@ from typing import Any
 from assay.app.invocation import App
 from assay.app.output import table
 from assay.app.units import show_bytes
+from assay.app.worker_status import in_words, listed
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
@@ -33,6 +34,8 @@ def show_status(app: App, address: Address, command: str) -> None:
     for name in ("role", "name", "action", "error", "job", "round", "step", "loss"):
         if (value := body.get(name)) not in (None, "", 0) or name == "action":
             rows.add_row(name, f"{value:.4f}" if isinstance(value, float) else printable(value))
+    for worker in listed(body):
+        rows.add_row(f"worker {printable(worker.get('device', ''))}", printable(in_words(worker)))
     for part, prefix in (("questions", "asks: "), ("endpoints", "chain: "), ("counters", "")):
         told = body.get(part)
         for name, value in sorted(told.items()) if isinstance(told, dict) else ():

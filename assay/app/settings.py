@@ -97,9 +97,9 @@ _DEFAULTS = {
 
 _COMPUTING = {
     "device": (
-        r"auto|cpu|cuda(:\d{1,3})?",
+        r"auto|(cpu|cuda(:\d{1,3})?)(,(cpu|cuda(:\d{1,3})?)){0,63}",
         "there is no device {!r}",
-        "choose auto, cpu, cuda or one GPU, as cuda:1",
+        "choose auto, cpu, cuda or one GPU, as cuda:1; several for a node with a worker on each",
     ),
     "executor": (
         r"auto|compiled|eager|reference",

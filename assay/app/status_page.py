@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from assay.app.worker_status import in_words, listed
+
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem;"
     "color:#1b1b1b;background:#fff}table{border-collapse:collapse;width:100%}"
@@ -18,14 +20,18 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){body{color:#e8e8e8;background:#16181c}a{color:#8ab4f8}"
     ".bad{color:#f28b82}}"
 )
-_SHOWN = ("address", "action", "error", "job", "round", "step", "loss", "questions", "abandoned", "counters")
+_SHOWN = (
+    *("address", "action", "error", "job", "round", "step", "loss"),
+    *("workers", "questions", "abandoned", "counters"),
+)
 
 
 def status_page(role: str, status: Mapping[str, Any]) -> str:
     """The page of one node; `status` is what /status says."""
     known = [name for name in _SHOWN if status.get(name) not in (None, "", {}, [])]
     more = [name for name in status if name not in _SHOWN and name != "role"]
-    rows = "".join(_row(name, status[name]) for name in (*known, *more))
+    values = {**status, "workers": [f"{w['device']}: {in_words(w)}" for w in listed(status)]}
+    rows = "".join(_row(name, values[name]) for name in (*known, *more))
     title = escape(f"assay {role}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -45,4 +51,6 @@ def _row(name: str, value: Any) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
         return "<br>".join(f"{escape(str(k))}: {escape(str(v))}" for k, v in value.items())
+    if isinstance(value, list):
+        return "<br>".join(escape(str(one)) for one in value)
     return escape(str(value))

@@ -32,6 +32,7 @@ from assay.app.output import plain
 from assay.app.reach import Reach, base_url
 from assay.app.status_page import status_page
 from assay.app.wiring import Connection, NodeStorage
+from assay.app.worker_status import listed
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.gateway import gateway_route
 from assay.blocks.traffic import AsgiApp, CountingApp, Traffic

@@ -37,6 +37,7 @@ from assay.blocks import unixfs
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
 from assay.blocks.durable import rename, sync_filesystem, sync_folder
+from assay.disk import record
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024

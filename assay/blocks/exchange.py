@@ -140,8 +140,7 @@ class Exchange:
         self._latest: str | None = None
         """Who delivered last: asked first for the rest of a file."""
         self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s, conf.file_again_s, clock)
-        self.hold: Hold | None = None
-        """What all fetches may take together, where whoever waits for them has something else to do."""
+        self._held = threading.local()
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(conf.block_deadline_s, connect=conf.connect_timeout_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=_AT_ONCE),
@@ -177,6 +176,16 @@ class Exchange:
         self._thread.join()
         self._takers.shutdown()
         self._loop.close()
+
+    @property
+    def hold(self) -> Hold | None:
+        """What all fetches of this thread may take together, where whoever waits for them has something else
+        to do."""
+        return getattr(self._held, "hold", None)
+
+    @hold.setter
+    def hold(self, hold: Hold | None) -> None:
+        self._held.hold = hold
 
     def set_peers(self, peers: Iterable[str | PeerInfo], publisher: PublisherOf | None = None) -> list[str]:
         """Replace the peer list and return the entries left out because they are no plain http(s) base URL.

@@ -83,8 +83,8 @@ class NodeBlocks:
             return unixfs.holes(root, lambda cid: self._get(cid, time), limits, order, most)
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """`with` blocks of which all fetches, of whatever thread, may take so long together: then `PutOff` is
-        raised, and what came is kept. One at a time."""
+        """`with` blocks, of any threads, of which all fetches may take so long together: then `PutOff` is
+        raised, and what came is kept."""
         return _Within(self.exchange, Hold(seconds))
 
     def pin(self, cid: str) -> None:

@@ -12,7 +12,8 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,7 +21,7 @@ import typer
 from assay.app.invocation import App
 from assay.app.output import Exit, table
 from assay.app.times import show_span
-from assay.app.units import show_amount
+from assay.app.units import show_amount, show_bytes
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, Role
 
@@ -55,7 +56,7 @@ def examine(app: App, role: str) -> Iterator[Line]:
         yield from _tried("storage", lambda: _peers(connection[0]))
     yield from _tried("compiler", lambda: _compiler(app))
     if role != "client":
-        yield from _tried("device", lambda: _device(app, role))
+        yield from _devices(app, role)
 
 
 def _tried(check: str, look: Callable[[], Iterator[Line]]) -> Iterator[Line]:
@@ -204,21 +205,48 @@ def _compiler(app: App) -> Iterator[Line]:
     yield Line("compiler", "ok" if found else "note", found or "no C compiler", fix)
 
 
-def _device(app: App, role: str) -> Iterator[Line]:
-    from assay.app.machine import engine_of
-    from assay.cli.node.fitness import machine_of, verdict
+def _devices(app: App, role: str) -> Iterator[Line]:
+    """Of each device that a node has a worker on."""
+    from assay.app.workers import devices_of
 
-    device = engine_of(app.settings, brief=True).device
+    devices: list[str] = []
+
+    def named() -> Iterator[Line]:
+        settings = app.settings
+        found, _ = devices_of(settings.device), (settings.executor, settings.threads)
+        devices.extend(dict.fromkeys(found))
+        if len(found) > 1:
+            yield Line("workers", "ok", f"{len(found)}, on {', '.join(found)}")
+
+    yield from _tried("device", named)
+    for device in devices:
+        yield from _tried("device", partial(_device, app, role, device))
+
+
+def _device(app: App, role: str, device: str) -> Iterator[Line]:
+    from assay.app.computing import memory_of
+    from assay.cli.node.fitness import found, machine_of
+    from assay.program.execute import open_device
+
+    open_device(device)
     machine = machine_of(device)
-    yield Line("device", "ok", f"{machine['device']} ({machine['processor']}), PyTorch {machine['torch']}")
-    fit = verdict(app.settings.home, device)
-    if fit:
-        yield Line("exactness", "ok", "every bit that was compared is right")
-    elif fit is None:
+    yield Line(
+        "device",
+        "ok",
+        f"{machine['device']} ({machine['processor']}), {show_bytes(memory_of(device))} of memory,"
+        f" PyTorch {machine['torch']}",
+    )
+    again = replace(app, flags=replace(app.flags, device=device)).command("solver bench")
+    result = found(app.settings.home, device)
+    if result is None:
         state = "note" if role == "whistleblower" else "bad"
-        yield Line("exactness", state, "this machine was not compared yet", app.command("solver bench"))
+        yield Line("exactness", state, f"{device} was not compared yet", again)
+    elif not result.fit:
+        yield Line("exactness", "bad", f"{device} failed the comparison", again)
     else:
-        yield Line("exactness", "bad", "this machine failed the comparison", app.command("solver bench"))
+        yield Line("exactness", "ok", f"{device}: every bit that was compared is right")
+        if result.step_ms:
+            yield Line("speed", "ok", f"{device}: {result.step_ms:.3g} ms for a step of the comparison")
 
 
 def doctor(app: App, role: str) -> None:

@@ -71,7 +71,12 @@ def options(
     password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
     deployment: Annotated[str | None, typer.Option(help="File with the contracts' addresses.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or one GPU, as cuda:1.")] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="auto, cpu, cuda or one GPU, as cuda:1. Given several times, a node has a worker on each."
+        ),
+    ] = None,
     executor: Annotated[
         str | None, typer.Option(help="auto, compiled, eager or reference; the bits are the same.")
     ] = None,
@@ -103,12 +108,12 @@ def options(
     ] = None,
 ) -> None:
     """Options that every command takes, before its name."""
-    urls = ",".join(rpc_url or ()) or None
+    urls, devices = ",".join(rpc_url or ()) or None, ",".join(device or ()) or None
     flags = Flags(
-        *(home, urls, account, password_file, keystore, deployment, device, executor, threads),
+        *(home, urls, account, password_file, keystore, deployment, devices, executor, threads),
         *(ipfs, max_fee, tip, fee_bump, confirmations, finality),
     )
-    for name, value in (("device", device), ("executor", executor), ("threads", threads)):
+    for name, value in (("device", devices), ("executor", executor), ("threads", threads)):
         if value is not None:  # said before a command that computes nothing takes it in silence
             check_computing(name, value)
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)

@@ -17,8 +17,9 @@ from torch import Tensor
 from assay.client.following import follow
 from assay.client.losses import Losses
 from assay.client.receipt import MANIFEST, MODEL, body_of, program_files, read_receipt, write_receipt
-from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
+from assay.node.artifacts import LoadedJob, load_job
 from assay.node.divergence import not_finite
+from assay.node.limits import ResourceLimits
 from assay.node.manifests import raw_cid
 from assay.node.rounds import standing
 from assay.node.states import StateProvider

@@ -11,10 +11,10 @@ from functools import partial
 from torch import Tensor
 
 from assay.node.artifacts import LoadedJob, State
-from assay.node.checkpoints import Published
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
+from assay.node.published import Published
 from assay.node.slots import SlotReader
 from assay.node.work import Work
 from assay.protocol.errors import AssayError

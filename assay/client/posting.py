@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.node.artifacts import JobFiles, Published, publish_job
-from assay.node.service import intent
+from assay.node.intents import intent
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import check_conditions, check_terms, worst_case
 from assay.protocol.ports import Blocks, Market, MarketView

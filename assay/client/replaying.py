@@ -16,9 +16,11 @@ from typing import cast
 
 from assay.client.receipt import Receipt, bad
 from assay.client.verifying import settled
-from assay.node.artifacts import ResourceLimits, load_job
-from assay.node.audit import Finding, WrongSegment, audit_input, audit_segment
+from assay.node.artifacts import load_job
+from assay.node.audit import audit_input, audit_segment
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.findings import Finding, WrongSegment
+from assay.node.limits import ResourceLimits
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, MarketView

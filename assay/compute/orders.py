@@ -13,7 +13,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from assay.compute.home import Desk
 from assay.protocol.errors import Ask, Retry
+from assay.protocol.types import ZERO_ADDRESS, Address
 
 R = TypeVar("R")
 
@@ -61,9 +63,13 @@ class WorkerConfig:
     threads: int = 0
     executor: str = "auto"
     store: Path | None = None
-    """Folder of the node's block store."""
+    """Folder of the node's block store, where the worker shares its machine."""
     forms: Path | None = None
     """Folder of compiled programs."""
+    brief: bool = False
+    """The node ends soon: compiled forms that are there are used, and none is made."""
+    me: Address = ZERO_ADDRESS
+    """The node's account."""
 
 
 @dataclass
@@ -75,15 +81,25 @@ class Bench:
     """To be called between steps with steps done and steps in all. Raises Cancelled."""
     cache: dict[str, Any] = field(default_factory=dict)
     """What orders leave for later ones, by name; it is emptied when memory runs out."""
+    desk: Desk | None = None
+    """The node that orders; None where its orders ask nothing of it."""
 
 
 class Order(Generic[R]):
     """Base of all orders."""
 
+    held = True
+    """Whether fetches for it may take `home.HOLD_S` together at most."""
+
     @property
     def name(self) -> str:
         """For people."""
         return type(self).__name__
+
+    @property
+    def device(self) -> str:
+        """The device that it is for; empty: any."""
+        return ""
 
     @property
     def affinity(self) -> str:

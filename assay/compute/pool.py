@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -44,19 +44,48 @@ class WorkerGone(Exception):
         self.why = why
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What a worker's process takes; 0 where that is not known."""
+
+    resident_bytes: int = 0
+    device_bytes: int = 0
+    """Of its GPU."""
+    seconds_a_step: float = 0.0
+    """Of the steps that it has told last."""
+
+
+UNKNOWN = Usage()
+
+
 class Worker(Protocol):
     """One worker, as the pool reaches it. Used from one thread, but for `close`."""
 
     @property
     def device(self) -> str: ...
+    @property
+    def ended(self) -> int:
+        """How many of its processes have ended, and what was in their memory with them. From then on nothing
+        is told that they said."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What its process takes now."""
+        ...
 
     def run(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
         """Start the process if none runs, and run an order in it. Raises what the order raised, `Cancelled`,
         or `WorkerGone`."""
         ...
 
+    def end(self) -> None:
+        """End the process, whatever it is at; the next order starts another one. From then on nothing is
+        told that it says. Called from any thread; `run` then raises WorkerGone."""
+        ...
+
     def close(self) -> None:
-        """End the process, whatever it is at. Called from any thread; `run` then raises WorkerGone."""
+        """End the process for good. Called from any thread; `run` then raises WorkerGone."""
         ...
 
 
@@ -70,12 +99,26 @@ class WorkerStatus:
     done: int = 0
     total: int = 0
     since_s: float = 0.0
-    seconds_a_step: float = 0.0
-    """Of the order that ran last."""
+    busy_s: float = 0.0
+    """Seconds that its orders have taken, but for the one that runs."""
     orders: int = 0
     losses: int = 0
     trouble: str = ""
     """Why the last process ended, until an order is done again."""
+    resident_bytes: int = 0
+    device_bytes: int = 0
+    seconds_a_step: float = 0.0
+    """As `Usage` has them."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A worker's process has ended, or lost its device, with an order. `again`: whether that is run again."""
+
+    device: str
+    order: str
+    why: str
+    again: bool
 
 
 class Task(Future[R]):
@@ -104,8 +147,12 @@ class Pool:
         self._waiting: list[tuple[Priority, int, Task[Any]]] = []
         self._numbers = count()
         self._closed = False
+        self._begun_s = time.monotonic()
+        self.on_loss: Callable[[Loss], object] = lambda loss: None
+        """Told of each lost worker, by a thread of the pool's."""
         self._workers = list(workers)
         self._status = [WorkerStatus(worker.device) for worker in workers]
+        self._running: dict[int, Task[Any]] = {}
         self._threads = [
             threading.Thread(target=self._serve, args=(number,), name=f"worker-{worker.device}", daemon=True)
             for number, worker in enumerate(workers)
@@ -137,21 +184,49 @@ class Pool:
     def status(self) -> tuple[WorkerStatus, ...]:
         """What each worker does now."""
         with self._changed:
-            return tuple(self._status)
+            found = tuple(self._status)
+        usages = [worker.usage for worker in self._workers]
+        return tuple(replace(status, **asdict(usage)) for status, usage in zip(found, usages, strict=True))
 
-    def waiting(self) -> int:
-        """Orders that no worker has taken."""
+    def is_busy(self) -> bool:
+        """Whether any worker runs an order."""
         with self._changed:
-            return sum(not task.cancelled() for _, _, task in self._waiting)
+            return any(status.order for status in self._status)
+
+    def waiting(self, priority: Priority = Priority.AHEAD) -> int:
+        """Orders of at least this priority that no worker has taken."""
+        with self._changed:
+            return sum(of <= priority and not task.cancelled() for of, _, task in self._waiting)
+
+    def busy_s(self) -> tuple[float, float]:
+        """Seconds that workers have run orders, and those of all workers since the pool began."""
+        now = time.monotonic()
+        with self._changed:
+            busy = sum(s.busy_s + (now - s.since_s if s.order else 0.0) for s in self._status)
+        return busy, (now - self._begun_s) * self.width
+
+    def ended(self) -> int:
+        """How many processes of workers have ended."""
+        return sum(worker.ended for worker in self._workers)
+
+    def renew(self) -> None:
+        """End all processes: nothing that is in their memory is used again, nor told from now on. An order
+        that runs begins again."""
+        for worker in self._workers:
+            worker.end()
 
     def close(self) -> None:
-        """Cancel what waits, end what runs, and end all processes."""
+        """Cancel all orders, and end all processes; that of an order that runs on, `CANCEL_S` later."""
         with self._changed:
             self._closed = True
             waiting, self._waiting = self._waiting, []
+            running = list(self._running.values())
             self._changed.notify_all()
-        for _, _, task in waiting:
+        for task in (*(task for _, _, task in waiting), *running):
             task.cancel()
+        until_s = time.monotonic() + CANCEL_S
+        for thread in self._threads:
+            thread.join(max(until_s - time.monotonic(), 0.0))
         for worker in self._workers:
             worker.close()
         for thread in self._threads:
@@ -168,12 +243,15 @@ class Pool:
     def _serve(self, number: int) -> None:
         affinity, pause_s = "", 0.0
         while True:
-            task = self._take(affinity, pause_s)
+            task = self._take(number, affinity, pause_s)
             if task is None:
                 return
             affinity = task.order.affinity
             began_s = time.monotonic()
             lost = self._run(number, task)
+            with self._changed:
+                self._running.pop(number, None)
+            self._note(number, busy_s=self._status[number].busy_s + time.monotonic() - began_s)
             if not lost:
                 pause_s = 0.0
             elif time.monotonic() - began_s > STEADY_S:
@@ -181,21 +259,24 @@ class Pool:
             else:
                 pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), MOST_PAUSE_S)
 
-    def _take(self, affinity: str, pause_s: float) -> Task[Any] | None:
+    def _take(self, number: int, affinity: str, pause_s: float) -> Task[Any] | None:
         """The next order for a worker, after a pause; None once the pool is closed."""
         with self._changed:
             if pause_s:
                 self._changed.wait_for(lambda: self._closed, pause_s)
             while not self._closed:
                 self._waiting = [entry for entry in self._waiting if not entry[2].cancelled()]
-                if self._waiting:
+                device = self._workers[number].device
+                mine = [entry for entry in self._waiting if entry[2].order.device in ("", device)]
+                if mine:
                     best = min(
-                        self._waiting,
+                        mine,
                         key=lambda e: (e[0], not affinity or e[2].order.affinity != affinity, e[1]),
                     )
                     self._waiting.remove(best)
                     task = best[2]
                     if task.losses or task.set_running_or_notify_cancel():
+                        self._running[number] = task
                         return task
                     continue
                 self._changed.wait()
@@ -203,8 +284,7 @@ class Pool:
 
     def _run(self, number: int, task: Task[Any]) -> bool:
         """Run an order; whether its worker was lost by it."""
-        begun_s = time.monotonic()
-        self._note(number, order=task.order.name, done=0, total=0, since_s=begun_s)
+        self._note(number, order=task.order.name, done=0, total=0, since_s=time.monotonic())
 
         def progress(done: int, total: int) -> None:
             self._note(number, done=done, total=total)
@@ -225,10 +305,7 @@ class Pool:
             return False
         with self._changed:
             now = self._status[number]
-            took_s = (time.monotonic() - begun_s) / now.total if now.total else now.seconds_a_step
-            self._status[number] = replace(
-                now, order="", trouble="", orders=now.orders + 1, seconds_a_step=took_s
-            )
+            self._status[number] = replace(now, order="", trouble="", orders=now.orders + 1)
         task.set_result(result)
         return False
 
@@ -243,6 +320,11 @@ class Pool:
             if again:
                 self._waiting.append((task.priority, next(self._numbers), task))
                 self._changed.notify_all()
+        if not closed:
+            try:
+                self.on_loss(Loss(now.device, task.order.name, why, again))
+            except Exception:  # as of the listener above
+                log.exception("telling of the loss of a worker failed")
         if again:
             return
         if closed or task.cancelled_running.is_set():

@@ -1,30 +1,40 @@
 """A worker that is a process of this machine.
 
 Contract: the process gets orders and nothing else: its environment has no variable of this program's, its
-standard input is empty, and it ends when this one does, however that ends. What it logs is logged here.
-Messages are pickled between these two processes alone.
+standard input is empty, and it ends when this one does, however that ends. What it logs is logged here; what
+it asks of its node (``compute.home``) is answered by threads of its own. Messages are pickled between these
+two processes alone.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import subprocess
 import threading
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe
-from typing import Any
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Pipe
+from pathlib import Path
+from typing import Any, Protocol
 
+from assay.compute.home import Home
 from assay.compute.orders import Cancelled, DeviceLost, Order, WorkerConfig
-from assay.compute.pool import CANCEL_S, Progress, WorkerGone
+from assay.compute.pool import CANCEL_S, UNKNOWN, Progress, Usage, WorkerGone
 from assay.program.compiled.process import command
+from assay.protocol.errors import AssayError
 
 _LOOK_S = 0.1
 """How often it is seen whether an order that runs is to be cancelled."""
 _ENDS_S = 2.0
+_CALLS = 8
+"""Calls of one worker that are answered at the same time."""
 SECRET = "ASSAY_", "ETH_"
 """Beginnings of the names of variables that a worker does not get, which hold passwords, keys and URLs."""
 
@@ -35,6 +45,7 @@ class Stepped:
 
     done: int
     total: int
+    usage: Usage = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -47,11 +58,31 @@ class Logged:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A call of the node's (``compute.home``)."""
+
+    number: int
+    whose: str
+    name: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a call came to."""
+
+    number: int
+    result: Any
+    error: Exception | None
+
+
+@dataclass(frozen=True)
 class Answer:
     """An order is over."""
 
     result: Any
     error: Exception | None
+    usage: Usage = UNKNOWN
 
     def given(self) -> Any:
         """The result. Raises the error, and WorkerGone where the device is lost."""
@@ -62,15 +93,63 @@ class Answer:
         return self.result
 
 
-class ProcessWorker:
-    """Starts its process at the first order, and another one after each that ends."""
+def sendable(error: Exception) -> Exception:
+    """An error as the other process can know it, where classes of libraries may be unknown."""
+    if isinstance(error, AssayError):
+        return error
+    if isinstance(error, OSError):
+        return OSError(error.errno, str(error))
+    return RuntimeError("".join(traceback.format_exception(error)).strip())
 
-    def __init__(self, config: WorkerConfig) -> None:
-        self.config = config
+
+class Link(Protocol):
+    """One process of a worker's, and the line to it."""
+
+    def send(self, message: object) -> None:
+        """Raises OSError where it is gone. Called from any thread."""
+        ...
+
+    def recv(self) -> Any:
+        """The next message. Raises EOFError or OSError where it is gone. Called from one thread."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def how_ended(self) -> str:
+        """Why it is gone, for people; ends it."""
+        ...
+
+
+@dataclass
+class _Running:
+    """A process that has been started, and what it has answered."""
+
+    link: Link
+    inbox: queue.SimpleQueue[Answer | Stepped | None] = field(default_factory=queue.SimpleQueue)
+    """None: the line is gone."""
+    heard: bool = True
+    """Whether the node's books take in what it tells."""
+
+
+class LinkWorker:
+    """`compute.pool.Worker` over links: starts its process at the first order, and another one after each
+    that ends."""
+
+    def __init__(self, config: WorkerConfig, open_link: Callable[[], Link], home: Home | None) -> None:
+        """`home`: what its orders may ask; None where they ask nothing."""
+        self.config, self._open, self._home = config, open_link, home
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._line: Connection | None = None
+        self._running: _Running | None = None
+        self._hold: AbstractContextManager[Any] = nullcontext()
+        self._callers: ThreadPoolExecutor | None = None
+        self._telling = threading.Lock()
+        """Held while the node's books take something in."""
         self._closed = False
+        self._told = UNKNOWN
+        self.ended = 0
+        """See `compute.pool.Worker`."""
 
     @property
     def device(self) -> str:
@@ -78,90 +157,189 @@ class ProcessWorker:
         return self.config.device
 
     @property
-    def pid(self) -> int | None:
-        """Id of the process; None where none runs."""
-        process = self._process
-        return None if process is None else process.pid
+    def usage(self) -> Usage:
+        """As the process has told."""
+        return self._told
 
     def run(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
         """See `compute.pool.Worker`."""
-        line = self._started()
+        running = self._started()
+        self._hold = self._home.held() if self._home is not None and order.held else nullcontext()
         try:
-            line.send(order)
-            answer = self._answered(line, progress, cancelled)
-        except (EOFError, OSError) as error:
+            running.link.send(order)
+            answer = self._answered(running, progress, cancelled)
+        except OSError as error:
             raise WorkerGone(self._ended()) from error
         except BaseException:  # what comes next on the line is not known
-            self._end()
+            self.end()
             raise
         if isinstance(answer.error, DeviceLost):
-            self._end()
+            self.end()
         return answer.given()
 
-    def _answered(self, line: Connection, progress: Progress, cancelled: threading.Event) -> Answer:
+    def _answered(self, running: _Running, progress: Progress, cancelled: threading.Event) -> Answer:
         killed_at_s: float | None = None
         while True:
-            if not line.poll(_LOOK_S):
+            try:
+                message = running.inbox.get(timeout=_LOOK_S)
+            except queue.Empty:
                 if cancelled.is_set() and killed_at_s is None:
-                    line.send(None)
+                    running.link.send(None)
                     killed_at_s = time.monotonic() + CANCEL_S
                 elif killed_at_s is not None and time.monotonic() > killed_at_s:
-                    self._end()
-                    raise Cancelled("the order was cancelled, and its worker killed", hint="order it again")
+                    self.end()
+                    raise Cancelled(
+                        "the order was cancelled, and its worker killed", hint="order it again"
+                    ) from None
                 continue
-            message = line.recv()
+            if message is None:
+                raise OSError("the line is gone")
+            self._told = message.usage
             if isinstance(message, Answer):
                 return message
-            if isinstance(message, Stepped):
-                progress(message.done, message.total)
-            elif isinstance(message, Logged):
-                logging.getLogger(message.name).log(message.level, "%s", message.text)
+            progress(message.done, message.total)
 
-    def _started(self) -> Connection:
+    def _read(self, running: _Running) -> None:
+        """Take in what the process sends, until its line is gone."""
+        with suppress(EOFError, OSError):
+            while True:
+                message = running.link.recv()
+                if isinstance(message, Asked):
+                    self._caller().submit(self._answer, running, message)
+                elif isinstance(message, Logged):
+                    logging.getLogger(message.name).log(message.level, "%s", message.text)
+                else:
+                    running.inbox.put(message)
+        with self._telling:
+            self.ended, running.heard = self.ended + 1, False
+        running.inbox.put(None)
+
+    def _caller(self) -> ThreadPoolExecutor:
+        if self._callers is None:
+            self._callers = ThreadPoolExecutor(_CALLS, thread_name_prefix=f"home-{self.device}")
+        return self._callers
+
+    def _answer(self, running: _Running, asked: Asked) -> None:
+        with self._telling if asked.whose == "books" else nullcontext():
+            if not running.heard:
+                return
+            told = self._answer_to(asked)
+        with suppress(OSError):  # it has ended meanwhile
+            running.link.send(told)
+
+    def _answer_to(self, asked: Asked) -> Told:
+        try:
+            if self._home is None:
+                raise ValueError("this worker's orders ask nothing of its node")
+            with self._hold:
+                return Told(asked.number, self._home.call(asked.whose, asked.name, asked.arguments), None)
+        except Exception as error:  # noqa: BLE001 - it is raised by whoever has asked
+            return Told(asked.number, None, sendable(error))
+
+    def _started(self) -> _Running:
         with self._lock:
             if self._closed:
                 raise WorkerGone("the pool is closed")
-            if self._line is None:
-                line, theirs = Pipe()
-                with theirs:
-                    self._process = subprocess.Popen(
-                        command("assay.compute.worker", str(theirs.fileno())),
-                        stdin=subprocess.DEVNULL,
-                        pass_fds=[theirs.fileno()],
-                        env={k: v for k, v in os.environ.items() if not k.startswith(SECRET)},
-                        start_new_session=True,
-                    )
-                line.send(self.config)
-                self._line = line
-            return self._line
+            if self._running is None:
+                self._running = _Running(self._open())
+                self._running.link.send(self.config)
+                reader = threading.Thread(
+                    target=self._read, args=(self._running,), name=f"line-{self.device}", daemon=True
+                )
+                reader.start()
+            return self._running
 
     def _ended(self) -> str:
         """End the process whose line is gone; how it ended, for people."""
-        process = self._process
-        if process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_ENDS_S)
-        status = None if process is None else process.poll()
-        self._end()
+        running = self._running
+        why = "it was ended" if running is None else running.link.how_ended()
+        self.end()
+        return why
+
+    def end(self) -> None:
+        """See `compute.pool.Worker`."""
+        with self._lock:
+            running, self._running = self._running, None
+            self._told = Usage(seconds_a_step=self._told.seconds_a_step)
+        if running is not None:
+            running.link.kill()
+            with self._telling:
+                running.heard = False
+
+    def close(self) -> None:
+        """See `compute.pool.Worker`."""
+        self._closed = True
+        running = self._running
+        if running is not None:
+            running.link.kill()  # `run` sees its end, where one is under way
+        if self._callers is not None:
+            self._callers.shutdown(wait=False, cancel_futures=True)
+
+
+class ProcessLink:
+    """A process of this machine."""
+
+    def __init__(self) -> None:
+        self._line, theirs = Pipe()
+        self._lock = threading.Lock()
+        with theirs:
+            self.process = subprocess.Popen(
+                command("assay.compute.worker", str(theirs.fileno())),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={k: v for k, v in os.environ.items() if not k.startswith(SECRET)},
+                start_new_session=True,
+            )
+
+    def send(self, message: object) -> None:
+        """See `Link`."""
+        with self._lock:
+            self._line.send(message)
+
+    def recv(self) -> Any:
+        """See `Link`."""
+        return self._line.recv()
+
+    def kill(self) -> None:
+        """See `Link`."""
+        self.process.kill()
+        self.process.wait()
+
+    def how_ended(self) -> str:
+        """See `Link`."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDS_S)
+        status = self.process.poll()
+        self.kill()
         if status is None:
             return "its process did not answer"
         by = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         return f"its process ended {by}"
 
-    def _end(self) -> None:
-        with self._lock:
-            line, process, self._line, self._process = self._line, self._process, None, None
-        if process is not None:
-            process.kill()
-            process.wait()
-        if line is not None:
-            line.close()
 
-    def close(self) -> None:
-        """See `compute.pool.Worker`."""
-        self._closed = True
-        process = self._process
-        if process is not None:
-            process.kill()  # `run` sees its end, where one is under way
-        if self._lock.acquire(timeout=_ENDS_S):
-            self._lock.release()
+class ProcessWorker(LinkWorker):
+    """A worker that is a process of this machine."""
+
+    def __init__(self, config: WorkerConfig, home: Home | None = None) -> None:
+        super().__init__(config, ProcessLink, home)
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process; None where none runs."""
+        running = self._running
+        return running.link.process.pid if running and isinstance(running.link, ProcessLink) else None
+
+    @property
+    def usage(self) -> Usage:
+        """See `compute.pool.Worker`; what is resident is as it is now."""
+        pid = self.pid
+        return replace(self._told, resident_bytes=0 if pid is None else resident_bytes(pid))
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory; 0 where it has ended, or the system does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,28 +1,33 @@
 """Workers on a Ray cluster (``pip install 'assay-market[ray]'``).
 
-Contract: as ``compute.pool``: each worker is an actor with one processor of the cluster. Every machine of it
-needs this program in the same version. Not guaranteed: that a cluster's machines compute right, they are the
-operator's as this one is; secrecy from whoever reaches the cluster, but what is sent is public.
+Contract: as ``compute.pool``: each worker is an actor with one processor of the cluster; it has no block
+store of the node's, and asks the node for every block. Every machine of the cluster needs this program in the
+same version. Not guaranteed: that a cluster's machines compute right, they are the operator's as this one is;
+secrecy from whoever reaches the cluster, but what is sent is public.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
+import queue
 import threading
-import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
-from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, WorkerConfig
-from assay.compute.pool import CANCEL_S, Pool, Progress, WorkerGone
-from assay.compute.process import SECRET, Answer
-from assay.compute.worker import answered
+from assay.compute.home import Home
+from assay.compute.orders import WorkerConfig
+from assay.compute.pool import Pool
+from assay.compute.process import SECRET, LinkWorker
 from assay.protocol.errors import Ask
 
 LOCAL = "local"
-_LOOK_S = 0.1
+_SAY_S = 1.0
+"""How long an actor is asked at a time what it has to say."""
 
 
 @contextmanager
@@ -36,97 +41,79 @@ def _without_secrets() -> Iterator[None]:
 
 
 class _Actor:
-    """What runs in the cluster: one order at a time, while its steps are asked for."""
+    """What runs in the cluster: ``compute.worker.serve``, with queues for its line."""
 
-    def __init__(self, config: WorkerConfig) -> None:
-        self._bench = Bench(config, self._progress)
-        self._steps = 0, 0
-        self._cancelled = False
+    def __init__(self) -> None:
+        from assay.compute.worker import serve
 
-    def _progress(self, done: int, total: int) -> None:
-        self._steps = done, total
-        if self._cancelled:
-            raise Cancelled("the order was cancelled, and nothing of it is kept", hint="order it again")
+        self._heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=serve, args=(self,), daemon=True).start()
 
-    def run(self, order: Order[Any]) -> Answer:
-        self._cancelled, self._steps = False, (0, 0)
-        return answered(order, self._bench)
+    def hear(self, message: bytes) -> None:
+        self._heard.put(message)
 
-    def steps(self) -> tuple[int, int]:
-        return self._steps
+    def say(self, wait_s: float) -> list[bytes]:
+        """What is to be said, once there is anything."""
+        said: list[bytes] = []
+        with suppress(queue.Empty):
+            said.append(self._said.get(timeout=wait_s))
+            while True:
+                said.append(self._said.get_nowait())
+        return said
 
-    def cancel(self) -> None:
-        self._cancelled = True
+    # the connection that `serve` has
+
+    def send(self, message: object) -> None:
+        self._said.put(pickle.dumps(message))
+
+    def recv(self) -> Any:
+        return pickle.loads(self._heard.get())
 
 
-class RayWorker:
-    """An actor, started at the first order and again after each that ends."""
+class RayLink:
+    """An actor."""
 
-    def __init__(self, ray: Any, config: WorkerConfig) -> None:
-        self._ray, self._config = ray, config
-        self._make = ray.remote(num_cpus=1, max_concurrency=2)(_Actor)
-        self._actor: Any = None
-        self._closed = False
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._said = ray, deque[bytes]()
+        self._actor = ray.remote(num_cpus=1, max_concurrency=4)(_Actor).remote()
+        self._why = "it was ended"
 
-    @property
-    def device(self) -> str:
-        """As `WorkerConfig` has it, with where it is."""
-        return f"ray:{self._config.device}"
+    def send(self, message: object) -> None:
+        """See `compute.process.Link`."""
+        self._actor.hear.remote(pickle.dumps(message))
 
-    def run(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
-        """See `compute.pool.Worker`."""
-        if self._closed:
-            raise WorkerGone("the pool is closed")
-        if self._actor is None:
-            self._actor = self._make.remote(self._config)
-        try:
-            answer: Answer = self._answered(order, progress, cancelled)
-        except self._ray.exceptions.RayTaskError as error:  # not the order's, whose errors are answers
-            raise RuntimeError(f"the result of {order.name} cannot be sent: {error}") from error
-        except self._ray.exceptions.RayError as error:
-            self._end()
-            said = str(error).strip().partition("\n")[0]
-            raise WorkerGone(f"the cluster has lost it ({said})") from error
-        if isinstance(answer.error, DeviceLost):
-            self._end()
-        return answer.given()
+    def recv(self) -> Any:
+        """See `compute.process.Link`."""
+        while not self._said:
+            try:
+                self._said.extend(self._ray.get(self._actor.say.remote(_SAY_S)))
+            except self._ray.exceptions.RayError as error:
+                self._why = f"the cluster has lost it ({str(error).strip().partition(chr(10))[0]})"
+                raise OSError(self._why) from error
+        return pickle.loads(self._said.popleft())
 
-    def _answered(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
-        answer, told = self._actor.run.remote(order), (0, 0)
-        killed_at_s: float | None = None
-        while not self._ray.wait([answer], timeout=_LOOK_S)[0]:
-            steps = self._ray.get(self._actor.steps.remote())
-            if steps != told:
-                told = steps
-                progress(*steps)
-            if cancelled.is_set() and killed_at_s is None:
-                self._actor.cancel.remote()
-                killed_at_s = time.monotonic() + CANCEL_S
-            elif killed_at_s is not None and time.monotonic() > killed_at_s:
-                self._end()
-                raise Cancelled("the order was cancelled, and its worker killed", hint="order it again")
-        found = self._ray.get(answer)
-        last = self._ray.get(self._actor.steps.remote())
-        if last != told:
-            progress(*last)
-        return found
+    def kill(self) -> None:
+        """See `compute.process.Link`."""
+        with suppress(Exception):
+            self._ray.kill(self._actor)
 
-    def _end(self) -> None:
-        actor, self._actor = self._actor, None
-        if actor is not None:
-            with suppress(Exception):
-                self._ray.kill(actor)
-
-    def close(self) -> None:
-        """See `compute.pool.Worker`."""
-        self._closed = True
-        self._end()
+    def how_ended(self) -> str:
+        """See `compute.process.Link`."""
+        self.kill()
+        return self._why
 
 
 class RayPool(Pool):
     """As many workers as the cluster at an address has processors; `local` starts one here, of `width`."""
 
-    def __init__(self, address: str, width: int | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        width: int | None = None,
+        home: Home | None = None,
+        config: WorkerConfig | None = None,
+    ) -> None:
         """`width` of None: this machine's processors. Raises Ask without Ray, or where no cluster answers."""
         if importlib.util.find_spec("ray") is None:
             raise Ask(
@@ -153,7 +140,8 @@ class RayPool(Pool):
                 code="no-ray",
             ) from error
         processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        super().__init__([RayWorker(ray, WorkerConfig(threads=1)) for _ in range(processors)])
+        config = replace(config or WorkerConfig(), threads=1, store=None)
+        super().__init__([LinkWorker(config, lambda: RayLink(ray), home) for _ in range(processors)])
 
     def close(self) -> None:
         """End all workers, and leave the cluster."""

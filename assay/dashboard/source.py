@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 
+from assay.app.computing import engine_of
 from assay.app.devnet_record import recorded
 from assay.app.ids import job_id_of
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS, engine_of
+from assay.app.machine import RESOURCE_LIMITS
 from assay.app.output import plain
 from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, hash_of

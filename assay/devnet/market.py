@@ -30,7 +30,6 @@ from assay.app.devnet_record import (
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
 from assay.devnet.folder import begin_in
-from assay.devnet.nursery import Nursery, nursery_for
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
@@ -49,6 +48,8 @@ class NodeSpec:
     stake: Wei
     arguments: tuple[str, ...] = ()
     package: str = "assay"
+    devices: str = ""
+    """As `--device` has them; empty: the devnet's."""
 
 
 def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[NodeSpec]:
@@ -115,17 +116,15 @@ def node_command(app: App, spec: NodeRecord) -> list[str]:
     """The command line of a node, but for where it is reached."""
     home = app.settings.home.resolve()
     command = [sys.executable, "-m", spec.package, "--home", str(home), "--account", spec.name, "--yes"]
-    command += ["--device", app.settings.device, "--executor", app.settings.executor]
+    command += ["--device", spec.devices or app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
     return [*command, ROLE_COMMAND[spec.role], "run", *spec.arguments]
 
 
-def start_node(app: App, spec: NodeRecord, nursery: Nursery | None = None) -> int:
+def start_node(app: App, spec: NodeRecord) -> int:
     """Start a node as a process of its own; its process id. A devnet's nodes are each other's neighbours,
     whatever the user's own node announces."""
     command = [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
-    if nursery is not None:
-        return nursery.start(command[3:], log_of(app, spec.name), spec.package)
     return start_process(app, spec.name, command)
 
 
@@ -156,15 +155,13 @@ def node_events(home: Path, name: str) -> Path:
     return home / "nodes" / name / EVENTS_FILE
 
 
-def start_nodes(
-    app: App, devnet: Devnet, nodes: Iterable[NodeRecord], nursery: Nursery | None = None
-) -> Devnet:
+def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
     """Start one node after the other, then wait for all of them; the devnet with them. Raises Stop when one
     dies or takes too long."""
     home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
     for node in nodes:
         past[node.name] = size_of(node_events(home, node.name))
-        begun.append(replace(node, pid=start_node(app, node, nursery)))
+        begun.append(replace(node, pid=start_node(app, node)))
         names = {one.name for one in begun}
         rest = tuple(one for one in devnet.nodes if one.name not in names)
         write_devnet(home, replace(devnet, nodes=(*begun, *rest)))
@@ -214,24 +211,21 @@ def wait_started(
 def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: Conditions) -> Devnet:
     """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails. The
     verifiers subscribe to this class of conditions."""
-    with nursery_for(len(specs)) as nursery:
-        devnet = begin_chain(app, block_time_s)
-        try:
-            equipped = (_equipped(app, spec, conditions) for spec in specs)
-            return start_nodes(app, devnet, equipped, nursery)
-        except BaseException:
-            if nursery is not None:
-                nursery.close()  # or it would start a node after all are taken down
-            take_down(app.settings.home)
-            remove_devnet(app.settings.home)
-            raise
+    devnet = begin_chain(app, block_time_s)
+    try:
+        equipped = (_equipped(app, spec, conditions) for spec in specs)
+        return start_nodes(app, devnet, equipped)
+    except BaseException:
+        take_down(app.settings.home)
+        remove_devnet(app.settings.home)
+        raise
 
 
 def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
     """The node with its tokens and its stake, not started yet."""
     fund_account(app, spec.name, spec.tokens)
     stake_for(app, spec, conditions)
-    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments, spec.package)
+    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments, spec.package, spec.devices)
 
 
 def resume(app: App, stopped: Devnet) -> Devnet:
@@ -257,10 +251,9 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     write_devnet(home, devnet)
     nodes = [on_its_port(node) for node in stopped.nodes]
     try:
-        with nursery_for(len(nodes)) as nursery:
-            go_on_in_time(chain.url)
-            check_contracts(home, app.settings.deployment, chain.url)
-            return start_nodes(app, devnet, nodes, nursery)
+        go_on_in_time(chain.url)
+        check_contracts(home, app.settings.deployment, chain.url)
+        return start_nodes(app, devnet, nodes)
     except BaseException:
         take_down(home)
         raise

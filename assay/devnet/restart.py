@@ -21,7 +21,6 @@ from assay.devnet.market import (
     stop_nodes,
     wait_started,
 )
-from assay.devnet.nursery import nursery_for
 from assay.protocol.errors import Ask
 
 CHAIN = "chain"
@@ -64,16 +63,15 @@ def restart_nodes(app: App, devnet: Devnet, names: Collection[str]) -> Devnet:
     start."""
     home = app.settings.home
     past: dict[str, int] = {}
-    with nursery_for(len(names)) as nursery:
-        for name in names:
-            node = _node(devnet, name)
-            stop_nodes(home, [node])
-            past[name] = size_of(node_events(home, name))
-            node = on_its_port(node)
-            devnet = _with(devnet, replace(node, pid=start_node(app, node, nursery)))
-            write_devnet(home, devnet)
-        app.output.say(f"starting {', '.join(sorted(names))}")
-        urls = wait_started(app, {name: _node(devnet, name).pid for name in names}, past)
+    for name in names:
+        node = _node(devnet, name)
+        stop_nodes(home, [node])
+        past[name] = size_of(node_events(home, name))
+        node = on_its_port(node)
+        devnet = _with(devnet, replace(node, pid=start_node(app, node)))
+        write_devnet(home, devnet)
+    app.output.say(f"starting {', '.join(sorted(names))}")
+    urls = wait_started(app, {name: _node(devnet, name).pid for name in names}, past)
     for name in names:
         devnet = _with(devnet, replace(_node(devnet, name), url=urls[name]))
     write_devnet(home, devnet)

@@ -27,12 +27,11 @@ from assay.protocol.dispute import (
     RevealSteps,
     RevealTrace,
     Split,
-    Timeout,
 )
 from assay.protocol.errors import Retry, Stop
 from assay.protocol.game import opened_levels
 from assay.protocol.game_state import Game, GamePhase, GameView, Opened
-from assay.protocol.types import ZERO_DIGEST, Address, Seconds
+from assay.protocol.types import ZERO_DIGEST, Address
 
 
 class IncompleteHistory(Retry):
@@ -69,11 +68,6 @@ def disputed_path(root: bytes, leaf: int, known: trees.Tree, opened: Sequence[Op
 
 def _first_difference(own: Sequence[bytes], given: Sequence[bytes]) -> int | None:
     return next((i for i, (a, b) in enumerate(zip(own, given, strict=True)) if a != b), None)
-
-
-def overdue(view: GameView, now: Seconds) -> Timeout | None:
-    """The move of anyone once the clock of whoever had to move has run out."""
-    return Timeout() if not view.decided and now > view.game.deadline else None
 
 
 class Disputant:

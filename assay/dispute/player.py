@@ -1,18 +1,18 @@
 """Playing a game through the Market port: one idempotent step a call.
 
-Contract: `play` makes the move that is this account's to make, or takes the win when the other side's clock
-has run out, and does nothing otherwise. Calling it again, also after a crash, repeats no move: a move's
-intent is the game as it stands, since after a reorganisation its number may be another game's. Not
-guaranteed: that it is called in time; the caller watches the clock.
+Contract: a step makes the move that is this account's to make, or takes the win when the other side's clock
+has run out, and does nothing otherwise. Taking it again, also after a crash, repeats no move: a move's intent
+is the game as it stands, since after a reorganisation its number may be another game's. Not guaranteed: that
+it is taken in time; the caller watches the clock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from assay.dispute.disputant import Disputant, overdue
-from assay.protocol.dispute import Move
+from assay.protocol.dispute import Move, Timeout
 from assay.protocol.game_state import GameView, returns_bond
 from assay.protocol.ports import Market
 from assay.protocol.types import Seconds
@@ -20,16 +20,21 @@ from assay.protocol.types import Seconds
 
 @dataclass(frozen=True)
 class Played:
-    """What one call of `play` came to. `move`: name of the move made; empty if none was."""
+    """What one step came to. `move`: name of the move made; empty if none was."""
 
     view: GameView
     move: str
     reason: str
 
 
-def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Played:
-    """One step of a game at chain time `now`. Raises what the port and the replay raise."""
-    view = market.game(game_id)
+def overdue(view: GameView, now: Seconds) -> Timeout | None:
+    """The move of anyone once the clock of whoever had to move has run out."""
+    return Timeout() if not view.decided and now > view.game.deadline else None
+
+
+def without_move(market: Market, view: GameView, now: Seconds) -> Played | None:
+    """One step of a game at chain time `now` in which we have nothing to work out; None where our move is
+    due. Raises what the port raises."""
     if view.decided:
         winner = "challenger" if view.challenger_won else "defender"
         return Played(view, "", f"decided for the {winner}: {view.reason}")
@@ -40,13 +45,22 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         send(market, view, late)
         why = "the bond comes back, however it ends" if ours else "the other side's clock has run out"
         return Played(view, type(late).__name__, why)
-    if view.game.mover != market.me:
-        return Played(view, "", "the other side is to move")
-    move = disputant.move(view)
+    return None if view.game.mover == market.me else Played(view, "", "the other side is to move")
+
+
+def with_move(market: Market, view: GameView, move: Move | None) -> Played:
+    """Make a move that is ours; None: there is none. Raises what the port raises."""
     if move is None:
         return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
     send(market, view, move)
     return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
+
+
+def play(market: Market, move_in: Callable[[GameView], Move | None], game_id: int, now: Seconds) -> Played:
+    """One step of a game at chain time `now`; `move_in` works our move out (``dispute.disputant``). Raises
+    what the port and the replay raise."""
+    view = market.game(game_id)
+    return without_move(market, view, now) or with_move(market, view, move_in(view))
 
 
 def send(market: Market, view: GameView, move: Move) -> None:

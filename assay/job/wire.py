@@ -19,7 +19,8 @@ from torch import Tensor
 
 from assay.app.units import show_bytes
 from assay.job.read import JobFile
-from assay.numerics.packed import packed_bytes, width
+from assay.numerics.packed import width
+from assay.numerics.packed_size import packed_bytes
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
 from assay.protocol.loops import wire

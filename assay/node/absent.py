@@ -1,11 +1,12 @@
 """Files that were found missing by an action that was put off since: it does not wait for them once more.
 
 Contract: within `during` a file that could not be had is not asked for again, nor is its map of holes made
-twice. What was found so is kept while the action is put off (`PutOff`), and forgotten as soon as it comes to
-an end, done or failed; so an action of many files that never come ends after their own times, however short
-the pieces are in which it goes on, and whatever is tried anew asks anew. A file that was stored meanwhile is
-there. Not guaranteed: that a file which comes while the action is put off is used by it; what is missing is
-computed or demanded. Thread-safe.
+twice. What was found so is kept while the action is put off (`PutOff`) or cancelled, and after one of its
+orders that is a part of it; it is forgotten as soon as the action comes to an end, done or failed; so an
+action of many files that never come ends after their own times, however short the pieces are in which it goes
+on, and whatever is tried anew asks anew. A file that was stored meanwhile is there. Not guaranteed: that a
+file which comes while the action is put off is used by it; what is missing is computed or demanded.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import BinaryIO, TypeVar
 
+from assay.compute.orders import Cancelled
 from assay.protocol.errors import AssayError, BlockNotFound, PeerUnreachable, PutOff
 from assay.protocol.ports import RAW, Blocks, Holding
 
@@ -39,19 +41,24 @@ class Absent:
         self._put_off: dict[object, Found] = {}
 
     @contextmanager
-    def during(self, what: object) -> Iterator[None]:
-        """Do this action: go on with what it found before it was put off."""
-        outer, self.now = self.now, self._put_off.pop(what, None) or Found()
+    def during(self, what: object, part: bool = False) -> Iterator[None]:
+        """Do this action, or a `part` of it: go on with what it found before it was put off."""
+        outer, found = self.now, self._put_off.pop(what, None) or Found()
+        self.now, keep = found, part
         try:
             yield
-        except PutOff:
-            if self.now is not None:
-                self._put_off[what] = self.now
-            for oldest in list(self._put_off)[:-_KEPT]:
-                del self._put_off[oldest]
+        except (PutOff, Cancelled):
+            keep = True
+            raise
+        except BaseException:
+            keep = False
             raise
         finally:
             self.now = outer
+            if keep:
+                self._put_off[what] = found
+            for oldest in list(self._put_off)[:-_KEPT]:
+                del self._put_off[oldest]
 
     def stored(self, cid: str) -> None:
         """This file is here now."""

@@ -18,7 +18,6 @@ from torch import Tensor
 from assay.node.job_programs import (
     WORDS,
     Sizes,
-    bad,
     check_model,
     check_named,
     check_shapes,
@@ -26,17 +25,10 @@ from assay.node.job_programs import (
     program_ref,
     sizes_of,
 )
-from assay.node.manifests import JOB_SCHEMA, read_manifest
-from assay.node.slots import (
-    MAX_INDEX_BYTES,
-    SlotFile,
-    Slots,
-    StoredState,
-    decode_index,
-    read_slot,
-    state_root_of,
-    store_state,
-)
+from assay.node.limits import ResourceLimits
+from assay.node.manifests import JOB_SCHEMA, bad, read_manifest
+from assay.node.slot_index import MAX_INDEX_BYTES, SlotFile, Slots, decode_index, state_root_of
+from assay.node.slots import StoredState, read_slot, store_state
 from assay.numerics.encoding import EncodingError
 from assay.program import isa
 from assay.program.execute import Records
@@ -54,22 +46,6 @@ from assay.training.slicing import blocks_in
 MAX_NAME_CHARS = 256
 
 State = list[Tensor]
-
-
-@dataclass(frozen=True)
-class ResourceLimits:
-    """The most that this node is willing to fetch and run; operator's choice, not consensus."""
-
-    dataset_bytes: int
-    """Of the records; the tree over them may take as much of memory again."""
-    state_bytes: int
-    step_bytes: int
-    step_operations: int
-
-    @property
-    def cache_bytes(self) -> int:
-        """What a node keeps of states in memory beside what it is at: a sixteenth of the memory of a step."""
-        return self.step_bytes // 16
 
 
 class JobFiles(Protocol):

@@ -1,4 +1,4 @@
-"""Showing named pieces of a committed state, and asking others to (docs/protocol.md 7.3).
+"""Named pieces of a committed state: those that a demand names, and those to demand (docs/protocol.md 7.3).
 
 Contract: what is shown is exactly what the demand names, of a state with the demanded root; without such a
 state nothing is shown. What is asked for is what could not be fetched.
@@ -7,31 +7,26 @@ state nothing is shown. What is asked for is what could not be fetched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 
 from assay.dispute.chunks import chunks_of
 from assay.node.checkpoints import Gap
-from assay.node.service import intent
+from assay.node.orders import WantedLeaves
 from assay.node.states import Known, StateProvider
 from assay.program.isa import Program
 from assay.protocol import trees
-from assay.protocol.demands import DemandView, StateLeaf
+from assay.protocol.demands import Chunk, DemandView, StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.params import CHUNKS
-from assay.protocol.ports import Market
-from assay.protocol.types import ClaimView, TxResult
+from assay.protocol.types import ClaimView
 
 TRIES = 64
 """Draws for CHUNKS different leaves; there may be fewer."""
 
 
-def answer(market: Market, state_provider: StateProvider, demand: DemandView) -> TxResult:
-    """Supply what a demand names; the state comes from our own blocks, or is computed again.
-
-    Raises Retry when the state cannot be had.
-    """
-    view = market.claim(demand.claim_id)
+def pieces(state_provider: StateProvider, view: ClaimView, demand: DemandView) -> tuple[Chunk, ...]:
+    """What a demand names; the state comes from our own blocks, or is computed again. Raises Retry when it
+    cannot be had."""
     found = state_provider.leaf(view, demand.segment_end)
     if not isinstance(found, Known):
         raise Retry(
@@ -40,17 +35,7 @@ def answer(market: Market, state_provider: StateProvider, demand: DemandView) ->
             hint="restore this node's block store before the deadline",
             code="state-lost",
         )
-    chunks = chunks_of(state_provider.work.program(view.claim.kind), found.state, demand.places)
-    key = intent("supply", demand.demand_id, demand.claim_id, demand.deadline)
-    return market.supply(key, demand.demand_id, demand.asked, view.claim, chunks)
-
-
-@dataclass(frozen=True)
-class WantedLeaves:
-    """What to demand of a claim: leaves of its state at a segment's end."""
-
-    end: int
-    places: tuple[StateLeaf, ...]
+    return tuple(chunks_of(state_provider.work.program(view.claim.kind), found.state, demand.places))
 
 
 def wanted_leaves(program: Program, gap: Gap, order: Random) -> WantedLeaves:
@@ -77,11 +62,3 @@ def _lost(program: Program, spans: Sequence[range]) -> dict[int, list[range]]:
                 found.setdefault(slot, []).append(leaves)
         at += node.bytes
     return found
-
-
-def ask(market: Market, view: ClaimView, wanted: WantedLeaves) -> int:
-    """Demand leaves of a claim's state; the demand's id. For one claim always with the same demand."""
-    ends = trees.build(view.roots)
-    key = intent("demand", view.claim_id, wanted.end)
-    root, proof = view.roots[wanted.end], tuple(ends.proof(wanted.end))
-    return market.demand(key, view.claim, wanted.end, root, proof, wanted.places)

@@ -1,39 +1,23 @@
-"""From a finding to a game: announce it, wait a block, open it; and the replay that either side plays with.
+"""From a finding to a game: announce it, wait a block, open it.
 
 Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a crash:
 salts and intents follow from the operator's secret, the finding and how many of its games on the same claim
 were decided before. It opens no second game on what it is already disputing. A hidden input takes two: a game
-until the claimant has opened a slot that is wrong, then `bind` proves that slot; the game's bond comes back
-when its clock has run out.
+until the claimant has opened a slot that is wrong, then that slot is proven; the game's bond comes back when
+its clock has run out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
-from assay.dispute.disputant import disputed_path
-from assay.dispute.replay import Replay
-from assay.node.audit import (
-    Finding,
-    HiddenInput,
-    RefutedVote,
-    WrongInput,
-    WrongSegment,
-    WrongVote,
-    wrong_input,
-)
-from assay.node.kept_replays import NoRoom
-from assay.node.service import intent
-from assay.node.states import Known, StateProvider
+from assay.node.findings import Finding, HiddenInput, RefutedVote, WrongInput, WrongSegment, WrongVote
+from assay.node.intents import intent
 from assay.node.upkeep import CHALLENGEABLE
 from assay.protocol import trees
 from assay.protocol.demands import StateLeaf
-from assay.protocol.errors import Retry
-from assay.protocol.game import opened_levels
-from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView
+from assay.protocol.game_state import INPUT_SEGMENT, GameView
 from assay.protocol.ports import Market
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, ClaimId, ClaimView, TxResult
 
@@ -88,47 +72,25 @@ def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
     ).digest()
 
 
-def replay_for(state_provider: StateProvider, game: Game) -> Replay:
-    """This node's own run of the segment that a game is about. Raises Retry when its start cannot be had."""
-    view = state_provider.market.claim(game.claim_id)
-    claim, work = view.claim, state_provider.work
-    if game.steps == 0 and game.defender != state_provider.market.me:
-        state = state_provider.input_state(claim.kind, claim.round, claim.shard)
-        return work.replay(claim.kind, claim.round, claim.shard, 0, state)
-    segment = 0 if game.segment == INPUT_SEGMENT else game.segment
-    start = state_provider.leaf(view, segment)
-    if not isinstance(start, Known):
-        raise Retry(
-            f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
-        )
-    with suppress(NoRoom):  # it is played all the same
-        state_provider.pin(view, segment, start.state)
-    return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-
-
-def _pin_nothing(view: ClaimView, segment: int) -> None:
-    """For whoever plays in the process that has found it."""
-
-
 class Challenger:
-    """Turns one account's findings into games. `pin` has the state on the disk that a segment starts from,
-    before anything is announced that is played from it."""
+    """Turns one account's findings into games."""
 
-    def __init__(
-        self, market: Market, secret: bytes, pin: Callable[[ClaimView, int], None] = _pin_nothing
-    ) -> None:
-        self.market, self._secret, self._pin = market, secret, pin
+    def __init__(self, market: Market, secret: bytes) -> None:
+        self.market, self._secret = market, secret
+
+    def blocked(self, finding: Finding) -> Pursuit | None:
+        """Why nothing is to be sent for a finding now; None if something is."""
+        if why := _moot(self.market.claim(key_of(finding)[0]), finding):
+            return Pursuit("moot", None, why)
+        game = self.running(finding)
+        return None if game is None else Pursuit("playing", game.game_id, "the game is on")
 
     def pursue(self, finding: Finding, block: int) -> Pursuit:
-        """The next step for a finding, at block number `block`. Raises what the port and `pin` raise."""
+        """The next step for a finding, at block number `block`. Raises what the port raises."""
+        if (blocked := self.blocked(finding)) is not None:
+            return blocked
         claim_id, place, verifier = key_of(finding)
         view = self.market.claim(claim_id)
-        if why := _moot(view, finding):
-            return Pursuit("moot", None, why)
-        if (game := self.running(finding)) is not None:
-            return Pursuit("playing", game.game_id, "the game is on")
-        if isinstance(finding, WrongSegment | WrongVote):
-            self._pin(view, finding.segment)
         attempt = 0 if is_proof(finding) else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
         what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))
@@ -221,26 +183,6 @@ class Challenger:
             salt,
         )
 
-    def bind(self, state_provider: StateProvider, game: GameView, block: int) -> Pursuit | None:
-        """The next step against the input state that a game has opened, at block number `block`.
-
-        None while no slot is opened that is wrong. Raises SourceMissing, IncompleteHistory, and what the
-        port raises.
-        """
-        if game.decided or not slots_shown(game.game):
-            return None
-        if trees.root(game.digests) != game.game.digest:
-            return None  # opened falsely, which the game itself convicts
-        view = self.market.claim(game.game.claim_id)
-        claim = view.claim
-        right = state_provider.input_tree(claim.kind, claim.round, claim.shard)
-        first, shown = game.game.index, game.digests
-        slot = next((first + i for i, x in enumerate(shown) if _differs(right, first + i, x)), None)
-        if slot is None:
-            return None
-        proof = disputed_path(claim.input_root, slot, right, game.opened)
-        return self.pursue(wrong_input(state_provider, view, slot, shown[slot - first], proof), block)
-
 
 def _moot(view: ClaimView, finding: Finding) -> str:
     """Why a finding is of no use any more; empty if it is."""
@@ -260,13 +202,3 @@ def _still_certain(view: ClaimView, finding: Finding) -> bool:
     if not isinstance(finding, WrongInput) or not view.status.open_games:
         return False
     return finding.source is None or finding.source.rewinds <= view.claim.rewinds
-
-
-def slots_shown(game: Game) -> bool:
-    """Whether a game about an input state has come to the roots of single slots."""
-    at_leaves = game.phase == GamePhase.PICK_OUTPUT and opened_levels(game.level) == game.level
-    return game.steps == 0 and at_leaves
-
-
-def _differs(right: trees.Tree, slot: int, shown: bytes) -> bool:
-    return slot < right.count and right.digest(0, slot) != shown

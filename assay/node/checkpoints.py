@@ -1,38 +1,19 @@
-"""A claim's checkpoint manifest, and the states that it publishes (docs/formats.md, section 5).
+"""A claim's checkpoint manifest: where the states at its segments' ends are published (docs/formats.md,
+section 5).
 
-Contract: what is read of a claim's states was led to the root that the claim committed to: an index by its
-tensor roots, a slot by its own. A manifest or an index that does not lead there counts as withheld, as does a
-slot's file that is not what its index says. Not guaranteed: that anything is published: all follows from the
-claims before (``node.states``).
+Contract: a manifest in any other form, or of another number of states, is refused. Not guaranteed: that
+anything is published; all follows from the claims before (``node.states``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from random import Random
 
-from torch import Tensor
-
-from assay.node.artifacts import State
-from assay.node.job_programs import BadManifest
-from assay.node.manifests import MAX_MANIFEST_BYTES, Reader, raw_cid
-from assay.node.slots import (
-    UNFETCHABLE,
-    KnownSlots,
-    Roots,
-    SlotFile,
-    SlotReader,
-    Slots,
-    state_root_of,
-    store_state,
-)
-from assay.program.isa import Node, Program
+from assay.node.manifests import MAX_MANIFEST_BYTES, BadManifest, Reader, raw_cid
 from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.ports import Blocks
-from assay.protocol.types import ClaimId, ClaimView
 
 CHECKPOINT_SCHEMA = "assay/checkpoint/3"
 MAX_CID_CHARS = 128
@@ -54,14 +35,6 @@ class Gap:
 
     end: int
     spans: tuple[range, ...]
-
-
-def publish_state(
-    blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
-) -> Checkpoint:
-    """Store a state, slot by slot, but for what is `known`; it is hashed meanwhile, or that was `begun`."""
-    stored = store_state(blocks, state, known, begun)
-    return Checkpoint(stored.cid, stored.root)
 
 
 def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:
@@ -93,131 +66,3 @@ def read_checkpoints(blocks: Reader, digest: bytes, roots: Sequence[bytes]) -> t
             f"the checkpoint manifest is refused: {error}", hint="treat it as withheld"
         ) from error
     return tuple(Checkpoint(cid or "", root) for cid, root in zip(cids, roots, strict=True))
-
-
-class Published:
-    """What the claims of one job publish, and the states of theirs that this process has computed."""
-
-    def __init__(self, blocks: Blocks, reader: SlotReader) -> None:
-        self.blocks, self.reader = blocks, reader
-        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
-        self._hidden: set[ClaimId] = set()
-        """Claims whose manifest cannot be had, or is refused: nobody knows which states they publish."""
-        self._slots: dict[tuple[bytes, int], Slots] = {}
-        """Of states that are known, by their root and how many slots they have: a claim may name the root of
-        another program's state."""
-
-    def learn(self, root: bytes, slots: Slots) -> None:
-        """Remember the slots of a state that has this root."""
-        self._slots.setdefault((root, len(slots)), slots)
-
-    def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
-        """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("": unpublished)."""
-        if view.claim_id not in self._checkpoints:
-            try:
-                found = read_checkpoints(self.blocks, view.claim.manifest, view.roots)
-            except (BadManifest, *UNFETCHABLE):
-                found = tuple(Checkpoint("", root) for root in view.roots)
-                self._hidden.add(view.claim_id)
-            self._checkpoints[view.claim_id] = found
-        return self._checkpoints[view.claim_id]
-
-    def unpublished(self, view: ClaimView) -> None:
-        """Know of a claim that nothing of it is published, and ask nobody."""
-        self._checkpoints[view.claim_id] = tuple(Checkpoint("", root) for root in view.roots)
-
-    def forget_hidden(self, claim_id: ClaimId) -> None:
-        """Ask for the manifest again, if it could not be had."""
-        if claim_id in self._hidden:
-            self._hidden.discard(claim_id)
-            del self._checkpoints[claim_id]
-
-    def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
-        """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
-        return self._slots.get((view.roots[leaf], program.slots)) or self._files(view, leaf, program)
-
-    def _files(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
-        """The slots of a claim's state with the files that it publishes, if it does."""
-        root, cid = view.roots[leaf], self.checkpoints(view)[leaf].cid
-        found = self.reader.index(cid, program.slots) if cid else None
-        if found is None or state_root_of(found) != root:
-            return None
-        self._slots[root, len(found)] = found
-        return found
-
-    def is_here(self, view: ClaimView, leaf: int, program: Program) -> bool:
-        """Whether all blocks of a claim's state are in this node's own, under the CIDs that it names."""
-        cid = self.checkpoints(view)[leaf].cid
-        if not cid or not self.reader.holds(cid):
-            return False
-        slots = self._files(view, leaf, program)
-        return slots is not None and all(self.reader.holds(slot.cid) for slot in slots)
-
-    def remembered(self, root: bytes, program: Program) -> State | None:
-        """The state of this root, if all of it is in memory."""
-        slots = self._slots.get((root, program.slots))
-        return None if slots is None else self.reader.remembered(slots, program.state)
-
-    def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
-        """A whole state, if every slot can be had."""
-        found = self.some(view, leaf, program, range(program.slots))
-        return None if found is None or any(x is None for x in found) else [x for x in found if x is not None]
-
-    def some(
-        self, view: ClaimView, leaf: int, program: Program, wanted: Sequence[int]
-    ) -> list[Tensor | None] | None:
-        """The tensors of these slots of a state, None for each that cannot be had; None where it is not even
-        known which they are."""
-        slots, nodes = self.slots(view, leaf, program), [program.state[i] for i in wanted]
-        if slots is None:
-            return None
-        found = self.reader.tensors([slots[i] for i in wanted], nodes)
-        computed = any(x is None and not slots[i].cid for i, x in zip(wanted, found, strict=True))
-        if computed and (files := self._files(view, leaf, program)) is not None:
-            found = self.reader.tensors([files[i] for i in wanted], nodes)
-        return found
-
-    def keep(self, root: bytes, tensor_roots: Sequence[bytes], state: Sequence[Tensor]) -> None:
-        """Remember a state that this process has computed, which has this root."""
-        known = self._slots.get((root, len(tensor_roots)))
-        slots = known or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
-        self.learn(root, slots)
-        self.reader.keep(slots, state)
-
-    def all_can_be_had(self, view: ClaimView, program: Program) -> bool:
-        """Whether the states that a claim publishes, its last among them, are there and what they should
-        be."""
-        return not self._lacking(view, program)
-
-    def _lacking(self, view: ClaimView, program: Program) -> list[int]:
-        given = self.checkpoints(view)
-        hidden = view.claim_id in self._hidden
-        ends = [i for i, checkpoint in enumerate(given) if checkpoint.cid or hidden]
-        return [i for i in ends if self.state(view, i, program) is None]
-
-    def gap(self, view: ClaimView, program: Program, order: Random, most: int) -> Gap | None:
-        """One of the published states that cannot be had, and up to `most` of what is missing of it, both at
-        random; None if all can be had."""
-        ends = self._lacking(view, program)
-        if not ends:
-            return None
-        end, whole = order.choice(ends), (range(program.state_bytes),)
-        slots = self.slots(view, end, program)
-        if slots is None:
-            return Gap(end, whole)
-        spans: list[range] = []
-        at = 0
-        for node, slot in zip(program.state, slots, strict=True):
-            if self.reader.tensors([slot], [node]) == [None]:
-                holes = self._holes(slot, node, order, most)
-                spans += [range(at + hole.start, at + hole.stop) for hole in holes]
-            at += node.bytes
-        order.shuffle(spans)
-        return Gap(end, tuple(spans[:most]) or whole)
-
-    def _holes(self, slot: SlotFile, node: Node, order: Random, most: int) -> Sequence[range]:
-        """The bytes of a slot that its file lacks: all where it is there and not what it should be."""
-        found: list[range] = []
-        with suppress(*UNFETCHABLE):
-            found = self.blocks.holes(slot.cid, slot.file_bytes(node), order, most)
-        return [slot.bytes_of(hole, node) for hole in found] or [range(node.bytes)]

@@ -3,8 +3,7 @@
 Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
 parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
-With `apart` large steps are computed by a process of their own, with nothing to wait for but memory and a
-processor. Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is
+Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is
 ready.
 """
 
@@ -12,11 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 
-from assay.compute.pool import Pool
-from assay.program.apart.executor import Apart, ApartExecutor, Make, fit
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
 from assay.program.isa import Program
@@ -41,40 +37,25 @@ class Engine:
     way: ExecutorKind = ExecutorKind.REFERENCE
     forms: Path | None = None
     brief: bool = False
-    pool: Pool | None = None
-    """Where segments of claims are replayed, several at the same time; None: here, one after another."""
-    apart: Apart | None = None
-    """The process that computes large steps; None: this one."""
 
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
         device is not there."""
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
-            return self.eager(program, waits=True)
-        make = partial(
-            WarmingExecutor,
+            return self.eager(program)
+        return WarmingExecutor(
+            program,
             device=self.device,
             cache_dir=self.forms,
             steps=steps,
             always=self.way is ExecutorKind.COMPILED,
             compiles=not self.brief,
         )
-        return self._made(program, make, waits=True)
 
-    def eager(self, program: Program, waits: bool) -> Executor:
-        """An executor that is never compiled, and `waits` for others' steps or not."""
-        return self._made(program, self._eagerly, waits)
-
-    @property
-    def _eagerly(self) -> Make:
+    def eager(self, program: Program) -> Executor:
+        """An executor that is never compiled."""
         kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
-        return partial(Executor, device=self.device, kernels=kernels)
-
-    def _made(self, program: Program, make: Make, waits: bool) -> Executor:
-        """The executor, which computes in this process or another."""
-        if self.apart is not None and self.device == "cpu" and fit(program):
-            return ApartExecutor(program, make, self.apart, waits=waits)
-        return make(program)
+        return Executor(program, device=self.device, kernels=kernels)
 
 
 REFERENCE_ENGINE = Engine()

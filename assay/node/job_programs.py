@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from assay.node.manifests import bad
 from assay.program.isa import DType, Program
 from assay.program.placed import Slot, layout
 from assay.program.validate import measure
-from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin, ProgramRef, Terms
 from assay.training.losses import LOSS_SLOT
@@ -20,19 +20,6 @@ from assay.training.results import SCALARS, TOKENS
 
 WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
 """What the manifest calls a kind of claim's programs."""
-
-
-class BadManifest(Stop):
-    """A manifest, or a file that it names, is not what the terms or the claim say."""
-
-    code = "bad-manifest"
-
-
-def bad(why: str) -> BadManifest:
-    """The error that refuses a job's files for this reason."""
-    return BadManifest(
-        f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
-    )
 
 
 def program_ref(program: Program) -> ProgramRef:

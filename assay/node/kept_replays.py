@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from errno import EIO
 from hashlib import sha256
@@ -22,10 +22,10 @@ from pathlib import Path
 from torch import Tensor
 
 from assay.disk import record
+from assay.node.pins import NoRoom, Pins
 from assay.program.isa import Program
 from assay.program.state import InvalidState, load_state, state_bytes, state_root
-from assay.protocol.errors import Retry
-from assay.protocol.types import ClaimId, ClaimView, JobId
+from assay.protocol.types import ClaimView
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,6 @@ MOST_SEGMENTS = 1 << 16
 """Beyond them the older half is forgotten: 6 MB on disk."""
 _KIND = "assay/replayed/1"
 _PART = 1 << 24
-
-
-class NoRoom(Retry):
-    """A state cannot be kept without which a vote or a game could not be played."""
-
-    code = "no-room"
 
 
 class KeptReplays:
@@ -52,14 +46,12 @@ class KeptReplays:
         most_segments: int = MOST_SEGMENTS,
         pinned_bytes: int | None = None,
     ) -> None:
-        self._lines, self._states, self._marks = folder / "segments", folder / "states", folder / "pinned"
+        self._lines, self._pins = folder / "segments", Pins(folder, states_bytes)
+        self._states = self._pins.states
         self._budget, self._most, self._most_pinned = states_bytes, most_segments, pinned_bytes
-        for path in (self._states, self._marks):
-            path.mkdir(parents=True, exist_ok=True)
-        self._pins = _read_marks(self._marks)
         self._segments = dict.fromkeys(record.read_lines(self._lines, _KIND))
         self._forget_some()
-        self._make_room(0)
+        self._pins.make_room()
 
     def knows(self, view: ClaimView, segment: int) -> bool:
         """Whether this segment was replayed from the claim's own start to the claim's own end."""
@@ -84,11 +76,10 @@ class KeptReplays:
 
     def pin(self, view: ClaimView, leaf: int, state: Sequence[Tensor]) -> None:
         """Have the claim's state at a leaf on the disk until the claim is released. Raises NoRoom."""
-        claim, root = (view.claim.job_id, view.claim_id), view.roots[leaf]
+        root = view.roots[leaf]
         if self.pinned(view, leaf):
             return
-        known = root in self._pins.get(claim, ())  # and what it names is gone, or damaged
-        path, others = self._states / root.hex(), self._pinned_roots() - {root}
+        path, others = self._states / root.hex(), self._pins.roots() - {root}
         total = _size(state) + sum(_size_of(self._states / other.hex()) for other in others)
         if self._most_pinned is not None and total > self._most_pinned:
             raise NoRoom(
@@ -96,60 +87,43 @@ class KeptReplays:
                 f" {self._most_pinned} are allowed",
                 hint="allow more (--disk), or wait until other claims have ended",
             )
+        known = self._pins.has(view.claim.job_id, view.claim_id, root)  # and the state is gone, or damaged
         try:
+            self._pin_first(view, root)  # no room is made at the state's cost from now on
             data = state_bytes(state)
             if not _holds(path, data):
                 self._write(path, data)
-            self._pins.setdefault(claim, set()).add(root)  # no room is made at its cost from now on
-            self._write(self._marks / _mark(*claim, root), b"")
         except OSError as error:
             if not known:
-                self._forget_pin(claim, root)
+                self._pins.remove(view.claim.job_id, view.claim_id, root)
             raise NoRoom(
                 f"a state behind a vote or a game cannot be kept on the disk: {error}", hint="make room"
             ) from error
 
-    def _forget_pin(self, claim: tuple[JobId, ClaimId], root: bytes) -> None:
-        """Know of no pin that is not on the disk."""
-        roots = self._pins.get(claim, set())
-        roots.discard(root)
-        if not roots:
-            self._pins.pop(claim, None)
+    def _pin_first(self, view: ClaimView, root: bytes) -> None:
+        try:
+            self._pins.add(view.claim.job_id, view.claim_id, root)
+        except OSError:
+            self._pins.make_room(self._budget)
+            self._pins.add(view.claim.job_id, view.claim_id, root)
 
     def _write(self, path: Path, data: bytes) -> None:
         """Replace a file, instead of every state that is not pinned if need be. Raises OSError."""
         try:
             self._replace(path, data)
         except OSError:
-            self._make_room(self._budget)
+            self._pins.make_room(self._budget)
             self._replace(path, data)
 
     def _replace(self, path: Path, data: bytes) -> None:
-        if data:  # a mark takes none of what is spared
-            record.leave_spare(path.parent, len(data))
+        record.leave_spare(path.parent, len(data))
         record.replace_file(path, data)
 
     def pinned(self, view: ClaimView, leaf: int) -> bool:
         """Whether the claim's state at a leaf is pinned for it, and was not found damaged."""
         root = view.roots[leaf]
-        known = root in self._pins.get((view.claim.job_id, view.claim_id), ())
+        known = self._pins.has(view.claim.job_id, view.claim_id, root)
         return known and (self._states / root.hex()).exists()
-
-    def release(self, over: Callable[[JobId, ClaimId], bool]) -> None:
-        """Pin nothing any more for the claims that are `over`; their states are as any others from now on."""
-        gone = [claim for claim in self._pins if over(*claim)]
-        try:
-            for claim in gone:
-                for root in self._pins[claim]:
-                    (self._marks / _mark(*claim, root)).unlink(missing_ok=True)
-                del self._pins[claim]
-            if gone:
-                self._make_room(0)
-        except OSError as error:
-            log.warning("states of what is over are still on the disk: %s", error)
-
-    def _pinned_roots(self) -> set[bytes]:
-        return {root for roots in self._pins.values() for root in roots}
 
     def keep_state(self, root: bytes, state: Sequence[Tensor]) -> None:
         """Keep a state that has this root, if there is room for it at all, in place of the oldest ones."""
@@ -157,27 +131,10 @@ class KeptReplays:
         if size > self._budget or path.exists():
             return
         try:
-            self._make_room(size)
+            self._pins.make_room(size)
             self._replace(path, state_bytes(state))
         except OSError as error:
             log.warning("a replayed state is not kept: %s", error)
-
-    def _make_room(self, size: int) -> None:
-        """Delete the oldest states until so many more bytes are within the budget, but none that is pinned;
-        and what a crash left."""
-        kept, pinned = [], {root.hex() for root in self._pinned_roots()}
-        for path in self._states.iterdir():
-            if path.suffix == ".new":
-                path.unlink()
-            elif path.name not in pinned:
-                found = path.stat()
-                kept.append((found.st_mtime_ns, path, found.st_size))
-        total = sum(bytes_ for _, _, bytes_ in kept) + size
-        for _, path, bytes_ in sorted(kept):
-            if total <= self._budget:
-                return
-            path.unlink()
-            total -= bytes_
 
     def state(self, root: bytes, program: Program, view: ClaimView | None = None) -> list[Tensor] | None:
         """The state of this root, if it is here and what it should be. What is pinned for other claims than
@@ -199,7 +156,7 @@ class KeptReplays:
             why = str(error)
         except InvalidState as error:
             why = str(error)
-        pinning = {claim for claim, roots in self._pins.items() if root in roots}
+        pinning = self._pins.claims_of(root)
         if pinning and (view is None or (view.claim.job_id, view.claim_id) not in pinning):
             log.warning("%s is not what a claim says that does not pin it (%s)", path, why)
             return None
@@ -214,24 +171,6 @@ def _name(view: ClaimView, segment: int) -> str:
     claim = view.claim
     place = f"{claim.job_id.hex()} {claim.kind.name} {claim.round} {claim.shard} {segment}"
     return sha256(f"{place} {view.roots[segment].hex()} {view.roots[segment + 1].hex()}".encode()).hexdigest()
-
-
-def _mark(job_id: JobId, claim_id: ClaimId, root: bytes) -> str:
-    """The name of the empty file that pins a state for a claim: nothing of it can be damaged."""
-    return f"{job_id.hex()}-{claim_id.hex()}-{root.hex()}"
-
-
-def _read_marks(folder: Path) -> dict[tuple[JobId, ClaimId], set[bytes]]:
-    """Which states are pinned for which claims; what a crash left is deleted."""
-    pins: dict[tuple[JobId, ClaimId], set[bytes]] = {}
-    for path in folder.iterdir():
-        if path.suffix == ".new":
-            path.unlink()
-            continue
-        with suppress(ValueError):  # another program's file
-            job_id, claim_id, root = map(bytes.fromhex, path.name.split("-"))
-            pins.setdefault((JobId(job_id), ClaimId(claim_id)), set()).add(root)
-    return pins
 
 
 def _size(state: Sequence[Tensor]) -> int:

@@ -10,13 +10,26 @@ from __future__ import annotations
 import base64
 from typing import Any, Protocol
 
-from assay.node.job_programs import bad
 from assay.protocol.canonical_json import parse_canonical
+from assay.protocol.errors import Stop
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW
 
 JOB_SCHEMA = "assay/job/4"
 MAX_MANIFEST_BYTES = 1 << 20
+
+
+class BadManifest(Stop):
+    """A manifest, or a file that it names, is not what the terms or the claim say."""
+
+    code = "bad-manifest"
+
+
+def bad(why: str) -> BadManifest:
+    """The error that refuses a job's files for this reason."""
+    return BadManifest(
+        f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
+    )
 
 
 class Reader(Protocol):

@@ -21,10 +21,9 @@ from threading import Event
 from typing import Any, Protocol
 
 from assay.node.checkpoints import read_checkpoints
-from assay.node.job_programs import BadManifest
-from assay.node.manifests import raw_cid, read_manifest
+from assay.node.manifests import BadManifest, raw_cid, read_manifest
 from assay.node.rounds import PASSED, Claims, standing
-from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
+from assay.node.slot_index import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
 from assay.protocol.loops import model_part, own_slots, read_later
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assay.node.service import intent
+from assay.node.intents import intent
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.ports import Market
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobView, Phase, TxResult

@@ -10,111 +10,40 @@ to.
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from math import prod
 from weakref import ReferenceType, ref
 
 from torch import Tensor
 
+from assay.node.slot_index import (
+    MAX_INDEX_BYTES,
+    UNFETCHABLE,
+    SlotFile,
+    Slots,
+    decode_index,
+    encode_index,
+    state_root_of,
+)
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
-from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes, unpacked, width
+from assay.numerics.packed import packed, unpacked, width
 from assay.program import hashing_threads
-from assay.program.isa import MAX_SLOTS, DType, Node
+from assay.program.isa import DType, Node
 from assay.program.kernels import TORCH_DTYPES
 from assay.program.state import begin_roots
-from assay.protocol import trees
-from assay.protocol.errors import (
-    BadCid,
-    BadFile,
-    BlockNotFound,
-    BlockTooLarge,
-    CorruptBlock,
-    PeerUnreachable,
-)
-from assay.protocol.ports import DAG_PB, RAW, Blocks, Holding
+from assay.protocol.errors import BadCid
+from assay.protocol.ports import Blocks, Holding
 
 log = logging.getLogger(__name__)
 
-UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
-ROOT_BYTES, CID_BYTES = 32, 36
-ENTRY_BYTES = ROOT_BYTES + 1 + CID_BYTES
-MAX_INDEX_BYTES = MAX_SLOTS * ENTRY_BYTES
 PARALLEL = 4
 """Slots of one state that are fetched at the same time."""
-_CODECS = (RAW, DAG_PB)
-_HEADS = tuple(bytes((1, codec, 0x12, 0x20)) for codec in _CODECS)
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFile:
-    """A slot's tensor root (32 bytes), the CID of its file ("" where nobody says), and the bits that a number
-    has in it: 0 where the file is the slot's bytes as they are."""
-
-    root: bytes
-    cid: str
-    bits: int = 0
-
-    def file_bytes(self, node: Node) -> int:
-        """Length of its file, as the slot that `node` is."""
-        return packed_bytes(prod(node.shape), self.bits) if self.bits else node.bytes
-
-    def bytes_of(self, span: range, node: Node) -> range:
-        """Which bytes of the slot a span of bytes of its file holds."""
-        if not self.bits:
-            return span
-        first = max(span.start - HEADER_BYTES, 0) * 8 // self.bits
-        last = -(-max(span.stop - HEADER_BYTES, 0) * 8 // self.bits)
-        return range(4 * first, min(4 * max(last, first + 1), node.bytes))
-
-
 Roots = Callable[[], list[bytes]]
 """Waits for the tensor roots of a state's slots, in order."""
-Slots = tuple[SlotFile, ...]
-"""One entry for each slot of a state, in order."""
-
-
-def cid_text(body: bytes) -> str:
-    """Text of a CID of 36 bytes (F2.1)."""
-    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
-
-
-def cid_bytes(text: str) -> bytes:
-    """The 36 bytes of a CID's text. Raises ValueError for any other."""
-    body = base64.b32decode(text[1:].upper() + "=" * (-len(text[1:]) % 8))
-    if len(body) != CID_BYTES or body[:4] not in _HEADS or cid_text(body) != text:
-        raise ValueError(f"{text!r} is not the CID of a block")
-    return body
-
-
-def encode_index(slots: Sequence[SlotFile]) -> bytes:
-    """The index file of a state."""
-    return b"".join(slot.root + bytes([slot.bits]) + cid_bytes(slot.cid) for slot in slots)
-
-
-def decode_index(data: bytes, count: int) -> Slots:
-    """The entries of an index file of `count` slots. Raises ValueError for anything else."""
-    if len(data) != count * ENTRY_BYTES:
-        raise ValueError(f"an index of {count} slots has {count * ENTRY_BYTES} bytes, given {len(data)}")
-    found = []
-    for at in range(0, len(data), ENTRY_BYTES):
-        root, bits, body = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES], data[at : at + ENTRY_BYTES]
-        if body[-CID_BYTES:][:4] not in _HEADS:
-            raise ValueError(f"slot {at // ENTRY_BYTES} names no CID of a block")
-        if bits > MAX_WIDTH:
-            raise ValueError(f"slot {at // ENTRY_BYTES} is packed to {bits} bits, at most {MAX_WIDTH} are")
-        found.append(SlotFile(root, cid_text(body[-CID_BYTES:]), bits))
-    return tuple(found)
-
-
-def state_root_of(slots: Sequence[SlotFile]) -> bytes:
-    """The root of the state whose slots these are."""
-    return trees.root([slot.root for slot in slots])
 
 
 @dataclass(frozen=True)

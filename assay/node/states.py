@@ -19,12 +19,16 @@ from random import Random
 import torch
 from torch import Tensor
 
-from assay.node.artifacts import ResourceLimits, State, load_job
-from assay.node.checkpoints import Checkpoint, Gap, Published
+from assay.node.artifacts import State, load_job
+from assay.node.checkpoints import Checkpoint, Gap
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.findings import SourceMissing
 from assay.node.kept_replays import KeptReplays
+from assay.node.limits import ResourceLimits
+from assay.node.published import Published
 from assay.node.rounds import PASSED
-from assay.node.slots import SlotFile, SlotReader, Slots, state_root_of
+from assay.node.slot_index import SlotFile, Slots, state_root_of
+from assay.node.slots import SlotReader
 from assay.node.work import Work
 from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
@@ -36,12 +40,6 @@ from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
 CACHE_BYTES = 1 << 30
 """Tensors kept in memory, so that they are not read from the disk and hashed again."""
-
-
-class SourceMissing(Retry):
-    """A claim that this one builds on does not stand, or is itself false and awaits its conviction."""
-
-    code = "source-missing"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from assay.node.intents import intent, turn
 from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, left_out, tasks
-from assay.node.service import intent, turn
 from assay.protocol.errors import Unknown
 from assay.protocol.game_state import GameView, WaitingReward, moot, returns_bond
 from assay.protocol.ports import MarketView, Together, Write

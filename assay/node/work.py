@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from assay.compute.pool import Pool
 from assay.dispute.replay import Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
-from assay.program.apart.executor import ApartExecutor
 from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
@@ -86,15 +84,9 @@ class Work:
         if (kind, loop) not in self._executors:
             program, steps = self.programs(kind)[loop], self.terms.rounds * self.terms.steps_per_round
             trains = kind == Kind.TASK and loop == self.files.main
-            waits = kind == Kind.TASK  # an outer step is little, and its claim is in a hurry
-            made = self._engine.executor(program, steps) if trains else self._engine.eager(program, waits)
+            made = self._engine.executor(program, steps) if trains else self._engine.eager(program)
             self._executors[kind, loop] = made
         return self._executors[kind, loop]
-
-    @property
-    def pool(self) -> Pool | None:
-        """Where segments are replayed several at a time; None where a fault is planted."""
-        return None if self.faults or self.outer_faults else self._engine.pool
 
     @cached_property
     def outer_share(self) -> Fraction:
@@ -145,30 +137,24 @@ class Work:
             fault=self._fault(kind, round_, shard, located.number),
         )
 
-    def ready(
-        self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]
-    ) -> Callable[[], State]:
-        """What computes the state at a segment's end: `run`, prepared."""
+    def run(
+        self,
+        kind: Kind,
+        round_: int,
+        shard: int,
+        segment: int,
+        state: Sequence[Tensor],
+        told: Callable[[int, int], None] = lambda done, steps: None,
+    ) -> State:
+        """The state at a segment's end; `told` as `Executor.run` has it."""
         number, steps = self.located(kind, segment, shard).number, self.segment_steps(kind, segment, shard)
         replay = self.replay(kind, round_, shard, segment, state)
-        if self._fault(kind, round_, shard, number) is not None:
-            return lambda: list(replay.state(steps))
-        return partial(self._executor(kind, number).run, state, replay.context(0), steps)
-
-    def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
-        """The state at a segment's end."""
-        return self.ready(kind, round_, shard, segment, state)()
-
-    @property
-    def trains_apart(self) -> bool:
-        """Whether a process of its own computes what a task mostly is."""
-        return isinstance(self._executor(Kind.TASK, self.files.main), ApartExecutor)
-
-    def is_apart(self, kind: Kind, round_: int, shard: int, segment: int) -> bool:
-        """Whether a process of its own computes the segment."""
-        number = self.located(kind, segment, shard).number
-        honest = self._fault(kind, round_, shard, number) is None
-        return honest and isinstance(self._executor(kind, number), ApartExecutor)
+        if self._fault(kind, round_, shard, number) is None:
+            return self._executor(kind, number).run(state, replay.context(0), steps, told)
+        for done in range(steps):
+            told(done, steps)
+            replay.state(done)
+        return list(replay.state(steps))
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

@@ -16,17 +16,10 @@ import torch
 from torch import Tensor
 
 from assay.numerics.encoding import EncodingError
+from assay.numerics.packed_size import HEADER_BYTES, MAX_WIDTH, packed_bytes
 
-MAX_WIDTH = 16
-HEADER_BYTES = 4
-"""The least number, i32, little-endian."""
 _SLAB = 1 << 16
 """Numbers that are taken apart at a time; a multiple of 8, so that each slab begins at a whole byte."""
-
-
-def packed_bytes(count: int, width: int) -> int:
-    """Length of `count` numbers of `width` bits, packed."""
-    return HEADER_BYTES + -(-count * width // 8)
 
 
 def width(tensor: Tensor) -> int:

@@ -315,9 +315,17 @@ class Executor:
             return []
         return [own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
 
-    def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
-        """The state after `steps` steps, the first at `context.step`."""
+    def run(
+        self,
+        state: Sequence[Tensor],
+        context: StepContext,
+        steps: int,
+        told: Callable[[int, int], None] = lambda done, steps: None,
+    ) -> list[Tensor]:
+        """The state after `steps` steps, the first at `context.step`; `told` is called before each with steps
+        done and steps in all, and may raise to end."""
         for i in range(steps):
+            told(i, steps)
             state = self.step(
                 state, StepContext(context.dataset, context.seed, context.shard, context.step + i)
             )

@@ -14,7 +14,7 @@ the step. Not guaranteed: that a model trains well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,7 +36,8 @@ from assay.training.checks import check_slices
 from assay.training.datasets import Dataset, Layout
 from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
-from assay.training.losses import LOSS_SLOT
+from assay.training.losses import LOSS_SLOT, loss_of
+from assay.training.natively import NativeLoss, check_indices, draws, first_loss
 from assay.training.optimisers import Optimiser
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo

@@ -51,14 +51,29 @@ TOKEN_ABI: Abi = [
     },
 ]
 
+WEIGHT_EPOCH_ABI: Abi = [
+    {
+        "type": "function",
+        "name": "WEIGHT_EPOCH",
+        "inputs": [],
+        "outputs": [{"name": "", "type": "uint64"}],
+    }
+]
+"""Of Stakes; a constant of the deployment, which is not in its interface."""
+
 
 def contracts(rpc: Rpc, deployment: Deployment, artifacts: Artifacts) -> dict[str, Contract]:
     """The market's contracts by name, with every custom error of the project known to each."""
     registry = Registry(artifact.abi for artifact in artifacts.values())
     found = {
-        name: Contract(rpc, name, deployment.addresses[name], artifacts[interface].abi, registry)
-        for name, interface in INTERFACES.items()
+        name: Contract(rpc, name, deployment.addresses[name], _abi(artifacts, name), registry)
+        for name in INTERFACES
     }
     abis = {"Token": TOKEN_ABI, "Lens": artifacts["Lens"].abi}
     found |= {n: Contract(rpc, n, deployment.addresses[n], abi, registry) for n, abi in abis.items()}
     return found
+
+
+def _abi(artifacts: Artifacts, name: str) -> Abi:
+    found = artifacts[INTERFACES[name]].abi
+    return [*found, *WEIGHT_EPOCH_ABI] if name == "Stakes" else found

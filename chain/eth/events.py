@@ -9,7 +9,7 @@ has the file; another one beside it (a command beside a running node) goes on fr
 neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
 apart. So the newest blocks are read one by one, by their hashes (decision 0070), and a range's logs have to
 lie between the block that was read last and the one that the range ends with; both are compared again after
-the logs were read. What need not be asked in turn is asked at once (decision 0063).
+the logs were read. What need not be asked in turn is asked at once (decision 0072).
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 

@@ -58,7 +58,8 @@ class Led:
     ends: list[float]
     """When each round's outer claims were committed."""
     spent: Spent
-    """From the end of the first segment to the last outer claim."""
+    """From the end of the first segment to the last outer claim: `computing`, while workers ran orders, and
+    `all`."""
 
 
 @dataclass
@@ -95,14 +96,13 @@ class _Watch:
         for node in self.solvers:
             url = node.url.rstrip("/") + "/status"
             counters = httpx.get(url, timeout=30, trust_env=False).json()["counters"]
-            seconds = {key: value for key, value in counters.items() if key.startswith("seconds_")}
-            found[node.name] = {key.removeprefix("seconds_"): value for key, value in seconds.items()}
+            found[node.name] = {"computing": counters["seconds_computing"], "all": time.monotonic()}
         return found
 
     def spent(self) -> Spent:
         """Between the two."""
         return {
-            name: {what: s - self.first[name].get(what, 0.0) for what, s in seconds.items()}
+            name: {what: s - self.first[name][what] for what, s in seconds.items()}
             for name, seconds in self.last.items()
         }
 
@@ -131,17 +131,15 @@ def _move(thread: int, group: Path) -> None:
 
 
 def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> None:
-    """Give the processes that compute for a solver, slowed, a core, and everybody else the last one: the
-    chain, other nodes, this process, and what the solver does besides. Without such a process the solver's
-    first thread computes."""
+    """Give a solver's workers, slowed, a core, and everybody else the last one: the chain, other nodes, this
+    process, and the solver itself."""
     own, rest = cores[:-1] or cores, cores[-1]
     others = [node.pid for node in devnet.nodes if node.role != "solver"]
     on_rest = [thread for pid in (*others, devnet.chain_pid, os.getpid()) for thread in threads_of(pid)]
     solvers = [node.pid for node in devnet.nodes if node.role == "solver"]
     for number, pid in enumerate(solvers):
-        computing = [thread for child in children_of(pid) for thread in threads_of(child)] or [pid]
-        on_rest += [thread for thread in threads_of(pid) if thread not in computing]
-        for thread in computing:
+        on_rest += threads_of(pid)
+        for thread in [thread for worker in children_of(pid) for thread in threads_of(worker)]:
             _put(thread, own[number % len(own)])
             slow(thread)
     for thread in on_rest:

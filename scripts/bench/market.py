@@ -2,7 +2,7 @@
 
 The job is `assay job init --template gpt`'s by one algorithm, with its default sampling. The rounds run in
 one process first, with the same executor and one thread, and the market begins with the forms compiled there.
-Each solver's computing has a core, everybody else shares the last one. Compared are the output roots of every
+Each solver's worker has a core, everybody else shares the last one. Compared are the output roots of every
 settled claim, tasks and outer steps, and the fetched model, bit by bit. Clocks begin at the end of the first
 segment and end with the last outer claim.
 
@@ -49,7 +49,6 @@ from assay.training.job import JobArtifacts
 from scripts.bench.devnet import Led, lead, slowed, threads_of
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
-COMPUTING = "computing"
 STAKE, OWNED = '"1600tok"', Wei(60_000 * 10**18)
 """Of a claim, enough for the dearest of the algorithms with several shards; and of a solver."""
 
@@ -190,8 +189,7 @@ def compared(alone: Alone, led: Led, body: JobFile) -> dict[str, Any]:
     same = whole and all(places[place] == root for place, root in alone.roots.items())
     if len(alone.ends) == rounds and slices == 1:
         same = same and all(map(torch.equal, list(led.params.values()), alone.params))
-    seconds = [sum(spent.values()) for spent in led.spent.values()]
-    computing = [spent.get(COMPUTING, 0.0) for spent in led.spent.values()]
+    seconds, computing = ([spent[what] for spent in led.spent.values()] for what in ("all", "computing"))
     return {
         "algorithm": body.outer.algorithm,
         "parameters": sum(x.numel() for x in led.params.values()),

@@ -144,10 +144,11 @@ def market_targets() -> dict[str, Target]:
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
     from assay.chain.eth import abi, shapes
-    from assay.node.job_programs import BadManifest
-    from assay.node.slots import ENTRY_BYTES, SlotFile, decode_index, encode_index
+    from assay.node.manifests import BadManifest
+    from assay.node.slot_index import ENTRY_BYTES, SlotFile, decode_index, encode_index
     from assay.numerics.encoding import EncodingError
-    from assay.numerics.packed import HEADER_BYTES, packed, unpacked
+    from assay.numerics.packed import packed, unpacked
+    from assay.numerics.packed_size import HEADER_BYTES
     from assay.protocol import bounded_json
     from assay.protocol.canonical_json import parse_canonical
     from assay.protocol.encoding import decode

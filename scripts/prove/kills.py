@@ -5,12 +5,13 @@
 Each life is a devnet of its own with one small job, from its posting to the end of its last game; by turns
 nobody, a solver, a verifier and a whistleblower cheat. All of that time one process after the other, drawn by
 lot, is ended by SIGKILL at a random instant, now and then several at once, and started again as it was: half
-of the time one that had begun its work, otherwise any, also one that was just starting. A first life is not
-disturbed. In the end there must be: the same model, bit by bit; one commit of each place and one of each
-vote; nobody fined or convicted but the cheat; no bond, stake or escrow left behind, nothing under way in a
-journal, no call sent twice; and every token.
+of the time one that had begun its work, otherwise any, also one that was just starting. Now and then it is a
+node's worker alone, which the node starts again itself. A first life is not disturbed. In the end there must
+be: the same model, bit by bit; one commit of each place and one of each vote; nobody fined or convicted but
+the cheat; no bond, stake or escrow left behind, nothing under way in a journal, no call sent twice; and every
+token.
 
-Every process is the command that a person runs, started by `assay.devnet.nursery`.
+Every process is the command that a person runs.
 
 Contract: the same `--seed` draws the same processes and pauses; the instants of a kill within what a process
 does are the machine's.
@@ -47,7 +48,6 @@ from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet
-from assay.devnet.nursery import Nursery
 from assay.job.read import parse_job_file
 from assay.job.templates import LOCAL, template
 from assay.job.terms import conditions_of
@@ -55,6 +55,7 @@ from assay.protocol.errors import AssayError
 from assay.protocol.types import Address, JobId, Kind, Phase, Wei
 from drills.balances import Snapshot, snapshot
 from drills.lineups import told
+from scripts.bench.devnet import children_of
 
 CLIENT = "client"
 CHEATS: dict[str, tuple[str, ...]] = {
@@ -73,6 +74,8 @@ REST_S = 12.0
 PLACE = ("kind", "round", "shard", "rewinds", "attempt")
 WORKING = 0.5
 """How often it has to be one that has begun its work."""
+WORKER = 0.15
+"""How often it is a worker of a node, and not the node."""
 SEVERAL = 0.15
 """How often several processes are killed at once."""
 
@@ -82,19 +85,17 @@ SEVERAL = 0.15
 
 @dataclass
 class Process:
-    """One of a life's processes: the words that start it, and its present incarnation."""
+    """One of a life's processes: the command that starts it, and its present incarnation."""
 
     name: str
     role: str
-    words: Callable[[], list[str]]
+    command: Callable[[], list[str]]
     said: Path
     """What it writes while it works."""
     pid: int = 0
     born: float = 0.0
     past: int = 0
     """Bytes of `said` when it was born."""
-    package: str = "assay"
-    """Whose command line it is."""
 
     def works(self) -> bool:
         """Whether it has said since that it has started."""
@@ -115,7 +116,6 @@ class Life:
 
     home: Path
     cheat: str
-    nursery: Nursery
     rng: random.Random
     every_s: float
     most: int
@@ -144,7 +144,7 @@ class Life:
     def stop(self) -> None:
         """End whatever is left of it."""
         for process in self.processes.values():
-            self._kill(process)
+            self._kill(process.pid)
         devnet.take_down(self.home)
 
     def _begin(self) -> None:
@@ -152,44 +152,42 @@ class Life:
         specs = [told(spec, *CHEATS[self.cheat]) if spec.name == self.cheat else spec for spec in specs]
         found = devnet.bring_up(self.app, specs, 0.5, conditions_of(self.body))
         for node in map(devnet.on_its_port, found.nodes):
-            words = [*devnet.node_command(self.app, node)[3:], "--host=127.0.0.1", "--announce-url=auto"]
+            command = [*devnet.node_command(self.app, node), "--host=127.0.0.1", "--announce-url=auto"]
             said = devnet.node_events(self.home, node.name)
-            start: Callable[[], list[str]] = partial(list, words)
+            start: Callable[[], list[str]] = partial(list, command)
             born = time.monotonic()
-            parts = (node.name, node.role, start, said, node.pid, born)
-            self.processes[node.name] = Process(*parts, package=node.package)
+            self.processes[node.name] = Process(node.name, node.role, start, said, node.pid, born)
         devnet.fund_account(self.app, CLIENT, CLIENT_TOKENS)
         self.rpc = HttpRpc(found.rpc_url)
         self.addresses = {a.name: Address(a.address) for a in Keystore(self.app.settings.keystore).list()}
         self.addresses["faucet"] = Address(dev_account(0).address)
         self.view = self.app.view()
         self.before = self._balances()
-        self.processes[CLIENT] = Process(CLIENT, CLIENT, self._clients_words, self._log(CLIENT))
+        said = devnet.log_of(self.app, CLIENT)
+        self.processes[CLIENT] = Process(CLIENT, CLIENT, self._clients_command, said)
         self._start(self.processes[CLIENT])
 
-    def _clients_words(self) -> list[str]:
+    def _clients_command(self) -> list[str]:
         """What a person would type: the same again until the job is there, then what serves it."""
-        words = ["--home", str(self.home), "--account", CLIENT, "--yes", "--executor", "eager", "job"]
+        command = [sys.executable, "-m", "assay", "--home", str(self.home), "--account", CLIENT]
+        command += ["--yes", "--executor", "eager", "job"]
         self.view.market.refresh()
         if self.view.market.job_ids():
-            return [*words, "serve"]
-        return [*words, "post", str(self.file), "--budget", "400tok"]
-
-    def _log(self, name: str) -> Path:
-        return self.home.resolve() / "logs" / f"{name}.log"
+            return [*command, "serve"]
+        return [*command, "post", str(self.file), "--budget", "400tok"]
 
     def _start(self, process: Process) -> None:
         process.past = devnet.size_of(process.said)
-        process.pid = self.nursery.start(process.words(), self._log(process.name), process.package)
+        process.pid = devnet.start_process(self.app, process.name, process.command())
         process.born = time.monotonic()
 
-    def _kill(self, process: Process) -> bool:
+    def _kill(self, pid: int) -> bool:
         """Whether it was there to be killed."""
         try:
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return False
-        while process_alive(process.pid):
+        while process_alive(pid):
             time.sleep(0.002)
         return True
 
@@ -217,11 +215,11 @@ class Life:
         count = self.rng.randint(1, len(drawn)) if self.rng.random() < SEVERAL else 1
         for name in self.rng.sample(drawn, count):
             process = self.processes[name]
-            if self._kill(process):
+            workers = children_of(process.pid) if self.rng.random() < WORKER else []
+            if self._kill(self.rng.choice(workers) if workers else process.pid):
                 lived = round(time.monotonic() - process.born, 2)
-                worked = name in working
-                kill = {"name": name, "role": process.role, "lived_s": lived, "worked": worked}
-                self.kills.append(kill)
+                worked, role = name in working, "worker" if workers else process.role
+                self.kills.append({"name": name, "role": role, "lived_s": lived, "worked": worked})
 
     def _end(self) -> None:
         """Let everybody come to rest, and stop them as a person does."""
@@ -357,36 +355,33 @@ def main() -> int:
     chosen = parser.parse_args()
     for name in settings():
         del os.environ[name]
-    rng, started = random.Random(chosen.seed), Nursery()
+    rng = random.Random(chosen.seed)
     lives: list[dict[str, Any]] = []
     bits: list[str] = []
     killed = 0
-    try:
-        while not bits or killed < chosen.kills:
-            cheat = list(CHEATS)[(len(lives) - 1) % len(CHEATS) if lives else 0]
-            folder = Path(tempfile.mkdtemp(prefix="assay-kills-", dir=chosen.keep))
-            most = min(chosen.each, chosen.kills - killed) if bits else 0
-            life = Life(folder / "devnet", cheat, started, rng, chosen.every, most)
-            began = time.monotonic()
-            try:
-                model, faults = life.play()
-            except (AssayError, TimeoutError, ValueError) as error:
-                model, faults = [], [f"{type(error).__name__}: {error}"]
-            if bits and model != bits:
-                faults.append(f"the model has other bits: {model}")
-            bits = bits or model
-            killed += len(life.kills)
-            seconds = round(time.monotonic() - began, 1)
-            lives.append({"cheat": cheat, "kills": life.kills, "seconds": seconds, "faults": faults})
-            print(f"life {len(lives)} ({cheat} cheats): {len(life.kills)} kills, {faults}", flush=True)
-            if chosen.json is not None:
-                chosen.json.write_text(json.dumps({"killed": killed, "lives": lives}, indent=1))
-            if not faults or chosen.keep is None:
-                shutil.rmtree(folder, ignore_errors=True)
-            if not bits:
-                break
-    finally:
-        started.close()
+    while not bits or killed < chosen.kills:
+        cheat = list(CHEATS)[(len(lives) - 1) % len(CHEATS) if lives else 0]
+        folder = Path(tempfile.mkdtemp(prefix="assay-kills-", dir=chosen.keep))
+        most = min(chosen.each, chosen.kills - killed) if bits else 0
+        life = Life(folder / "devnet", cheat, rng, chosen.every, most)
+        began = time.monotonic()
+        try:
+            model, faults = life.play()
+        except (AssayError, TimeoutError, ValueError) as error:
+            model, faults = [], [f"{type(error).__name__}: {error}"]
+        if bits and model != bits:
+            faults.append(f"the model has other bits: {model}")
+        bits = bits or model
+        killed += len(life.kills)
+        seconds = round(time.monotonic() - began, 1)
+        lives.append({"cheat": cheat, "kills": life.kills, "seconds": seconds, "faults": faults})
+        print(f"life {len(lives)} ({cheat} cheats): {len(life.kills)} kills, {faults}", flush=True)
+        if chosen.json is not None:
+            chosen.json.write_text(json.dumps({"killed": killed, "lives": lives}, indent=1))
+        if not faults or chosen.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not bits:
+            break
     kills = [kill for life in lives for kill in life["kills"]]
     by_role = Counter(kill["role"] for kill in kills)
     worked = sum(kill["worked"] for kill in kills)

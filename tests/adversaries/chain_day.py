@@ -24,7 +24,7 @@ from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.node.artifacts import publish_job
-from assay.node.service import Service
+from assay.node.role import Node
 from assay.protocol.errors import AssayError, Reverted
 from assay.protocol.params import worst_case
 from assay.protocol.types import JobId, Kind, Phase, Role, Seconds, Wei
@@ -80,7 +80,7 @@ class ChainDay:
     """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
     markets: dict[str, ChainMarket] = field(default_factory=dict)
-    services: dict[str, Service] = field(default_factory=dict)
+    services: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     hidden: tuple[str, ...] = ()
     """Who shows nobody its blocks; then the whistleblower demands."""
@@ -129,7 +129,7 @@ class ChainDay:
         clock = ChainClock(market.sender.rpc)
         blocks = FakeBlocks(self.network, withholds=name in self.hidden)
         options: dict[str, Any] = {"emit": self.events.append}
-        service: Service
+        service: Node
         if name in ("ann", "bob"):
             kind = self.solvers.get(name, SolverService)
             limits = SolverLimits(Wei(0), 1, Seconds(20))
@@ -148,7 +148,7 @@ class ChainDay:
         def resume() -> None:
             market.sender.resume()
 
-        service.housekeeping = resume
+        service.loop.housekeeping = resume
         self.services[name] = service
 
     def post(self, files: Any = None, **changes: Any) -> JobId:
@@ -208,8 +208,8 @@ class ChainDay:
         self.help_out()
         for name, service in self.services.items():
             if name not in off:
-                service._guarded("tick", service.tick)
-                service._guarded("housekeeping", service.housekeeping)
+                service.loop._guarded("tick", service.tick)
+                service.loop._guarded("housekeeping", service.loop.housekeeping)
         if blocks:
             self.pass_time(blocks)
 

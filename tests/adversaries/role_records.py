@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from assay.node.availability import WantedLeaves
 from assay.node.checkpoints import Checkpoint
 from assay.node.kept_replays import KeptReplays
+from assay.node.orders import WantedLeaves
+from assay.node.rest import Drained
 from assay.program.state import state_root
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import Address, ClaimId, JobId, Kind, Seconds
@@ -19,6 +20,7 @@ from assay.solver.convictions import Convictions
 from assay.solver.progress import TaskProgress
 from assay.solver.release import Released
 from assay.verifier.ballots import Ballots
+from assay.verifier.left_class import LeftClass
 from assay.verifier.policy import Ballot
 from assay.whistleblower.demand_store import DemandStore
 from assay.whistleblower.service import Audited
@@ -111,6 +113,26 @@ def write_released(folder: Path, snap: Snap) -> None:
 
 def read_released(folder: Path) -> Any:
     return Released(folder / "released.json").read()
+
+
+def write_left_class(folder: Path, snap: Snap) -> None:
+    left = LeftClass(folder)
+    left.keep(digest(1))
+    snap()
+    left.drawn_until(50, lambda: 10)
+
+
+def read_left_class(folder: Path) -> list[bytes]:
+    found = LeftClass(folder)
+    return [found.class_id] if any(found.class_id) else []
+
+
+def write_drained(folder: Path, snap: Snap) -> None:
+    Drained(folder, "solver").set()
+
+
+def read_drained(folder: Path) -> bool:
+    return Drained(folder, "solver").holds()
 
 
 def write_replays(folder: Path, snap: Snap) -> None:

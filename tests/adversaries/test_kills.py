@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from assay.devnet.nursery import Nursery
 from scripts.prove.kills import Life, settings
 
 pytestmark = pytest.mark.slow
 KILLS = 30
 
 
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in settings():
-            patch.delenv(name)
-        with Nursery() as started:
-            yield started
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in settings():
+        monkeypatch.delenv(name)
 
 
-def test_attack_48_processes_killed_at_random_lose_nothing(nursery: Nursery, tmp_path: Path) -> None:
-    calm = Life(tmp_path / "calm" / "devnet", "nobody", nursery, random.Random(1), 1.0, 0)
-    killed = Life(tmp_path / "killed" / "devnet", "nobody", nursery, random.Random(2), 1.0, KILLS)
+def test_attack_48_processes_killed_at_random_lose_nothing(tmp_path: Path) -> None:
+    calm = Life(tmp_path / "calm" / "devnet", "nobody", random.Random(1), 1.0, 0)
+    killed = Life(tmp_path / "killed" / "devnet", "nobody", random.Random(2), 1.0, KILLS)
     for life in (calm, killed):
         life.home.parent.mkdir()
     bits, faults = calm.play()
@@ -35,9 +30,9 @@ def test_attack_48_processes_killed_at_random_lose_nothing(nursery: Nursery, tmp
     assert len(killed.kills) >= KILLS and {kill["role"] for kill in killed.kills} >= {"solver", "verifier"}
 
 
-def test_a_call_that_is_sent_twice_is_seen(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_call_that_is_sent_twice_is_seen(tmp_path: Path) -> None:
     """So that the check of a life does see what it looks for."""
-    life = Life(tmp_path / "devnet", "nobody", nursery, random.Random(1), 1.0, 0)
+    life = Life(tmp_path / "devnet", "nobody", random.Random(1), 1.0, 0)
     try:
         life._begin()
         market = life.app.connect("verifier-3").writer

@@ -17,7 +17,8 @@ from typing import Any
 from assay.protocol.errors import AssayError
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import Kind
-from drills.solvers import FaultySolver, HidingSolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver, HidingSolver
 from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
 from tests.adversaries.readings import Readings
 

@@ -19,7 +19,8 @@ from assay.node.states import open_state_provider
 from assay.program.fault import NodeFault
 from assay.protocol.errors import RpcUnreachable, Stop, Unknown
 from assay.protocol.types import Address, ClaimId, JobId, Phase
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
@@ -128,7 +129,12 @@ class DaySource:
             case ("account", text):
                 return self._account(text)
             case ("nodes",):
-                status = {"role": "solver", "action": "waiting for work", "counters": {"commit": 2}}
+                workers: list[dict[str, Any]] = [
+                    {"device": "cuda:0", "order": "Train", "done": 3, "total": 16, "seconds_a_step": 0.25},
+                    {"device": "cpu", "order": "", "losses": 1, "trouble": "its process ended by SIGKILL"},
+                ]
+                status: dict[str, Any] = {"role": "solver", "action": "waiting for work"}
+                status |= {"counters": {"commit": 2}, "workers": workers}
                 well = {"answers": True, "ready": True, "status": status}
                 ill: dict[str, Any] = {"answers": False, "ready": False, "status": {}}
                 nodes = [

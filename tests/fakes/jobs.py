@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from assay.node.artifacts import Published, ResourceLimits
+from assay.node.artifacts import Published
+from assay.node.limits import ResourceLimits
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.client.fetching import fetch
 from assay.node.artifacts import publish_job
-from assay.node.service import Service
+from assay.node.role import Node
 from assay.protocol.params import worst_case
 from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.observation import Limits as SolverLimits
@@ -56,7 +56,7 @@ class MarketDay:
     folder: Path
     market_state: MarketState = field(default_factory=lambda: MarketState(ARITHMETIC))
     network: Network = field(default_factory=Network)
-    services: dict[str, Service] = field(default_factory=dict)
+    services: dict[str, Node] = field(default_factory=dict)
     markets: dict[str, FakeMarket] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
 
@@ -136,9 +136,10 @@ class MarketDay:
         self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, **limits: Any
     ) -> WhistleblowerService:
         market = self.markets.get(name) or self.join(name)
+        rest = limits.pop("rest", None)
         allowed = WhistleLimits(mode, Wei(bonds), **limits)
         parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
-        service = WhistleblowerService(*parts, allowed, RESOURCE_LIMITS, emit=self.events.append)
+        service = WhistleblowerService(*parts, allowed, RESOURCE_LIMITS, rest=rest, emit=self.events.append)
         self.services[name] = service
         return service
 

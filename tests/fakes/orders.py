@@ -1,4 +1,4 @@
-"""Orders that try a pool: they wait, die, run out of memory or lose their device."""
+"""Orders that try a pool: they wait, die, run out of memory, lose their device, or call their node."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
-from assay.compute.orders import Bench, Order
+from assay.compute.orders import Bench, Cancelled, Order
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,25 @@ class Steps(Order[int]):
             time.sleep(self.seconds)
         bench.progress(self.count, self.count)
         return self.count
+
+
+@dataclass(frozen=True)
+class Leaves(Order[None]):
+    """Steps until it is cancelled; what it then leaves takes a moment."""
+
+    left: Path
+    begun: Path
+
+    def run(self, bench: Bench) -> None:
+        try:
+            while True:
+                bench.progress(0, 1)
+                self.begun.touch()
+                time.sleep(0.01)
+        except Cancelled:
+            time.sleep(0.2)
+            self.left.touch()
+            raise
 
 
 @dataclass(frozen=True)
@@ -133,3 +155,117 @@ class Unsendable(Order[object]):
 
     def run(self, bench: Bench) -> object:
         return threading.Lock()
+
+
+@dataclass(frozen=True)
+class Device(Order[str]):
+    """Names the device that it ran on; `on`: the one that it is for."""
+
+    on: str
+
+    @property
+    def device(self) -> str:
+        return self.on
+
+    def run(self, bench: Bench) -> str:
+        return bench.config.device
+
+
+@dataclass(frozen=True)
+class Remember(Order[int]):
+    """How often it has run in its worker's process."""
+
+    def run(self, bench: Bench) -> int:
+        bench.cache["times"] = bench.cache.get("times", 0) + 1
+        return int(bench.cache["times"])
+
+
+def called(bench: Bench, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
+    """What the node's market, blocks or books give."""
+    return getattr(getattr(bench.desk, whose), name)(*arguments)
+
+
+@dataclass(frozen=True)
+class Call(Order[Any]):
+    """Calls its node."""
+
+    whose: str
+    what: str
+    arguments: tuple[Any, ...] = ()
+
+    def run(self, bench: Bench) -> Any:
+        return called(bench, self.whose, self.what, self.arguments)
+
+
+@dataclass(frozen=True)
+class PatientCall(Call):
+    """The same, in an order whose fetches may take as long as they do."""
+
+    held = False
+
+
+@dataclass(frozen=True)
+class CallAnything(Order[Any]):
+    """Calls its node in spite of what the worker's own side refuses."""
+
+    whose: str
+    what: str
+
+    def run(self, bench: Bench) -> Any:
+        desk: Any = bench.desk
+        return desk.books._call(self.whose, self.what, ())
+
+
+@dataclass(frozen=True)
+class CallsTogether(Order[list[Any]]):
+    """The same call from several threads at once."""
+
+    call: Call
+    threads: int
+
+    def run(self, bench: Bench) -> list[Any]:
+        with ThreadPoolExecutor(self.threads) as threads:
+            return [
+                one.result() for one in [threads.submit(self.call.run, bench) for _ in range(self.threads)]
+            ]
+
+
+@dataclass(frozen=True)
+class CallLater(Order[None]):
+    """Leaves a thread behind that calls its node once `go` is there, and tells what came of it."""
+
+    go: Path
+    call: Call
+
+    def run(self, bench: Bench) -> None:
+        threading.Thread(target=self._later, args=(bench,), daemon=True).start()
+
+    def _later(self, bench: Bench) -> None:
+        while not self.go.exists():
+            time.sleep(0.01)
+        called(bench, "books", "told", ("late", {"found": self.call.run(bench)}))
+
+
+@dataclass(frozen=True)
+class TellForEver(Order[None]):
+    """Tells its node one number after the other."""
+
+    def run(self, bench: Bench) -> None:
+        for number in count():
+            called(bench, "books", "told", ("number", {"number": number, "pid": os.getpid()}))
+            bench.progress(number, 0)
+
+
+@dataclass(frozen=True)
+class On(Order[int]):
+    """The process that runs it, which is that of a device's worker."""
+
+    on: str
+
+    @property
+    def device(self) -> str:
+        return self.on
+
+    def run(self, bench: Bench) -> int:
+        assert bench.config.device == self.on
+        return os.getpid()

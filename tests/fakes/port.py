@@ -177,6 +177,9 @@ class FakeMarket:
         now = Moment(self.market_state.time, self.market_state.block)
         return Wei(sum(weight for _, weight in self.market_state.rules.draw_weights(class_id, now)))
 
+    def weight_epoch(self) -> int:
+        return self.market_state.rules.deployment.weight_epoch
+
     def bounds(self) -> Bounds:
         return self.market_state.rules.deployment.bounds
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from assay.node.audit import Finding, audit_claim
+from assay.node.audit import audit_claim
+from assay.node.findings import Finding
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import states_of
 
 MAY_BE_ABSENT = {
     "min_shards": 1,
@@ -49,7 +51,7 @@ def convicted(day: MarketDay, job_id: JobId, cheat: Callable[..., Any]) -> tuple
     (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
     view = day.market_state.view(entry)
     assert view.claim.claimant == day.address("ann")
-    return audit_claim(wendy.state_provider(job_id), view), view
+    return audit_claim(states_of(wendy, job_id), view), view
 
 
 def roots_of(day: MarketDay) -> dict[tuple[Kind, int, int], list[bytes]]:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from assay.app.web import is_ready, node_app
 from assay.blocks.blockstore import BlockStore
 from assay.cli.main import tree
-from assay.node.service import Status
+from assay.node.report import Status
 from tests.e2e.test_tutorials import parsed
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

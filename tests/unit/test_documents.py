@@ -71,7 +71,7 @@ def called(path: Path, name: str) -> bool:
     if re.search(rf"(?<!def )(?<![`.]){name}\(", text):
         return True
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("assay.")
-    within = r"\w+" if re.search(rf"^ +def {name}\b", text, re.MULTILINE) else rf"\b{path.stem}"
+    within = r"\w+" if re.search(rf"^ +(async )?def {name}\b", text, re.MULTILINE) else rf"\b{path.stem}"
     use = rf"from assay\.{module} import (\([^)]*\b{name}\b|[^(\n]*\b{name}\b)|{within}\.{name}\b"
     files = [file for folder in ("assay", *roles) for file in (ROOT / folder).rglob("*.py")]
     return any(re.search(use, file.read_text()) for file in files)

@@ -94,10 +94,14 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
     market = connection.writer
     demand = _demand(market.demands(), demand_id)
     inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id.hex())
-    from assay.node.availability import answer
+    from assay.node.availability import pieces
+    from assay.node.intents import intent
 
     app.announce(f"show what demand {demand_id} asks for")
-    result = answer(market, inspection.state_provider, demand)
+    view = market.claim(demand.claim_id)
+    chunks = pieces(inspection.state_provider, view, demand)
+    key = intent("supply", demand_id, demand.claim_id, demand.deadline)
+    result = market.supply(key, demand_id, demand.asked, view.claim, chunks)
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")
 
 

@@ -14,7 +14,9 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import parse_amount
+from assay.app.worker_status import in_short, listed
 from assay.cli.hooks import command_of
+from assay.devnet.devices import DEVICES_HELP, parse_devices, with_devices
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (
     NodeSpec,
@@ -43,11 +45,12 @@ def up(
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
     block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
+    devices: Annotated[str | None, typer.Option(help=DEVICES_HELP)] = None,
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
     its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
-    app = app_of(context)
+    app, by_name = app_of(context), parse_devices(devices)
     app.end_dry_run(f"start a devnet in {app.settings.home}, or go on with the one there")
     own_folder(app)
     running = read_devnet(app.settings.home)
@@ -66,7 +69,7 @@ def up(
         app.output.say(_next_steps(app))
         return
     begin_in(app.settings.home, app.settings.deployment)
-    nodes = nodes_of(app, default_nodes(solvers, verifiers, whistleblowers))
+    nodes = with_devices(nodes_of(app, default_nodes(solvers, verifiers, whistleblowers)), by_name)
     app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
     devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))
@@ -169,9 +172,8 @@ def status(context: typer.Context) -> None:
 
     app = app_of(context)
     devnet = _running(app)
-    rows = table(
-        f"devnet in {app.settings.home}, chain {devnet.rpc_url}", "node", "role", "process", "action"
-    )
+    title = f"devnet in {app.settings.home}, chain {devnet.rpc_url}"
+    rows = table(title, "node", "role", "process", "workers", "action")
     data = []
     for node in devnet.nodes:
         try:
@@ -179,7 +181,9 @@ def status(context: typer.Context) -> None:
         except (httpx.HTTPError, ValueError):
             body = {"action": "does not answer"}
         data.append({"name": node.name, "role": node.role, "pid": node.pid, "url": node.url, "status": body})
-        rows.add_row(node.name, node.role, str(node.pid), str(body.get("error") or body.get("action", "")))
+        workers = "; ".join(map(in_short, listed(body)))
+        action = str(body.get("error") or body.get("action", ""))
+        rows.add_row(node.name, node.role, str(node.pid), workers, action)
     app.output.result("devnet-status", data, rows)
 
 

@@ -93,16 +93,19 @@ class Session:
         when a finding was announced and a block must pass."""
         from assay.app.machine import secret_of
         from assay.dispute.player import play
-        from assay.node.challenger import Challenger, slots_shown
+        from assay.node.audit import wrong_slot
+        from assay.node.challenger import Challenger
+        from assay.node.findings import slots_shown
 
         market, view = self.connection.writer, self.view
         if slots_shown(view.game) and view.game.challenger == market.me and not view.decided:
             home = self.app.node_home(self.app.settings.account)
-            challenger = Challenger(market, secret_of(home, self.connection.journal))
-            pursuit = challenger.bind(self.state_provider, view, self.connection.clock.block())
-            if pursuit is not None:
+            found = wrong_slot(self.state_provider, view)
+            if found is not None:
+                challenger = Challenger(market, secret_of(home, self.connection.journal))
+                pursuit = challenger.pursue(found, self.connection.clock.block())
                 return None, None if pursuit.stage == "announced" else pursuit
-        return play(market, self.disputant, self.game_id, self.connection.clock.now()), None
+        return play(market, self.disputant.move, self.game_id, self.connection.clock.now()), None
 
     def lost(self) -> str:
         """What this account lost with the game; empty if it did not lose it."""
@@ -135,9 +138,10 @@ def open_session(app: App, game_id: int) -> Session:
             " choose one of them with --account",
             code="not-your-game",
         )
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.computing import engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.dispute.disputant import Disputant
-    from assay.node.challenger import replay_for
+    from assay.node.audit import replay_for
     from assay.node.states import open_state_provider
 
     app.output.say("fetching and checking the job's files")

@@ -11,7 +11,7 @@ from assay.protocol.types import ClaimView, JobView, Kind, Phase
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
-    from assay.node.audit import Finding
+    from assay.node.findings import Finding
     from assay.node.states import StateProvider
 
 VIEW_STORE = "view"
@@ -39,7 +39,8 @@ def open_inspection(app: App, job: str) -> Inspection:
     storage = app.storage(VIEW_STORE)
     storage.follow(connection.market)
     app.output.say("fetching and checking the job's files")
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.computing import engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.node.states import open_state_provider
 
     state_provider = open_state_provider(

@@ -56,8 +56,9 @@ def show(context: typer.Context, job: JobArgument) -> None:
     app = app_of(context)
     connection = app.view()
     found = app.look_up(connection, job)
+    from assay.app.computing import engine_of
     from assay.app.job_progress import progress_table, unread
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of

@@ -149,7 +149,8 @@ def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Rep
     `peers` from the market's nodes."""
     from random import SystemRandom
 
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.computing import engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.client.replaying import replay
 
     storage = app.storage(app.settings.describe()["account"].value or "view")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,17 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
+from assay.cli.node.options import (
+    AnnounceUrl,
+    Host,
+    HoursOf,
+    MaxLoad,
+    Notify,
+    OnBattery,
+    Poll,
+    Port,
+    Webhook,
+)
 from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
@@ -48,6 +57,9 @@ def run(
         Path | None,
         typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
     ] = None,
+    hours: HoursOf = None,
+    max_load: MaxLoad = None,
+    pause_on_battery: OnBattery = False,
     poll: Poll = 0.5,
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
@@ -59,56 +71,50 @@ def run(
 ) -> None:
     """Run a solver until stopped."""
     from assay.cli.node.acceptance import read_acceptance
+    from assay.cli.node.resting import wishes_of
     from assay.solver.acceptance import USUAL
 
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     agreed = read_acceptance(accept) if accept else USUAL
+    wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "solver")
-    from concurrent.futures import ThreadPoolExecutor
-
-    from assay.app.machine import engine_of, limits_of
+    from assay.app.machine import limits_of
+    from assay.app.workers import devices_of, workers_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.fitness import before_work
+    from assay.cli.node.fitness import Fitness
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.service import Service
-    from assay.program.apart.executor import Apart
+    from assay.node.rest import Drained, Rest
+    from assay.node.role import Node
     from assay.solver.observation import Limits
 
     kind = kind_of(app)
     tell = ways(webhook, notify)
     end_dry_run(app, "solver")
-    engine = engine_of(app.settings)
-    before_work(app, engine.device)
-    apart = Apart()
-    engine = replace(engine, apart=apart)
     wait = parse_duration(patience)
     limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
-    sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
-    looking = ThreadPoolExecutor(1, thread_name_prefix="looking")
+    fitness = Fitness(app, devices_of(app.settings.device))
 
-    def make(parts: NodeParts) -> Service:
-        common = (
+    def make(parts: NodeParts) -> Node:
+        service: Node = kind.service(
             parts.connection.writer,
             parts.storage.blocks,
             parts.clock,
             parts.home,
             limits,
             limits_of(memory),
+            budget=disk_budget(parts.storage.store, disk, max_shards),
+            rest=Rest(Drained(parts.home, "solver"), wishes),
+            emit=parts.emit,
+            pool=workers_of(app.settings, parts.storage.store.root),
+            poll_s=poll,
         )
-        budget = disk_budget(parts.storage.store, disk, max_shards)
-        service = kind.service(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
-        service.sender = sending
-        service.look_beside(looking)
+        fitness.look(service.pool, parts.clock)
         return service
 
-    try:
-        run_node(app, port, make, tell=tell, serve=kind.serves)
-    finally:
-        for threads in (looking, sending):  # what was not begun is in no journal, and is decided anew
-            threads.shutdown(wait=False, cancel_futures=True)
-        apart.close()
+    run_node(app, port, make, tell=tell, serve=kind.serves)
+    fitness.check()
 
 
 def _honest(_: App) -> NodeKind:
@@ -174,6 +180,18 @@ def status(
 
 
 @commands.command()
+def drain(
+    context: typer.Context,
+    off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
+) -> None:
+    """Have this account's node take nothing new, finish what it owes and give its shards back, so that
+    it can be stopped; also one that starts later."""
+    from assay.cli.node.resting import drain as run_drain
+
+    run_drain(app_of(context), "solver", off)
+
+
+@commands.command()
 def earnings(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
@@ -194,7 +212,7 @@ def why(context: typer.Context, job: str) -> None:
     app = app_of(context)
     connection = app.connect()
     job_id = app.look_up(connection, job).job_id
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
@@ -207,7 +225,6 @@ def why(context: typer.Context, job: str) -> None:
         app.node_home(app.settings.account),
         Limits(parse_amount("0tok"), 4, parse_duration("5s")),
         RESOURCE_LIMITS,
-        engine=engine_of(app.settings, brief=True),
     )
     reason = service.why(job_id)
     storage.close()

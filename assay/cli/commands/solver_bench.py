@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from assay.app.computing import engine_of
 from assay.app.invocation import App
-from assay.app.machine import FORMS_FOLDER, engine_of
+from assay.app.machine import FORMS_FOLDER
 from assay.app.output import table
 from assay.cli.node.fitness import keep, machine_of
 from assay.fitness.check import Report, check, forms_on
@@ -28,7 +29,9 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
     started = time.monotonic()
     report = _compared(app, device, full=full, compiled=compiled, path=path)
     elapsed = time.monotonic() - started
-    keep(app.settings.home, device, not report.findings)
+    timed = next(iter(report.step_ms.values()), {})
+    least_ms = min((ms for form, ms in timed.items() if form.endswith(f" on {device}")), default=0.0)
+    keep(app.settings.home, device, not report.findings, least_ms)
     if report.findings:
         raise _refusal(report)
     rows = table("a training step", "run", "form", "ms (least)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,19 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
+from assay.cli.node.options import (
+    AnnounceUrl,
+    Cluster,
+    Host,
+    HoursOf,
+    MaxLoad,
+    Notify,
+    OnBattery,
+    Poll,
+    Port,
+    Webhook,
+    Width,
+)
 from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
@@ -48,6 +59,9 @@ def run(
     trial: Annotated[
         str, typer.Option(help="With --join: for how long a class may pay nothing before it is left.")
     ] = "24h",
+    hours: HoursOf = None,
+    max_load: MaxLoad = None,
+    pause_on_battery: OnBattery = False,
     poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
@@ -63,24 +77,25 @@ def run(
     ] = None,
 ) -> None:
     """Run a verifier until stopped."""
+    from assay.cli.node.resting import wishes_of
+
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
+    wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "verifier")
     from assay.app.earnings import Fees
-    from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, limits_of, secret_of
+    from assay.app.workers import workers_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.replays import pool_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.service import Service
+    from assay.node.rest import Drained, Rest
+    from assay.node.role import Node
     from assay.verifier.joining import ClassLimits
     from assay.verifier.policy import Limits
 
     kind = kind_of(app)
     tell = ways(webhook, notify)
     end_dry_run(app, "verifier")
-    engine = engine_of(app.settings)
-    several = pool_of(replays, ray, engine)
-    engine = replace(engine, pool=several)
     most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),
@@ -101,7 +116,8 @@ def run(
         None if disk is None else parse_bytes(disk),
     )
 
-    def make(parts: NodeParts) -> Service:
+    def make(parts: NodeParts) -> Node:
+        workers = workers_of(app.settings, parts.storage.store.root, replays=replays, ray=ray)
         common = (
             parts.connection.writer,
             parts.storage.blocks,
@@ -112,13 +128,17 @@ def run(
             limits_of(memory),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
-        return kind.service(*common, fees=fees, emit=parts.emit, engine=engine, poll_s=poll)
+        node: Node = kind.service(
+            *common,
+            fees=fees,
+            rest=Rest(Drained(parts.home, "verifier"), wishes),
+            emit=parts.emit,
+            pool=workers,
+            poll_s=poll,
+        )
+        return node
 
-    try:
-        run_node(app, port, make, tell=tell, serve=kind.serves)
-    finally:
-        if several is not None:
-            several.close()
+    run_node(app, port, make, tell=tell, serve=kind.serves)
 
 
 def _honest(_: App) -> NodeKind:
@@ -187,6 +207,18 @@ def status(
 
     app = app_of(context)
     show_status(app, resolve(app, name or app.settings.account), "verifier run")
+
+
+@commands.command()
+def drain(
+    context: typer.Context,
+    off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
+) -> None:
+    """Have this account's node leave its class, and cast the votes and play the games that it owes, so
+    that it can be stopped; also one that starts later."""
+    from assay.cli.node.resting import drain as run_drain
+
+    run_drain(app_of(context), "verifier", off)
 
 
 @commands.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,7 +12,19 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
 from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
+from assay.cli.node.options import (
+    AnnounceUrl,
+    Cluster,
+    Host,
+    HoursOf,
+    MaxLoad,
+    Notify,
+    OnBattery,
+    Poll,
+    Port,
+    Webhook,
+    Width,
+)
 from assay.cli.node.starting import end_dry_run, say_start
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
@@ -38,6 +49,9 @@ def run(
     await_votes: Annotated[
         bool, typer.Option(help="Challenge a claim once its vote is closed: false votes then pay too.")
     ] = False,
+    hours: HoursOf = None,
+    max_load: MaxLoad = None,
+    pause_on_battery: OnBattery = False,
     poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
@@ -53,31 +67,32 @@ def run(
     ] = "1GB",
 ) -> None:
     """Run a whistleblower until stopped."""
+    from assay.cli.node.resting import wishes_of
     from assay.whistleblower.policy import Limits, Mode
 
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
+    wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "whistleblower")
-    from assay.app.machine import engine_of, limits_of, secret_of
+    from assay.app.machine import limits_of, secret_of
+    from assay.app.workers import workers_of
     from assay.cli.node.alarms import ways
-    from assay.cli.node.replays import pool_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.service import Service
+    from assay.node.rest import Drained, Rest
+    from assay.node.role import Node
 
     kind = kind_of(app)
     tell = ways(webhook, notify)
     end_dry_run(app, "whistleblower")
-    engine = engine_of(app.settings)
-    several = pool_of(replays, ray, engine)
-    engine = replace(engine, pool=several)
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )
 
-    def make(parts: NodeParts) -> Service:
-        return kind.service(
+    def make(parts: NodeParts) -> Node:
+        workers = workers_of(app.settings, parts.storage.store.root, replays=replays, ray=ray)
+        node: Node = kind.service(
             parts.connection.writer,
             parts.storage.blocks,
             parts.clock,
@@ -85,16 +100,14 @@ def run(
             secret_of(parts.home, parts.connection.journal),
             limits,
             limits_of(memory),
+            rest=Rest(Drained(parts.home, "whistleblower"), wishes),
             emit=parts.emit,
-            engine=engine,
+            pool=workers,
             poll_s=poll,
         )
+        return node
 
-    try:
-        run_node(app, port, make, tell=tell, serve=kind.serves)
-    finally:
-        if several is not None:
-            several.close()
+    run_node(app, port, make, tell=tell, serve=kind.serves)
 
 
 def _honest(_: App) -> NodeKind:
@@ -117,6 +130,18 @@ def status(
 
     app = app_of(context)
     show_status(app, resolve(app, name or app.settings.account), "whistle run")
+
+
+@commands.command()
+def drain(
+    context: typer.Context,
+    off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
+) -> None:
+    """Have this account's node recheck nothing new and play its open games, so that it can be stopped;
+    also one that starts later."""
+    from assay.cli.node.resting import drain as run_drain
+
+    run_drain(app_of(context), "whistle", off)
 
 
 @commands.command()

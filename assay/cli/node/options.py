@@ -37,3 +37,24 @@ Webhook = Annotated[
     str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
 ]
 Notify = Annotated[bool, typer.Option(help="Show the same on the desktop, by notify-send.")]
+HoursOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hours",
+        metavar="FROM-BEFORE",
+        help="When it works, in local time, such as 22-06 or 22:30-06:15; several may be given. Outside of"
+        " them it is as drained.",
+    ),
+]
+MaxLoad = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Take nothing new while the machine's load average of one minute is above this. All processes of"
+        " the machine count, this node's workers too.",
+    ),
+]
+OnBattery = Annotated[
+    bool,
+    typer.Option("--pause-on-battery", help="Take nothing new while the machine runs on battery (Linux)."),
+]

@@ -1,8 +1,9 @@
 """Running a role as a process: its web face, its peers, its signals.
 
-Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops
-cleanly on SIGTERM and SIGINT; nothing else from outside ends it once it runs, neither the chain's node nor a
-full disk. What it has begun on chain is in its journal; starting it again goes on from there.
+Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops on
+SIGTERM and SIGINT, within ten seconds (`end_when_told`); nothing else from outside ends it once it runs,
+neither the chain's node nor a full disk. What it has begun on chain is in its journal; starting it again goes
+on from there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App
@@ -27,21 +29,23 @@ from assay.app.output import plain
 from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
+from assay.app.worker_status import shown
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.traffic import PROOF, TRAINING, Traffic
 from assay.chain.eth.clock import ChainClock
-from assay.cli import cycles
 from assay.cli.node.alarms import Tell, Watch
+from assay.compute.inline import InlinePool
+from assay.compute.pool import Pool
+from assay.node.report import Status
 from assay.node.retention import Retention
 from assay.node.role import Node
-from assay.node.service import Service, Status
 from assay.protocol.errors import AssayError, Retry
 
 _LOG = logging.getLogger(__name__)
 PEERS_EVERY_S = 2.0
-SWITCH_S = 0.0002
-"""How long a thread that serves or stores may keep one that computes from its next instruction of Python: a
-step has many, and waited up to 5 ms before each while others fetched its states."""
+ENDS_S = 8.0
+"""After which a node that was told to end is ended, whatever it waits for: a chain that does not answer, a
+transaction that is not mined, a device."""
 PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 """What a role fetches for, where it is not for training."""
 
@@ -111,10 +115,29 @@ class NodeParts:
     home: Path
 
 
+def end_when_told(stop: Callable[[], None], ends_s: float = ENDS_S) -> None:
+    """Call `stop` at SIGTERM and SIGINT, and end this process where it has not ended `ends_s` later. What a
+    node keeps outlasts that at any moment, as it does a loss of power."""
+    told = SimpleQueue[int]()  # which a handler may use that interrupts another one
+
+    def tell(number: int, frame: object) -> None:
+        told.put(number)
+        stop()
+
+    def end() -> None:
+        told.get()
+        time.sleep(ends_s)
+        os._exit(0)
+
+    threading.Thread(target=end, name="ending", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, tell)
+
+
 def run_node(
     app: App,
     port: int,
-    make: Callable[[NodeParts], Service],
+    make: Callable[[NodeParts], Node],
     *,
     tell: Sequence[Tell] = (),
     serve: bool = True,
@@ -124,15 +147,15 @@ def run_node(
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = app.connect(), app.storage(name)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: connection.clock.stop())
+    end_when_told(connection.clock.stop)
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     logging.getLogger().addHandler(Logged(emit))
     deleting = ThreadPoolExecutor(1, thread_name_prefix="deleting")
+    sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
-    if isinstance(service, Node):
-        market, store = connection.market, storage.store
-        service.retention = Retention(market, store, service.unclaimed, executor=deleting)
+    service.actions.sender = sending
+    retention = Retention(connection.market, storage.store, service.unclaimed, executor=deleting)
+    service.retention = retention
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     role = service.status.role
@@ -141,43 +164,52 @@ def run_node(
     server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
     url = server.start()
     announced = reach.announced(url)
-    service.housekeeping = Housekeeping(connection, storage, announced, watch)
+    service.loop.housekeeping = Housekeeping(connection, storage, announced, watch)
     try:
         with suppress(Retry):  # it is announced once the chain answers
-            service.housekeeping()
+            service.loop.housekeeping()
         where = {"name": name, "url": url, "announced": announced}
         emit({"event": "started", "role": service.status.role, **where})
-        cycles.resume()
-        sys.setswitchinterval(SWITCH_S)
         service.run()
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
         server.stop()
-        if isinstance(service, Node) and isinstance(service.retention, Retention):
-            service.retention.stop()
+        service.pool.close()
+        retention.stop()
+        sending.shutdown(wait=False, cancel_futures=True)  # what was not begun is decided anew
         deleting.shutdown(wait=True, cancel_futures=True)  # the store is closed after it
         watch.close()
         storage.close()
 
 
-def _status(
-    service: Service, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch
-) -> Status:
-    """The service's status, with how its chain endpoints and its event file do, and its blocks' bytes."""
+def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch) -> Status:
+    """The service's status, with how its workers, its chain endpoints and its event file do, and its blocks'
+    bytes."""
     status = service.status
     health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
-    unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
+    unsaid = {"events_lost": emit.lost, "unsaid": service.loop.unsaid}
     bytes_ = {f"bytes_{name}": count for name, count in traffic.totals().items()}
-    shown = {name: n for name, n in unsaid.items() if n}
+    unsaid = {name: n for name, n in unsaid.items() if n}
     counters = {
         **status.counters,
-        **service.spent.counters(),
+        **computing(service.pool),
         **health,
         **bytes_,
         **watch.counters(),
-        **shown,
+        **unsaid,
     }
-    return replace(status, counters=counters, endpoints=connection.rpc.troubles())
+    return replace(
+        status,
+        counters=counters,
+        endpoints=connection.rpc.troubles(),
+        workers=shown(service.pool.status()),
+    )
+
+
+def computing(pool: Pool | InlinePool) -> dict[str, int]:
+    """For the status and the metrics: seconds that workers have been busy, and their share of all."""
+    busy_s, all_s = pool.busy_s()
+    return {"seconds_computing": round(busy_s), "computing_percent": round(100 * busy_s / max(all_s, 1e-9))}
 
 
 class Housekeeping:

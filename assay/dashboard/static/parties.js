@@ -1,6 +1,6 @@
 // Accounts with their stakes, one account's ledger, and the health of nodes.
 
-import { cards, h, party, table, tok } from "./dom.js";
+import { bytes, cards, h, party, table, tok } from "./dom.js";
 
 export function accounts(view) {
   const stake = (line, role) => `${tok(line.stakes[role].active)}${line.stakes[role].locked === "0" ? "" : `, ${tok(line.stakes[role].locked)} locked`}`;
@@ -23,14 +23,26 @@ export function account(view) {
   ];
 }
 
+// As assay/app/worker_status.py has it.
+function workerLine(worker) {
+  const steps = worker.total ? ` ${worker.done}/${worker.total}` : "";
+  const parts = [worker.order ? `${worker.order}${steps}` : "idle"];
+  if (worker.seconds_a_step) parts.push(`${Number(Number(worker.seconds_a_step).toPrecision(3))} s a step`);
+  if (worker.resident_bytes) parts.push(bytes(worker.resident_bytes));
+  if (worker.device_bytes) parts.push(`${bytes(worker.device_bytes)} of the device`);
+  if (worker.losses) parts.push(`${worker.losses} lost${worker.trouble ? `: ${worker.trouble}` : ""}`);
+  return `${worker.device}: ${parts.join(", ")}`;
+}
+
 export function nodes(view) {
   const words = ({ status, answers, ready }) => (!answers ? "does not answer" : status.error ? status.error : `${ready ? "" : "not ready: "}${status.action ?? ""}`);
   const counters = (status) => Object.entries(status.counters ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
+  const workers = (status) => (Array.isArray(status.workers) ? status.workers : []).filter((worker) => worker && typeof worker === "object").map((worker) => h("div", {}, workerLine(worker)));
   return [
     h("h1", {}, "Nodes"),
     h("p", {}, "Health of this folder's nodes, and of those named with --node."),
-    table("Nodes", ["node", "role", "what it does", "counters", "address"], view.nodes.map((node) => [
-      node.name, node.status.role ?? "–", words(node), counters(node.status), node.url])),
+    table("Nodes", ["node", "role", "what it does", "workers", "counters", "address"], view.nodes.map((node) => [
+      node.name, node.status.role ?? "–", words(node), workers(node.status), counters(node.status), node.url])),
     h("h2", {}, "Where accounts say that they serve blocks"),
     table("Endpoints", ["account", "address"], view.endpoints.map((line) => [party(line.party), line.url])),
   ];

@@ -4,8 +4,6 @@ Contract: a form that is compiled within `together` builds its loops for process
 there are processors to build them, and loads them from there; the functions are those that PyTorch's compiler
 writes, letter by letter, with its flags. Built one by one, more than half of the C++ compiler's time goes
 into PyTorch's header, again for each. Not guaranteed: anything for accelerators, whose kernels are no C++.
-
-Source of the numbers: docs/decisions/0060-a-first-compiled-step-within-a-minute.md.
 """
 
 from __future__ import annotations

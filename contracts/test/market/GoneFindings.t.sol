@@ -138,6 +138,39 @@ contract GoneFindingsTest is FindingsMarket {
         challenges.shareWon(fallen, list(noise, real));
     }
 
+    /// @notice A stranger's noise makes a reward wait for a claim at a place that the job goes on without: it waits until that
+    /// round is settled, and not for the end of a job that may last for years, or that its client never ends.
+    function test_T55_aRewardWaitsNoLongerThanItsPlaceMayBeSettled() external {
+        Terms memory t = aTerms();
+        (t.minShards, t.rounds) = (1, 100);
+        postJob(t);
+        holdShards();
+        Claim memory other = acceptedTask(0, 0);
+        dispute(commitTask(0, 1));
+        (uint256 honest, Found memory real) = looked(whistle, 0, TRUTH);
+        (uint256 puppets, Found memory noise) = looked(stranger, 1, keccak256("noise"));
+        court.decide(honest, true);
+        court.decide(puppets, false);
+        noise.won = false;
+        (, address winner) = tasks.reward(idOf(fallen));
+        assertEq(winner, whistle);
+        vm.expectRevert(ITasks.MayBeSettled.selector);
+        challenges.shareWon(fallen, list(real, noise));
+        skip(t.taskTime + t.stragglerTime + t.outerTime + 1);
+        Claim memory outer = commitOuter(0);
+        skip(1001);
+        vm.expectRevert(ITasks.MayBeSettled.selector);
+        challenges.shareWon(fallen, list(real, noise));
+        tasks.settle(other);
+        tasks.settle(outer);
+        assertFalse(jobs.progress(jobId).closed);
+        uint256 poor = free(whistle);
+        challenges.shareWon(fallen, list(real, noise));
+        assertEq(free(whistle) - poor, REWARD);
+        assertEq(free(address(tasks)), 0);
+        assertSolvent();
+    }
+
     /// @notice Nor is an accepted claim gone because its round is closed: its place is claimed again.
     function test_anAcceptedClaimOfAClosedRoundWaitsToo() external {
         postJob(aTerms());

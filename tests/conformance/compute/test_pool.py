@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
+from assay.blocks.blockstore import BlockStore
 from assay.compute import pool as pools
+from assay.compute.home import HOLD_S, Home
 from assay.compute.orders import Cancelled, DeviceLost, OutOfMemory, Priority, WorkerConfig, WorkerLost
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
-from assay.compute.replay import Replayed, order_of, replayed
-from assay.dispute.replay import Replay
-from assay.protocol.errors import Ask, Stop
+from assay.protocol.errors import Ask, BlockNotFound, PutOff, Stop, Unknown
+from assay.protocol.types import JobId
 from tests.fakes import orders
-from tests.fakes.orders import Echo, Steps
-from tests.fakes.programs import training_sample
+from tests.fakes.blocks import FakeBlocks, Network, cid_of
+from tests.fakes.market_day import MarketDay
+from tests.fakes.orders import (
+    Call,
+    CallAnything,
+    CallLater,
+    CallsTogether,
+    Echo,
+    PatientCall,
+    Steps,
+    TellForEver,
+)
+from tests.fakes.slow_blocks import SlowBlocks
 
 WAIT_S = 60.0
-Make = Callable[[int], Pool]
+
+
+class Make(Protocol):
+    """Makes a pool of so many workers."""
+
+    def __call__(self, width: int, home: Home | None = None) -> Pool: ...
 
 
 @pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.slow)])
@@ -32,12 +51,12 @@ def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(pools, "FIRST_PAUSE_S", 0.01)
     made: list[Pool] = []
 
-    def make(width: int) -> Pool:
+    def make(width: int, home: Home | None = None) -> Pool:
         if request.param == "ray":
             pytest.importorskip("ray", reason="Ray is not installed: pip install 'assay-market[ray]'")
-            made.append(RayPool("local", width))
+            made.append(RayPool("local", width, home))
         else:
-            made.append(Pool([ProcessWorker(WorkerConfig(threads=1)) for _ in range(width)]))
+            made.append(Pool([ProcessWorker(WorkerConfig(threads=1), home) for _ in range(width)]))
         return made[-1]
 
     yield make
@@ -178,16 +197,25 @@ def test_a_worker_gets_no_variable_of_this_program(make: Make, monkeypatch: pyte
     assert "OTHER" in names and not {"ASSAY_PASSWORD", "ETH_RPC_URL"} & set(names)
 
 
-@pytest.mark.long
-def test_a_replay_has_the_bits_of_a_replay_here(make: Make) -> None:
-    sample, key, seed = training_sample(), b"k" * 32, b"replays".ljust(32, b"\0")
+def test_a_pool_that_is_renewed_keeps_nothing_and_runs_again_what_ran(make: Make, tmp_path: Path) -> None:
+    pool = make(1)
+    assert [pool.submit(orders.Remember()).result(WAIT_S) for _ in range(2)] == [1, 2]
+    assert pool.ended() == 0
+    runs = pool.submit(Steps(5, 0.1, tmp_path / "begun"))
+    until(tmp_path / "begun")
+    pool.renew()
+    assert runs.result(WAIT_S) == 5
+    assert pool.submit(orders.Remember()).result(WAIT_S) == 1, "what the first process had is gone"
+    assert pool.ended() == 1
 
-    def replay(first: int) -> Replay:
-        return Replay(sample.program, sample.state, sample.dataset, seed, 1, first)
 
-    found = list(replayed(make(2), [order_of(replay(first), 3, key) for first in range(5)]))
-    traces = [replay(first).trace(2, key).root for first in range(5)]
-    assert found == [Replayed(replay(first).root(3), trace) for first, trace in enumerate(traces)]
+def test_processes_that_have_ended_are_counted(make: Make, tmp_path: Path) -> None:
+    pool = make(2)
+    assert pool.submit(orders.Die(tmp_path / "twice", 2)).result(WAIT_S) == "after 2"
+    assert pool.ended() == 2
+    pool.renew()
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a"
+    assert pool.ended() in (3, 4), "the other worker may not have had a process yet"
 
 
 def test_a_pool_that_is_closed_ends_everything(make: Make, tmp_path: Path) -> None:
@@ -211,3 +239,191 @@ def test_without_ray_its_address_is_refused_with_what_to_install() -> None:
     with pytest.raises(Ask, match="Ray is not installed") as refused:
         RayPool("local")
     assert "pip install 'assay-market[ray]'" in refused.value.hint
+
+
+# -- which device
+
+
+def test_an_order_for_a_device_waits_for_a_worker_that_has_it(tmp_path: Path) -> None:
+    devices = ("cpu", "cuda:0")
+    with Pool([ProcessWorker(WorkerConfig(device, threads=1)) for device in devices]) as pool:
+        for device in devices:
+            found = [pool.submit(orders.Device(device)).result(WAIT_S) for _ in range(3)]
+            assert found == [device] * 3
+        begun = tmp_path / "begun"
+        long = pool.submit(orders.Stuck(begun))
+        until(begun)
+        (busy,) = [status.device for status in pool.status() if status.order]
+        (idle,) = set(devices) - {busy}
+        waits = pool.submit(orders.Device(busy), Priority.GAME)
+        assert pool.submit(orders.Device(idle)).result(WAIT_S) == idle
+        assert pool.waiting() == 1 and not waits.done(), "it is for the other one"
+        assert waits.cancel()
+        pool.renew()
+        assert long.cancel()
+
+
+# -- what a worker may ask of its node
+
+
+class Shelf:
+    """Books that note what they are told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def told(self, event: str, fields: Mapping[str, Any]) -> None:
+        self.events.append((event, dict(fields)))
+
+    def wait(self) -> tuple[str, dict[str, Any]]:
+        """The first event, once there is one."""
+        deadline = time.monotonic() + WAIT_S
+        while not self.events:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return self.events[0]
+
+
+class Station(Home):
+    """A node with a job on its market, whose blocks come at once, or as slowly as they are told to."""
+
+    def __init__(self, folder: Path) -> None:
+        day = MarketDay(folder)
+        self.job_id = day.post()
+        self.slow = SlowBlocks(day.network, 1_000, lambda: None)
+        super().__init__(day.markets["client"], self.slow, Shelf())
+        self.calls: list[tuple[str, str]] = []
+
+    def call(self, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
+        self.calls.append((whose, name))
+        return super().call(whose, name, arguments)
+
+
+@pytest.fixture
+def station(tmp_path: Path) -> Station:
+    return Station(tmp_path / "day")
+
+
+def test_a_worker_reads_its_nodes_market(make: Make, station: Station) -> None:
+    pool = make(1, station)
+    job = pool.submit(Call("market", "job", (station.job_id,))).result(WAIT_S)
+    assert job == station.market.job(station.job_id)
+    assert pool.submit(Call("market", "claims", (station.job_id,))).result(WAIT_S) == []
+    with pytest.raises(Unknown):
+        pool.submit(Call("market", "job", (JobId(bytes(32)),))).result(WAIT_S)
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a" and pool.status()[0].losses == 0
+
+
+def test_a_worker_reads_and_keeps_its_nodes_blocks(make: Make, station: Station) -> None:
+    pool = make(1, station)
+    cid = pool.submit(Call("blocks", "add_file", (b"of the worker",))).result(WAIT_S)
+    assert station.blocks.read_file(cid, 100) == b"of the worker"
+    other = station.blocks.add_file(b"of the node")
+    assert pool.submit(Call("blocks", "read_file", (other, 100))).result(WAIT_S) == b"of the node"
+    with pytest.raises(BlockNotFound):
+        pool.submit(Call("blocks", "get", (cid_of(b"nobody's"),))).result(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("whose", "name"),
+    [("market", "commit"), ("market", "snapshot"), ("blocks", "within"), ("books", "_node"), ("keys", "get")],
+)
+def test_no_other_call_is_answered(make: Make, station: Station, whose: str, name: str) -> None:
+    pool = make(1, station)
+    with pytest.raises(RuntimeError, match=f"a worker may not call {whose}.{name}"):
+        pool.submit(CallAnything(whose, name)).result(WAIT_S)
+    assert station.calls == [(whose, name)], "it was the node that refused"
+    if whose != "keys":
+        with pytest.raises(RuntimeError, match=f"AttributeError: .*{name}"):
+            pool.submit(Call(whose, name)).result(WAIT_S)
+        assert len(station.calls) == 1, "the worker's own side does not even ask"
+
+
+def test_without_a_home_nothing_is_answered(make: Make) -> None:
+    with pytest.raises(RuntimeError, match="ask nothing of its node"):
+        make(1).submit(Call("books", "told", ("a", {}))).result(WAIT_S)
+
+
+def test_a_thread_that_an_order_leaves_behind_is_answered(
+    make: Make, station: Station, tmp_path: Path
+) -> None:
+    pool, go = make(1, station), tmp_path / "go"
+    pool.submit(CallLater(go, Call("market", "job", (station.job_id,)))).result(WAIT_S)
+    assert pool.status()[0].order == "" and not station.books.events
+    go.touch()
+    assert station.books.wait() == ("late", {"found": station.market.job(station.job_id)})
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a", "its answer is taken for nobody else's"
+
+
+def test_calls_of_several_threads_are_told_apart(make: Make, station: Station) -> None:
+    pool = make(1, station)
+    found = pool.submit(CallsTogether(Call("market", "job", (station.job_id,)), 16)).result(WAIT_S)
+    assert found == [station.market.job(station.job_id)] * 16
+
+
+def test_fetches_of_an_order_that_is_held_are_put_off(make: Make, station: Station) -> None:
+    pool, cid = make(1, station), station.blocks.add_file(b"slow")
+    station.slow.slow = lambda asked: asked == cid
+    with pytest.raises(PutOff):
+        pool.submit(Call("blocks", "read_file", (cid, 100))).result(WAIT_S)
+    assert station.slow.waited_s == HOLD_S
+    assert pool.submit(PatientCall("blocks", "read_file", (cid, 100))).result(WAIT_S) == b"slow"
+    assert station.slow.waited_s == station.slow.each_s
+
+
+def test_an_order_that_waits_for_its_node_is_cancelled(
+    make: Make, station: Station, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.compute.process.CANCEL_S", 0.2)
+    pool, cid, go = make(1, station), station.blocks.add_file(b"slow"), threading.Event()
+    asked = threading.Event()
+    station.slow.slow, station.slow.each_s = (lambda cid: True), 4
+    station.slow.meanwhile = lambda: (asked.set(), go.wait(WAIT_S))
+    waits = pool.submit(PatientCall("blocks", "read_file", (cid, 100)))
+    assert asked.wait(WAIT_S) and waits.cancel()
+    with pytest.raises(Cancelled):
+        waits.result(WAIT_S)
+    go.set()
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a"
+
+
+def test_nothing_that_a_renewed_process_has_told_is_heard_later(make: Make, station: Station) -> None:
+    """What such a process says may be wrong: a node that has forgotten what it said must not learn it
+    anew."""
+    pool = make(1, station)
+    for _ in range(3):
+        tells = pool.submit(TellForEver())
+        _, first = station.books.wait()
+        pool.renew()
+        station.books.events.clear()
+        assert tells.cancel()
+        pool.submit(Echo("a")).result(WAIT_S)
+        assert all(fields["pid"] != first["pid"] for _, fields in station.books.events)
+        station.books.events.clear()
+
+
+class Fetching(FakeBlocks):
+    """Fetches files into a store."""
+
+    def __init__(self, store: BlockStore) -> None:
+        super().__init__(Network())
+        self._store_of, self.files = store, dict[str, bytes]()
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        data = self.files[cid]
+        assert self._store_of.add_file(data) == cid
+        return data
+
+
+def test_a_worker_on_this_machine_has_its_nodes_block_store(station: Station, tmp_path: Path) -> None:
+    cid = BlockStore(tmp_path / "elsewhere").add_file(b"of a peer")
+    store = BlockStore(tmp_path / "store")
+    station.blocks = fetching = Fetching(store)
+    fetching.files[cid] = b"of a peer"
+    config = WorkerConfig(threads=1, store=tmp_path / "store")
+    with Pool([ProcessWorker(config, station)]) as pool:
+        read = Call("blocks", "read_file", (cid, 100))
+        assert [pool.submit(read).result(WAIT_S) for _ in range(2)] == [b"of a peer"] * 2
+        assert station.calls == [("blocks", "fetch")], "once it is there, it is read there"
+        own = pool.submit(Call("blocks", "add_file", (b"own",))).result(WAIT_S)
+        assert store.read_file(own, 100) == b"own" and len(station.calls) == 1

@@ -19,10 +19,8 @@ from assay.client.fetching import fetch
 from assay.client.verifying import verify
 from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Terms, Wei
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
-from drills.solvers import (
-    AggregatePlan,
-    FaultySolver,
-)
+from drills.orders import AggregatePlan
+from drills.solvers import FaultySolver
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import (
     SEGMENT,

@@ -22,6 +22,7 @@ from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 
 BOND = Wei(40 * 10**18)
+NO_BLOCKS: Any = SimpleNamespace(blocks=None, store=SimpleNamespace(root=None))
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ class Service:
 
     def __init__(self, market: Any, blocks: Any, clock: Any, *rest: Any, **options: Any) -> None:
         self.clock, self.limits, self.emit = clock, rest[2], options["emit"]
-        self.ended = threading.Event()
+        self.ended, self.loop = threading.Event(), SimpleNamespace()
         Service.begun.append(self)
 
     unclaimed = staticmethod(lambda _: None)
@@ -131,7 +132,7 @@ def test_own_jobs_alone_are_audited_by_one_thread_that_ends_with_the_block(
 ) -> None:
     app, mine = the_app(tmp_path), jobs[:1]
     connection = connected([*mine, jobs[2]])
-    with Auditing(app, connection, SimpleNamespace(blocks=None, store=None), "client") as audit:  # type: ignore[arg-type]
+    with Auditing(app, connection, NO_BLOCKS, "client") as audit:
         assert said(app, audit.look).count("audits 10%") == 1 and said(app, audit.look) == ""
         (service,) = begun
         assert service.limits.shares.of == {mine[0].job_id: 0.1}
@@ -141,7 +142,7 @@ def test_own_jobs_alone_are_audited_by_one_thread_that_ends_with_the_block(
         connection.market.jobs = lambda: [*mine, jobs[2]]
     assert service.ended.wait(5)
     secret = service.limits.shares.secret
-    with Auditing(app, connection, SimpleNamespace(blocks=None, store=None), "client") as audit:  # type: ignore[arg-type]
+    with Auditing(app, connection, NO_BLOCKS, "client") as audit:
         assert "audits 100%" in said(app, audit.look)
         assert begun[1].limits.shares.of == {mine[0].job_id: 0.1, mine[1].job_id: 1.0}
         assert begun[1].limits.shares.secret == secret, "a restart draws the same"
@@ -152,7 +153,7 @@ def test_a_job_that_is_not_to_be_audited_starts_nothing(
 ) -> None:
     app = the_app(tmp_path)
     shares_of(app, "client").say(jobs[0].job_id, 0.0)
-    with Auditing(app, connected(jobs[:1]), SimpleNamespace(), "client") as audit:  # type: ignore[arg-type]
+    with Auditing(app, connected(jobs[:1]), NO_BLOCKS, "client") as audit:
         assert said(app, audit.look) == UNAUDITED
     assert not begun
 
@@ -164,7 +165,7 @@ def test_a_damaged_secret_is_said_and_serving_goes_on(
     path = app.node_home("client") / "secret"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"junk")
-    with Auditing(app, connected(jobs[:1]), SimpleNamespace(), "client") as audit:  # type: ignore[arg-type]
+    with Auditing(app, connected(jobs[:1]), NO_BLOCKS, "client") as audit:
         assert "WARNING: nothing is audited: " in said(app, audit.look)
     assert not begun
 

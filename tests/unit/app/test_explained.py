@@ -16,7 +16,8 @@ from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.types import ZERO_DIGEST, JobId, Phase, Role
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.app.machine import device_of, engine_of, limits_of, memory_bytes
+from assay.app.computing import device_of, engine_of
+from assay.app.machine import limits_of, memory_bytes
 from assay.app.settings import Flags, Settings
 from assay.protocol.errors import Ask, Stop
 

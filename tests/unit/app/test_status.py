@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.app.status_page import status_page
+from assay.node.actions import Actions
 from assay.node.backoff import FIRST_BACKOFF_S
-from assay.node.service import Service, ignore
+from assay.node.report import Report
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, Seconds
 
@@ -28,18 +29,19 @@ class StillClock:
 
 def test_an_error_is_shown_until_the_same_thing_succeeds() -> None:
     clock = StillClock()
-    service = Service("solver", Address("0x" + "11" * 20), clock, ignore, 1.0)
+    report = Report("solver", Address("0x" + "11" * 20))
+    actions = Actions(report, clock)
 
     def fail() -> None:
         raise Retry("the node did not answer", hint="wait")
 
-    assert not service.attempt("commit", None, fail)
-    assert service.status.error == "commit: the node did not answer; wait"
-    assert service.attempt("train", None, lambda: None)
-    assert service.status.error, "another thing's success says nothing of this one"
+    assert not actions.attempt("commit", None, fail)
+    assert report.status.error == "commit: the node did not answer; wait"
+    assert actions.attempt("train", None, lambda: None)
+    assert report.status.error, "another thing's success says nothing of this one"
     clock.time_s += int(FIRST_BACKOFF_S)
-    assert service.attempt("commit", None, lambda: None)
-    assert service.status.error == ""
+    assert actions.attempt("commit", None, lambda: None)
+    assert report.status.error == ""
 
 
 def test_a_nodes_front_page_says_what_it_does_and_escapes_what_others_wrote() -> None:

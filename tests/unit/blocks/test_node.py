@@ -15,8 +15,7 @@ from assay.blocks import unixfs
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, Link, Node, encode_file, encode_node
-from assay.blocks.exchange import Exchange
-from assay.blocks.exchange_config import ExchangeConfig
+from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.gateway import gateway_route
 from assay.blocks.node import NodeBlocks
 from assay.blocks.peers import PeerInfo

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from assay.dispute.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
+from assay.dispute.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path
 from assay.dispute.evidence import output_proof
+from assay.dispute.player import overdue
 from assay.dispute.replay import Replay
-from assay.node.challenger import slots_shown
+from assay.node.findings import slots_shown
 from assay.program.build import ProgramBuilder
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.isa import DType, Op

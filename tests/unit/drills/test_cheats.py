@@ -12,7 +12,8 @@ from assay.solver.service import SolverService
 from assay.whistleblower.service import WhistleblowerService
 from drills import whistleblowers
 from drills.cheats import CHEATS, solver_kind, whistleblower_kind
-from drills.solvers import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
+from drills.orders import AggregatePlan, StatePlan, WeightPlan
+from drills.solvers import CheatingSolver, FaultySolver
 
 
 def nobody(name: str) -> Address:

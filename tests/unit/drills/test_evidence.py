@@ -10,7 +10,8 @@ from typing import Any
 from assay.node.checkpoints import read_checkpoints
 from assay.protocol.types import Kind, Phase
 from drills.evidence import Evidence
-from drills.solvers import WrongInputSolver, omit_last_shard
+from drills.orders import omit_last_shard
+from drills.solvers import WrongInputSolver
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.market_day import MarketDay
 

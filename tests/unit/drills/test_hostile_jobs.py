@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from assay.node.artifacts import ResourceLimits, load_job, publish_job
+from assay.node.artifacts import load_job, publish_job
+from assay.node.limits import ResourceLimits
 from assay.protocol.errors import Stop
 from drills.hostile_jobs import BOMB, HOSTILE_JOBS, HostileJob
 from tests.fakes.blocks import FakeBlocks, Network

@@ -13,12 +13,13 @@ import torch
 from assay.job.build import build
 from assay.job.read import parse_job_file
 from assay.job.templates import LOCAL, template
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import audit_claim
+from assay.node.findings import WrongSegment
 from assay.node.states import open_state_provider
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
-from drills import solvers
 from drills.cheats import solver_kind
-from drills.solvers import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
+from drills.orders import AggregatePlan, FaultySpec, StatePlan, half_invented, interpolated
+from drills.solvers import FaultySolver, InventingSolver, PatchworkSolver, WrongDataSolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
@@ -88,7 +89,7 @@ def test_invented_segments_lose_by_the_clock(day: MarketDay) -> None:
 
 
 def test_attack_01_17_states_drawn_with_a_ruler_lose_though_the_last_is_right(day: MarketDay) -> None:
-    kind = partial(solvers.PatchworkSolver, patch=solvers.interpolated)
+    kind = partial(PatchworkSolver, patch=interpolated)
     job_id, view = cheated(day, kind, rounds=1)
     assert wrong_segment(day, job_id, view) == 0
     assert verdict(day) == "timeout"
@@ -103,7 +104,7 @@ def test_attack_01_17_states_drawn_with_a_ruler_lose_though_the_last_is_right(da
 
 
 def test_attack_02_what_is_invented_after_half_of_the_work_is_convicted_there(day: MarketDay) -> None:
-    kind = partial(solvers.PatchworkSolver, patch=solvers.half_invented)
+    kind = partial(PatchworkSolver, patch=half_invented)
     job_id, view = cheated(day, kind, rounds=1)
     segments = len(view.roots) - 1
     assert segments > 1
@@ -153,7 +154,7 @@ def refused(day: MarketDay, kind: Any, says: str, **terms: int) -> None:
     job_id = day.post(shards=1, rounds=1, **terms)
     ann = day.solver("ann", kind)
     assert day.run(lambda: bool(day.named("abandoned"))), day.events[-5:]
-    reason = ann.refusal(job_id)
+    reason = ann.report.refusal(job_id)
     assert "this drill does not fit the job" in reason and says in reason
     assert not day.named("took") and not day.named("fault-planted")
 
@@ -165,5 +166,5 @@ def test_the_usual_fault_does_not_fit_the_small_template() -> None:
     files: Any = build(body)
     loop = SimpleNamespace(steps=64)
     terms: Any = SimpleNamespace(rounds=1, shards=1, main=SimpleNamespace(of=lambda _: loop))
-    why = FaultySolver.misfit(SimpleNamespace(plan=plan), terms, files)  # type: ignore[arg-type]
+    why = FaultySpec(JobId(bytes(32)), terms, RESOURCE_LIMITS, plan=plan).misfit(files)
     assert why == "it asks for element 777 of slot 4, which has 640, counted from 0"

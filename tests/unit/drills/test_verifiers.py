@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from assay.dispute.trace import StepTrace
-from assay.node.audit import keyed_trace, sampled
+from assay.node.audit import keyed_trace
+from assay.node.findings import sampled
 from assay.node.states import open_state_provider
 from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Kind, Phase, Role
@@ -33,7 +34,7 @@ def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_
     state_provider = open_state_provider(
         day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS
     )
-    (segment,) = sampled(state_provider, view, account("vera"))
+    (segment,) = sampled(state_provider.work.terms, view, account("vera"))
     trace = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
     assert isinstance(trace, StepTrace)
     true = trace.root

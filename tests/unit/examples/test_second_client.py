@@ -22,7 +22,8 @@ from assay.program.fault import NodeFault
 from assay.program.isa import Op
 from assay.protocol import trees
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
-from drills.solvers import FaultySolver, Plan, WrongInputSolver, omit_last_shard
+from drills.orders import Plan, omit_last_shard
+from drills.solvers import FaultySolver, WrongInputSolver
 from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.conformance.blocks.rigs import gateway
 from tests.fakes.jobs import account, inner_program, recipe_files
@@ -202,8 +203,7 @@ def test_a_convicted_claim_is_found_false_where_its_cheat_lied(tmp_path: Path) -
     assert day.run(lambda: account("ann") in holders(day, job_id))
     ann = day.services["ann"]
     assert isinstance(ann, FaultySolver)
-    ann.plan = Plan(0, holders(day, job_id).index(account("ann")), fault)
-    ann._shops.clear()
+    ann.cheat["plan"] = Plan(0, holders(day, job_id).index(account("ann")), fault)
     day.solver("bob")
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
@@ -232,7 +232,7 @@ def test_a_wrong_input_is_found(tmp_path: Path) -> None:
     for name in ("ann", "bob"):
         reformed = day.services[name]
         assert isinstance(reformed, WrongInputSolver)
-        reformed.patch = lambda kind, round_, shard, honest: honest(kind, round_, shard)
+        reformed.cheat["patch"] = lambda kind, round_, shard, honest: honest(kind, round_, shard)
     assert day.run(day.closed(job_id), turns=600), day.events[-5:]
     assert day.named("fault-planted")
     seen = day.replayed(job_id, tmp_path / "model")

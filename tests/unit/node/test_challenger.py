@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import audit_claim
 from assay.node.challenger import Challenger, salt_of
+from assay.node.findings import WrongSegment
 from assay.node.states import open_state_provider
 from assay.protocol.dispute import Timeout
 from assay.protocol.types import Phase
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay, secret
 

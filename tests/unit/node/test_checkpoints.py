@@ -12,19 +12,12 @@ import pytest
 import torch
 
 from assay.node.artifacts import load_job
-from assay.node.audit import attest, audit_claim, audit_input
+from assay.node.audit import audit_claim, audit_input, replayed
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, read_checkpoints
-from assay.node.job_programs import BadManifest
-from assay.node.slots import (
-    ENTRY_BYTES,
-    MAX_INDEX_BYTES,
-    SlotFile,
-    SlotReader,
-    decode_index,
-    encode_index,
-    read_slot,
-    store_state,
-)
+from assay.node.findings import sampled
+from assay.node.manifests import BadManifest
+from assay.node.slot_index import ENTRY_BYTES, MAX_INDEX_BYTES, SlotFile, decode_index, encode_index
+from assay.node.slots import SlotReader, read_slot, store_state
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.numerics.encoding import EncodingError, to_bytes
@@ -33,6 +26,7 @@ from assay.program.isa import DType, Node, Op
 from assay.program.state import state_root
 from assay.protocol.canonical_json import canonical_json
 from assay.protocol.errors import BlockTooLarge, Retry
+from assay.protocol.sampling import verifier_key
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from tests.fakes.blocks import FakeBlocks, Network, cid_of
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
@@ -252,8 +246,11 @@ def test_a_drawn_verifier_fetches_one_state(day: MarketDay) -> None:
     job_id = settled(day)
     blocks, provider = newcomer(day, job_id)
     view = claim_at(day, job_id, Kind.TASK, 1, 1)
-    found = attest(provider, view, view.votes[0].verifier)
-    assert found.valid and len(found.traces) == 1
+    verifier = view.votes[0].verifier
+    (segment,) = sampled(provider.work.terms, view, verifier)
+    assert audit_input(provider, view) is None
+    trace = replayed(provider, view, segment, verifier_key(verifier, view.status.seed))
+    assert view.traces[verifier] == (trace,)
     assert blocks.slots() == STATE
 
 

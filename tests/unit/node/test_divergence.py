@@ -18,7 +18,8 @@ from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import StateFault
 from assay.protocol.types import JobId, Phase, Role
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, TinyFiles, account, tiny_files
 from tests.fakes.market_day import MarketDay

@@ -19,7 +19,8 @@ from assay.program.isa import Op, Program
 from assay.program.parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
 from assay.training.precision import Precisions
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay

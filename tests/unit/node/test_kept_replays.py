@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from assay.compute.orders import WorkerConfig
-from assay.compute.pool import Pool
-from assay.compute.process import ProcessWorker
 from assay.disk import record
 from assay.node.artifacts import State
-from assay.node.audit import WrongSegment, audit_claim
-from assay.node.kept_replays import KeptReplays, NoRoom
+from assay.node.audit import audit_claim
+from assay.node.findings import WrongSegment
+from assay.node.kept_replays import KeptReplays
+from assay.node.orders import KeptSpec
+from assay.node.pins import NoRoom, Pins
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.fault import NodeFault
@@ -27,10 +28,12 @@ from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
 from tests.fakes.market_day import MarketDay
+from tests.fakes.workers import judged_together
 
 torch.set_num_threads(1)
 SEGMENTS = 4
@@ -53,11 +56,11 @@ class Counted:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     counted, run = Counted(), Work.run
 
-    def counting(work: Work, kind: Kind, round_: int, shard: int, segment: int, state: Any) -> Any:
+    def counting(work: Work, kind: Kind, round_: int, shard: int, segment: int, *more: Any) -> Any:
         if counted.most is not None and len(counted.run) >= counted.most:
             raise Retry("the process was killed here", hint="start it again")
         counted.run.append(segment)
-        return run(work, kind, round_, shard, segment, state)
+        return run(work, kind, round_, shard, segment, *more)
 
     monkeypatch.setattr(Work, "run", counting)
     yield counted
@@ -128,15 +131,13 @@ def test_another_claim_with_the_same_roots_is_known_to_be_right(
 
 
 @pytest.mark.long
-def test_segments_that_were_replayed_together_are_kept_too(
+def test_segments_that_workers_have_replayed_are_kept_for_all(
     day: MarketDay, counted: Counted, tmp_path: Path
 ) -> None:
     job_id, view = task(day, withholds=False)
     folder = tmp_path / "kept"
-    states = provider(day, job_id, KeptReplays(folder, ROOM))
-    with Pool([ProcessWorker(WorkerConfig(threads=1))]) as pool:
-        states.work._engine = replace(states.work._engine, pool=pool)
-        assert audit_claim(states, view) is None
+    found = judged_together(day.markets["client"], day.blocks(), view, KeptSpec(folder, ROOM))
+    assert found == [b""] * SEGMENTS
     counted.run.clear()
     assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
     assert counted.run == []
@@ -209,7 +210,7 @@ def test_the_disk_that_it_takes_is_bounded(day: MarketDay, tmp_path: Path) -> No
     for known in (kept, again):
         assert [known.knows(view, i) for i in range(SEGMENTS)] == [False, False, True, True]
     assert len((folder / "segments").read_bytes().splitlines()) == 2
-    (folder / "states" / "half-written.1-2.new").write_bytes(b"x")
+    stale(folder / "states" / "half-written.1-2.new")
     less = KeptReplays(folder, size)
     assert [path.name for path in (folder / "states").iterdir()] == [view.roots[4].hex()]
     none = KeptReplays(tmp_path / "none", size - 1)
@@ -256,6 +257,12 @@ def claims(view: ClaimView, count: int) -> list[ClaimView]:
     return [replace(view, claim_id=ClaimId(bytes([i + 1]) * 32)) for i in range(count)]
 
 
+def stale(path: Path) -> None:
+    """A file that a process had begun before it died."""
+    path.write_bytes(b"x")
+    os.utime(path, (0, 0))
+
+
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
@@ -272,7 +279,7 @@ def test_what_is_pinned_stays_beside_any_budget_until_its_last_claim_is_over(
     kept.pin(one, 2, whole[2])
     kept.pin(two, 2, whole[2])
     kept.keep_state(view.roots[3], whole[3])
-    (folder / "pinned" / "half-written.1-2.new").write_bytes(b"x")
+    stale(folder / "pinned" / "half-written.1-2.new")
     again = KeptReplays(folder, size)
     assert again.pinned(one, 0) and again.pinned(one, 2) and again.pinned(two, 2)
     assert not again.pinned(one, 1) and not again.pinned(two, 0)
@@ -281,10 +288,11 @@ def test_what_is_pinned_stays_beside_any_budget_until_its_last_claim_is_over(
     assert names(folder / "states") == {view.roots[i].hex() for i in (0, 2, 4)}
     found = again.state(view.roots[2], states.work.program(Kind.TASK))
     assert found is not None and state_root(found) == view.roots[2]
-    again.release(lambda _, claim_id: claim_id == one.claim_id)
+    pins = Pins(folder, size)
+    pins.release(lambda _, claim_id: claim_id == one.claim_id)
     assert not again.pinned(one, 2) and again.pinned(two, 2)
     assert len(names(folder / "pinned")) == 1
-    again.release(lambda *_: True)
+    pins.release(lambda *_: True)
     assert not names(folder / "pinned") and len(names(folder / "states")) == 1, "no more than the budget"
     assert not KeptReplays(folder, size).pinned(two, 2)
 
@@ -334,6 +342,26 @@ def test_a_pin_takes_the_room_of_what_is_not_pinned_and_says_when_there_is_none(
     limited.pin(claims(view, 1)[0], 1, whole[1])  # the same state for another claim
     with pytest.raises(NoRoom, match=f"would take {3 * size} bytes of the disk, at most {2 * size}"):
         limited.pin(view, 2, whole[2])
+
+
+def test_no_process_deletes_a_state_that_another_one_pins(
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any instant of it."""
+    job_id, view = task(day)
+    folder, states, write = tmp_path / "kept", provider(day, job_id, None), record.replace_file
+    kept, state, others = KeptReplays(folder, 1), state_at(states, view, 2), list[Path]()
+
+    def interrupted(path: Path, data: bytes, **options: Any) -> None:
+        write(path, data, **options)
+        if data:
+            others.append(path)
+            Pins(folder, 1).make_room()
+
+    monkeypatch.setattr("assay.disk.record.replace_file", interrupted)
+    kept.pin(view, 2, state)
+    assert len(others) == 1 and kept.pinned(view, 2)
+    assert kept.state(view.roots[2], states.work.program(Kind.TASK)) is not None
 
 
 def test_a_file_that_cannot_be_read_for_the_moment_is_not_deleted(

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.node.slots import ENTRY_BYTES, KnownSlots, hash_state, store_state
+from assay.node.slot_index import ENTRY_BYTES
+from assay.node.slots import KnownSlots, hash_state, store_state
 from assay.numerics.encoding import to_bytes
 from assay.program.state import begin_roots, state_root
 from assay.protocol import trees

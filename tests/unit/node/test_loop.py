@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from assay.cli.node.run import EventLog
-from assay.node.service import Service
+from assay.node.actions import Actions
+from assay.node.loop import Loop
+from assay.node.report import Report
 from assay.node.shortage import shortage
 from assay.protocol.errors import Retry, RpcUnreachable
 from assay.protocol.types import Address, JobId, Seconds
@@ -65,11 +67,13 @@ class Steps:
         return self.done < self.waits
 
 
-class Looks(Service):
-    """Counts its looks, and fails in one of them as a test says."""
+class Looks:
+    """A loop that counts its looks, and fails in one of them as a test says."""
 
     def __init__(self, clock: Steps, emit: Callable[[dict], None]) -> None:
-        super().__init__("solver", Address("0x" + "11" * 20), clock, emit, 1.0)
+        self.report = Report("solver", Address("0x" + "11" * 20), emit, 1.0)
+        self.actions = Actions(self.report, clock)
+        self.loop = Loop(self.report, self.actions, clock, self.tick, lambda: 1.0)
         self.looks = 0
         self.fail: Callable[[int], None] = lambda number: None
 
@@ -105,18 +109,18 @@ def test_attack_47_nothing_that_a_part_of_the_loop_raises_ends_it(part: str, err
         service.fail = faults
     elif part == "housekeeping":
         calls = iter(range(1, 100))
-        service.housekeeping = lambda: faults(next(calls))
+        service.loop.housekeeping = lambda: faults(next(calls))
     elif part == "emit":
         service.fail = once(Retry("the chain does not answer"))
-    service.run()
+    service.loop.run()
     assert service.looks == 5
     if part == "emit":
-        assert emitted and service.unsaid == 1
+        assert emitted and service.loop.unsaid == 1
         return
     assert [event["event"] for event in said] == [
-        "bug" if shortage(error) is None and "bugs" in service.status.counters else "retry"
+        "bug" if shortage(error) is None and "bugs" in service.report.status.counters else "retry"
     ]
-    assert sum(service.status.counters.get(name, 0) for name in ("bugs", "retries")) == 1
+    assert sum(service.report.status.counters.get(name, 0) for name in ("bugs", "retries")) == 1
 
 
 @pytest.mark.parametrize("error", [FULL, NO_FILES, MemoryError(), full_database()], ids=str)
@@ -125,14 +129,14 @@ def test_a_machine_that_lacks_something_says_what_and_goes_on(error: Exception) 
     seen: list[str] = []
 
     def fail(number: int) -> None:
-        seen.append(service.status.error)
+        seen.append(service.report.status.error)
         if number == 1:
             raise error
 
     service.fail = fail
-    service.run()
-    assert seen[1].startswith("tick: ") and service.status.error == ""
-    assert service.status.counters == {"shortages": 1, "retries": 1}
+    service.loop.run()
+    assert seen[1].startswith("tick: ") and service.report.status.error == ""
+    assert service.report.status.counters == {"shortages": 1, "retries": 1}
 
 
 @pytest.mark.parametrize("error", [FULL, ValueError("a bug")], ids=["full disk", "bug"])
@@ -143,10 +147,10 @@ def test_an_action_that_fails_keeps_no_other_from_its_deadline(error: Exception)
     def fail() -> None:
         raise error
 
-    assert not service.attempt("first", JOB, fail)
-    assert service.attempt("second", JOB, lambda: done.append("second"))
-    assert not service.attempt("first", JOB, lambda: done.append("too soon")), "it backs off"
-    assert done == ["second"] and service.refusal(JOB) == ""
+    assert not service.actions.attempt("first", JOB, fail)
+    assert service.actions.attempt("second", JOB, lambda: done.append("second"))
+    assert not service.actions.attempt("first", JOB, lambda: done.append("too soon")), "it backs off"
+    assert done == ["second"] and service.report.refusal(JOB) == ""
 
 
 def test_what_is_no_shortage_is_a_bug() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from random import Random
 import pytest
 import torch
 
+from assay.compute.orders import Cancelled
 from assay.node.absent import Absent, SparingBlocks
 from assay.node.artifacts import publish_job
+from assay.node.kept_replays import KeptReplays
 from assay.node.role import Node
 from assay.node.states import Known
 from assay.program.execute import Records
@@ -22,6 +25,7 @@ from assay.whistleblower import policy
 from drills.solvers import WrongDataSolver
 from tests.fakes.jobs import WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import give_blocks, states_of
 from tests.fakes.slow_blocks import DrippingBlocks, SlowBlocks
 
 OWN_S = 32
@@ -65,7 +69,7 @@ class PutOffDay:
         theirs, known = self.day.blocks(), set(self.day.network.blocks)
         self.day.solver("bob", WrongDataSolver, blocks=theirs)
         self.waiting, blocks = node, DrippingBlocks(self.day.network, OWN_S, self.meanwhile)
-        node.blocks = blocks
+        give_blocks(node, blocks)
         blocks.slow = lambda cid: cid in theirs.own and cid not in known
         assert self.day.run(lambda: bool(self.day.phases(job_id, Kind.TASK)))
         return blocks
@@ -143,6 +147,29 @@ def test_what_is_found_missing_is_so_until_the_action_has_ended(put_off_day: Put
         assert sparing.read_file(cid, 8) == b"late", "what was stored meanwhile is there"
 
 
+def test_what_one_order_found_missing_is_so_for_the_next_ones_of_its_action(put_off_day: PutOffDay) -> None:
+    """Until the last of them is done, or one has failed; whether it was put off or cancelled meanwhile."""
+    day = put_off_day.day
+    blocks = DrippingBlocks(day.network, 8, lambda: None)
+    cid = day.blocks().put(b"late")
+    blocks.slow = {cid}.__contains__
+    absent = Absent()
+    sparing = SparingBlocks(blocks, absent)
+
+    def look(*, part: bool, end: type[Exception] | None = None) -> int:
+        with suppress(PutOff, Cancelled, KeyError), absent.during("replay", part):
+            with pytest.raises(BlockNotFound):
+                sparing.read_file(cid, 8)
+            if end is not None:
+                raise end("ends")
+        return len(blocks.asked)
+
+    assert [look(part=True) for _ in range(3)] == [1, 1, 1]
+    assert look(part=True, end=PutOff) == look(part=True) == look(part=True, end=Cancelled) == 1
+    assert look(part=False) == 1 and look(part=True) == 2, "it begins anew once it has ended"
+    assert look(part=True, end=KeyError) == 2 and look(part=True) == 3, "or failed"
+
+
 def test_holes_are_looked_for_once_by_an_action(
     put_off_day: PutOffDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +192,8 @@ def test_attack_T43_baits_that_are_put_off_by_turns_cost_no_vote(put_off_day: Pu
     v0 = day.verifier("v0")
     day.verifier("v1")
     blocks = SlowBlocks(day.network, 4000, put_off_day.meanwhile)
-    put_off_day.waiting, v0.blocks = v0, blocks
+    put_off_day.waiting = v0
+    give_blocks(v0, blocks)
     before = day.market_state.active[v0.market.me, Role.VERIFIER]
     blocks.slow = put_off_day.baits(4, vote_time=Seconds(4000)).__contains__
     for number in range(4):
@@ -197,7 +225,7 @@ def test_attack_T43_what_was_found_is_pursued_beside_demands_that_are_put_off(
     monkeypatch.setattr(wendy, "decide", lambda: [*demands, pursue])
     monkeypatch.setattr(wendy, "handlers", lambda: {policy.Demand: demand, policy.Pursue: done.append})
     wendy.tick()
-    assert done == [pursue] and wendy.at_once and wendy.status.counters["put_off"] == 1
+    assert done == [pursue] and wendy.loop.at_once and wendy.status.counters["put_off"] == 1
     wendy.tick()
     assert done == [pursue, pursue] and wendy.status.counters["put_off"] == 2, "without a rest between them"
 
@@ -230,13 +258,12 @@ def test_a_state_that_was_kept_is_not_asked_for(put_off_day: PutOffDay) -> None:
     assert day.run(lambda: bool(day.phases(job_id, Kind.TASK)))
     view = next(claim for claim in wendy.market.claims(job_id) if claim.claim.kind == Kind.TASK)
     last = len(view.roots) - 1
-    state = wendy.state_provider(job_id).leaf(view, last)
-    assert isinstance(state, Known) and wendy.kept_replays is not None
-    wendy.kept_replays.keep_state(view.roots[last], state.state)
-    wendy.let_go([])
+    state = states_of(wendy, job_id).leaf(view, last)
+    assert isinstance(state, Known)
+    KeptReplays(day.folder / "wendy" / "replays", 1 << 20).keep_state(view.roots[last], state.state)
     blocks = DrippingBlocks(day.network, 8, partial(day.market_state.advance, 4))
-    wendy.blocks = blocks
-    provider = wendy.state_provider(job_id)
+    give_blocks(wendy, blocks)
+    provider = states_of(wendy, job_id)
     provider.checkpoints(view)
     blocks.slow = lambda cid: True
     for _ in range(2):

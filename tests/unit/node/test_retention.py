@@ -16,16 +16,18 @@ import torch
 from assay.blocks import blockstore
 from assay.blocks.blockstore import BlockStore
 from assay.node.artifacts import load_job
-from assay.node.checkpoints import publish_checkpoints, publish_state, read_checkpoints
+from assay.node.checkpoints import publish_checkpoints, read_checkpoints
+from assay.node.published import publish_state
 from assay.node.retention import GRACE_S, Files, Retention, Unclaimed
-from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
+from assay.node.slot_index import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
 from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.state import state_root
 from assay.protocol.errors import BlockNotFound, CorruptBlock
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.solver.progress import TaskProgress
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
 from tests.fakes.later import Later

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from assay.chain.eth.rpc import RpcFailed
-from assay.node.role import HOLD_S, Action, Node
-from assay.node.service import subject
+from assay.compute.home import HOLD_S, Home
+from assay.compute.inline import InlinePool
+from assay.compute.orders import Bench
+from assay.node.actions import TOGETHER
+from assay.node.intents import subject
+from assay.node.orders import Examine, FindWrongSlot, JudgeInput, JudgeSegment, JudgeVote, NextMove, Pieces
+from assay.node.role import Action, Node
 from assay.node.upkeep import Poke
 from assay.protocol.errors import Ask, AssayError, PutOff, Retry, RpcUnreachable
 from assay.protocol.ports import Write
@@ -22,7 +27,10 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.later import Later
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import opened, opened_jobs
+from tests.fakes.orders import Echo
 from tests.fakes.port import FakeMarket
+from tests.fakes.slow_blocks import SlowBlocks
 
 JOB = JobId(bytes([7]) * 32)
 
@@ -51,13 +59,11 @@ class Recorder(FakeMarket):
         self.done: list[object] = []
         self.refused: set[str] = set()
         self.held = False
-        self.ages: list[Any] = []
         self.away = False
 
     @contextmanager
     def snapshot(self, since_s: float | None = None) -> Iterator[None]:
         self.held = True
-        self.ages.append(since_s)
         yield
         self.held = False
 
@@ -82,27 +88,23 @@ class Example(Node):
         self.recorder = Recorder(day)
         parts = (self.recorder, day.blocks(), FakeClock(day.market_state), RESOURCE_LIMITS)
         super().__init__("solver", *parts, emit=day.events.append)
-        self.actions = actions
+        self.due = actions
         self.failing: dict[int, AssayError] = {}
-        self.reading_s = 0.0
         self.held: list[bool] = []
         """Whether the market was held at one block, for each decision and each action."""
 
     def decide(self) -> Sequence[Action]:
         self.held.append(self.recorder.held)
-        return self.actions
+        return self.due
 
-    def handlers(self) -> Mapping[type, Callable[..., None]]:
+    def handlers(self) -> Mapping[type, Callable[..., Any]]:
         return {Do: self._do, Train: self._do, Fetch: self._do}
-
-    def read(self) -> None:
-        time.sleep(self.reading_s)
 
     def write(self, action: Poke) -> Write:
         self.held.append(self.recorder.held)
         return Write(str(action.claim_id[0]), action.what, ())
 
-    def _do(self, action: Do) -> None:
+    def _do(self, action: Do) -> Any:
         self.held.append(self.recorder.held)
         if action.round in self.failing:
             raise self.failing[action.round]
@@ -146,87 +148,102 @@ def test_after_what_takes_long_there_is_another_look_without_a_wait(day: MarketD
     assert isinstance(clock, FakeClock)
 
     def then_shortly() -> None:
-        node.actions, clock.stopped = [Do(JOB, 1, "short")], bool(clock.waits)
+        node.due, clock.stopped = [Do(JOB, 1, "short")], bool(clock.waits)
 
-    node.housekeeping = then_shortly
+    node.loop.housekeeping = then_shortly
     node.run()
     assert clock.waits == [0.0, node.poll_s], "a short one waits as usual"
     node.failing = {3: Retry("not now")}
-    node.actions = [Train(JOB, 3, "a segment")]
+    node.due = [Train(JOB, 3, "a segment")]
     node.tick()
-    assert not node.at_once, "nor is there haste after a failure"
+    assert not node.loop.at_once, "nor is there haste after a failure"
 
 
-def test_calls_before_long_work_are_sent_beside_it_and_no_others_until_they_are(day: MarketDay) -> None:
+def test_calls_are_sent_while_long_work_is_done_and_no_others_until_they_are(day: MarketDay) -> None:
     train = Train(JOB, 3, "a segment")
     node = Example(day, [poke(1), poke(2), train])
-    node.sender = later = Later()
+    node.actions.sender = later = Later()
     node.tick()
     node.tick()
     assert node.recorder.done == [3, 3] and len(later.given) == 1, "the same two are under way"
     assert not day.events, "nobody says that they are sent"
     node.recorder.refused = {"2"}
     later.go()
-    node.actions = [poke(3)]
+    node.due = [poke(3)]
     node.tick()
-    assert node.recorder.done == [3, 3, ["1", "2"], ["3"]], "without long work a call is waited for"
+    later.go()
+    node.due = []
+    node.tick()
+    assert node.recorder.done == [3, 3, ["1", "2"], ["3"]]
     assert [e["claim"][:2] for e in day.events if e["event"] == "void"] == ["01", "03"]
     assert node.status.counters == {"void": 2, "retries": 1}
-    node.actions = [poke(4), train]
+    node.due = [poke(4), train]
     node.recorder.away = True
     node.tick()
     later.go()
-    with pytest.raises(Retry):
-        node.tick()
-    assert node._under_way is None, "it is tried again"
-
-
-def test_a_call_by_itself_is_taken_in_once_it_is_over_and_backs_off_if_it_failed(day: MarketDay) -> None:
-    node, taken = Example(day, []), list[object]()
-    node.send_beside("commit", JOB, lambda: 1, taken.append)
-    assert taken == [1] and not node.is_sent("commit"), "there is no sender: it was waited for"
-    node.sender = later = Later()
-    node.send_beside("commit", JOB, lambda: 2, taken.append)
+    node.recorder.away, node.due = False, []
     node.tick()
-    assert taken == [1] and node.is_sent("commit")
+    assert node.status.counters["retries"] == 2 and not node.actions.is_running(TOGETHER)
+    node.due = [poke(4)]
+    node.tick()
     later.go()
     node.tick()
-    assert taken == [1, 2] and not node.is_sent("commit") and "retries" not in node.status.counters
-
-    def away() -> None:
-        raise Retry("the chain is away")
-
-    node.send_beside("commit", JOB, away, taken.append)
-    later.go()
-    node.tick()
-    assert taken == [1, 2] and not node.is_sent("commit") and node.status.counters["retries"] == 1
-    assert not node.attempt("commit", JOB, away), "it is not tried again at once"
+    assert ["4"] in node.recorder.done, "it is tried again"
 
 
 class Commits(Example):
-    """Sends each of its actions by itself."""
+    """Sends a call for each of its actions."""
 
-    def _do(self, action: Do) -> None:
-        def away() -> None:
-            raise self.failing[action.round]
+    def __init__(self, day: MarketDay, actions: list[Action]) -> None:
+        super().__init__(day, actions)
+        self.taken: list[int] = []
 
-        self.send_beside(subject(action), JOB, away, lambda _: None)
+    async def _do(self, action: Do) -> None:
+        def call() -> int:
+            if action.round in self.failing:
+                raise self.failing[action.round]
+            return action.round
+
+        self.taken.append(await self.actions.send(call))
 
 
-def test_a_call_by_itself_that_fails_again_backs_off_longer_and_its_question_stands(day: MarketDay) -> None:
-    commit = Do(JOB, 1, "commit")
-    node, clock = Commits(day, [commit]), FakeClock(day.market_state)
-    node.clock, node.sender = clock, (later := Later())
+COMMIT = Do(JOB, 1, "commit")
+
+
+def test_an_action_that_waits_for_its_call_is_begun_once_and_backs_off_if_that_failed(day: MarketDay) -> None:
+    node, what = Commits(day, [COMMIT]), subject(COMMIT)
+    node.tick()
+    assert node.taken == [1] and not node.actions.is_running(what), "there is no sender: it was waited for"
+    node.actions.sender = later = Later()
+    node.tick()
+    node.tick()
+    assert node.taken == [1] and node.actions.is_running(what) and len(later.given) == 1
+    later.go()
+    node.due = []
+    node.tick()
+    assert node.taken == [1, 1] and not node.actions.is_running(what) and not node.status.counters
+    node.failing, node.due = {1: Retry("the chain is away")}, [COMMIT]
+    node.tick()
+    later.go()
+    node.failing = {}
+    node.tick()
+    assert node.taken == [1, 1] and node.status.counters["retries"] == 1
+    assert not node.actions.is_running(what) and not later.given, "it is not tried again at once"
+
+
+def test_a_call_that_fails_again_backs_off_longer_and_its_question_stands(day: MarketDay) -> None:
+    node, clock = Commits(day, []), FakeClock(day.market_state)
+    node.actions.sender = later = Later()
     node.failing = {1: Ask("no ether", hint="send some")}
     pauses, asked = list[float](), list[bool]()
     for _ in range(4):
-        node.actions = [commit]
+        node.due = [COMMIT]
         node.tick()
         asked.append(bool(node.status.questions))
         later.go()
-        node.actions = []
+        node.due = []
         node.tick()
-        pauses.append(node.backoff.left_s(subject(commit), clock.now()))
+        pauses.append(node.actions.backoff.left_s(subject(COMMIT), clock.now()))
         clock.wait(pauses[-1])
     assert pauses == [1, 2, 4, 8] and asked == [False, True, True, True]
 
@@ -234,10 +251,11 @@ def test_a_call_by_itself_that_fails_again_backs_off_longer_and_its_question_sta
 def test_what_became_of_a_call_is_not_lost_where_the_chain_is_away(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, taken = Example(day, []), list[object]()
-    node.sender = later = Later()
-    node.send_beside("commit", JOB, lambda: 2, taken.append)
+    node = Commits(day, [COMMIT])
+    node.actions.sender = later = Later()
+    node.tick()
     later.go()
+    node.due = []
 
     def away() -> Seconds:
         raise RpcUnreachable("away")
@@ -247,41 +265,40 @@ def test_what_became_of_a_call_is_not_lost_where_the_chain_is_away(
         with pytest.raises(RpcUnreachable):
             node.tick()
     node.tick()
-    assert taken == [2]
+    assert node.taken == [1]
 
 
 def test_who_waits_wakes_when_a_call_is_over(day: MarketDay) -> None:
-    node, clock = Example(day, []), FakeClock(day.market_state)
-    node.clock, node.sender = clock, (later := Later())
-    node.poll_s = 0.2
-    node.send_beside("commit", JOB, lambda: 1, lambda _: None)
-    assert node._pause() and sum(clock.waits) == pytest.approx(0.2), "no longer than usual"
-    later.go()
-    clock.waits.clear()
-    assert node._pause() and clock.waits == [0.0]
+    node, looks = Commits(day, [COMMIT]), list[float]()
+    clock = node.clock
+    assert isinstance(clock, FakeClock)
+    node.actions.sender, node.poll_s = (later := Later()), 0.2
+
+    def then() -> None:
+        """Before the second wait the call is over; before the third one it has been taken in."""
+        looks.append(sum(clock.waits))
+        node.due = []
+        if len(looks) == 2:
+            later.go()
+        clock.stopped = len(looks) == 3
+
+    node.loop.housekeeping = then
+    node.run()
+    assert looks == [0, pytest.approx(0.2), looks[1]], "no longer than usual, and at once when it is over"
+    assert node.taken == [1]
 
 
-def test_a_decision_beside_long_work_is_of_the_look_that_was_made_meanwhile(day: MarketDay) -> None:
-    node, later = Example(day, []), Later()
-    kept: list[int] = []
-    node.housekeeping = lambda: kept.append(1)
-    node.reading_s = 0.05
-    node.look_beside(later)
-    node.tick()
-    node.keep_house()
-    assert node.recorder.ages[0] is not None and kept == [1], "who has no look to decide by makes one"
-    assert node._beside is not None
-    time.sleep(0.01)
-    node._beside.begin()
+def test_who_ends_takes_up_nothing_that_waits(day: MarketDay) -> None:
+    node = Commits(day, [COMMIT])
+    clock = node.clock
+    assert isinstance(clock, FakeClock)
+    node.actions.sender, clock.stopped = (later := Later()), True
+    node.run()
+    assert not node.actions.waiting
     later.go()
-    begun = time.monotonic()
-    node.keep_house()
-    assert kept == [1, 1], "the other thread's"
+    node.due = []
     node.tick()
-    assert node.recorder.ages[0] < node.recorder.ages[1] < begun, "of the other thread's look"
-    time.sleep(0.7)
-    node.tick()
-    assert node.recorder.ages[2] > begun, "that is too old now"
+    assert node.taken == [] and not node.status.counters
 
 
 def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:
@@ -304,7 +321,7 @@ def test_an_error_of_the_rpc_node_is_no_reason_to_leave_a_job_alone(day: MarketD
     node = Example(day, [Do(JOB, 1, "first")])
     node.failing = {1: RpcFailed("eth_call", -32005, "rate limited", "")}
     node.tick()
-    assert node.refusal(JOB) == "" and node.status.counters == {"retries": 1}
+    assert node.report.refusal(JOB) == "" and node.status.counters == {"retries": 1}
 
 
 def test_what_takes_long_and_failed_does_not_end_the_tick(day: MarketDay) -> None:
@@ -333,7 +350,7 @@ def test_a_chain_that_does_not_answer_is_no_bug_and_is_shown_once(
 
     def decided() -> Sequence[Action]:
         clock.now()
-        return node.actions
+        return node.due
 
     monkeypatch.setattr(clock, "now", down)
     monkeypatch.setattr(node, "decide", decided)
@@ -352,66 +369,70 @@ def test_a_backoff_is_about_an_actions_kind_and_place(day: MarketDay) -> None:
     assert subject(poke(1)) != subject(replace(poke(1), what="tally"))
 
 
-def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(tmp_path: Path) -> None:
-    """A job that is closed with nothing of ours in it; the other's files stay."""
+def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is closed with nothing of ours in it; the other one stays. A worker keeps the last ones."""
     day = MarketDay(tmp_path)
-    ann, wendy = day.solver("ann"), day.whistleblower("wendy")
+    monkeypatch.setattr("assay.node.opened.MOST_JOBS", 1)
+    ann = day.solver("ann")
     over, other = day.post(rounds=1, shards=1), day.post(rounds=2, shards=1, nonce=2)
-    for job_id in (over, other):
-        ann._shop(job_id)
-        wendy.state_provider(job_id)
     client = day.markets["client"]
+    assert day.run(lambda: set(ann._examined) == {over, other})
     client.halt("halt", over)
     assert day.run(lambda: bool(day.named("committed")))
     for _ in range(60):
-        if over not in ann._shops:
+        if over not in ann._examined:
             break
         if not day.closed(over)():
             with suppress(AssayError):
                 client.close("close", over)
         ann.tick()
-        wendy.tick()
         day.market_state.advance(20)
     assert day.closed(over)() and not day.closed(other)()
-    wendy.tick()
-    assert set(ann._shops) == set(wendy._state_providers) == {other}
+    assert set(ann._examined) == {other}
+    ended = list[str]()
+    opened(ann, over).role = SimpleNamespace(close=lambda: ended.append("over"))
+    opened(ann, other)
+    assert set(opened_jobs(ann)) == {other} and ended == ["over"]
 
 
-def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(
-    day: MarketDay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(day: MarketDay) -> None:
     """The tick ends with what was put off, for the sake of what is due; then what fetches comes in turn, so
     that a hundred slow jobs do not hide the one that is not."""
     node = Example(day, [Do(JOB, 0, "due"), *(Fetch(JOB, number, "files") for number in (1, 2, 3))])
-    entered: list[float] = []
-
-    class Again:
-        """A hold can be entered again."""
-
-        def __init__(self, seconds: float) -> None:
-            self.seconds = seconds
-
-        def __enter__(self) -> None:
-            entered.append(self.seconds)
-
-        def __exit__(self, *error: object) -> None:
-            entered.append(-self.seconds)
-
-    monkeypatch.setattr(node, "within", Again)
     put_off = PutOff("no more time is left", hint="it is tried again")
     node.failing = {1: put_off, 2: put_off}
     done = []
     for _ in range(3):
         node.recorder.done.clear()
         node.tick()
-        done.append((list(node.recorder.done), node.at_once))
+        done.append((list(node.recorder.done), node.loop.at_once))
         day.market_state.advance(60)
     assert done == [([0], True), ([0], True), ([0, 3], True)], "1, then 2, then 3 before both"
     node.failing = {}
     node.recorder.done.clear()
     node.tick()
     assert node.recorder.done == [0, 2, 3, 1] and node.status.counters["put_off"] == 3
-    assert entered[:4] == [HOLD_S, -HOLD_S, HOLD_S, -HOLD_S], "while it decides, and while it fetches"
+
+
+def test_attack_T38_what_an_order_fetches_has_one_time_together(day: MarketDay) -> None:
+    """But not what a game of one's own needs."""
+    blocks, entered = SlowBlocks(day.network, 4, lambda: None), list[int | None]()
+
+    class Held(Echo):
+        def run(self, bench: Bench) -> str:
+            entered.append(None if blocks.hold is None else blocks.hold[0])
+            return super().run(bench)
+
+    class Game(Held):
+        held = False
+
+    pool = InlinePool(Home(day.join("node"), blocks))
+    assert [pool.submit(kind("")).result() for kind in (Held, Game)] == ["", ""]
+    assert entered == [HOLD_S, None] and blocks.hold is None
+    assert not NextMove.held and not Pieces.held and not FindWrongSlot.held
+    assert Examine.held and JudgeSegment.held and JudgeInput.held and JudgeVote.held
 
 
 def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: MarketDay) -> None:
@@ -437,5 +458,5 @@ def test_what_a_reorganisation_has_taken_away_is_no_reason_to_abandon_its_job(tm
     day = MarketDay(tmp_path)
     verifier, market = day.verifier("ver"), day.markets["ver"]
     for read in (lambda: market.job(JOB), lambda: market.claim(ClaimId(JOB)), lambda: market.game(7)):
-        assert not verifier.attempt(read, JOB, read)
-    assert not verifier.refusal(JOB) and len(day.named("retry")) == 3
+        assert not verifier.actions.attempt(read, JOB, read)
+    assert not verifier.report.refusal(JOB) and len(day.named("retry")) == 3

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.compute.orders import WorkerConfig
-from assay.compute.pool import Pool
-from assay.compute.process import ProcessWorker
-from assay.node.audit import WrongSegment, attest, audit_claim, sampled
+from assay.node.audit import audit_claim, audit_input, replayed
+from assay.node.findings import WrongSegment, sampled
 from assay.node.kept_replays import KeptReplays
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.protocol import trees
+from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Phase
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
+from tests.fakes.workers import judged_together
 
 torch.set_num_threads(1)
 SEGMENTS = 4
@@ -54,7 +54,7 @@ def drawn(states: StateProvider, view: ClaimView, segment: int) -> tuple[ClaimVi
     me = Address("0x" + "11" * 20)
     for i in range(256):
         seeded = replace(view, status=replace(view.status, seed=bytes([i]) * 16 + bytes(16)))
-        if sampled(states, seeded, me) == [segment]:
+        if sampled(states.work.terms, seeded, me) == [segment]:
             return seeded, me
     raise AssertionError("no seed draws it")
 
@@ -66,9 +66,10 @@ def test_attack_T57_a_root_of_another_programs_state_hides_no_false_segment(day:
     states = provider(day, task)
     for segment in range(SEGMENTS):
         seeded, me = drawn(states, false, segment)
-        found = attest(states, seeded, me)
-        assert not found.valid and isinstance(found.finding, WrongSegment)
-        assert found.finding.segment == 0, "there the claim leaves what the program gives"
+        assert audit_input(states, seeded) is None
+        found = replayed(states, seeded, segment, verifier_key(me, seeded.status.seed))
+        assert isinstance(found, WrongSegment)
+        assert found.segment == 0, "there the claim leaves what the program gives"
     assert isinstance(audit_claim(states, false), WrongSegment)
 
 
@@ -76,11 +77,8 @@ def test_attack_T57_a_root_of_another_programs_state_hides_no_false_segment(day:
 def test_attack_T57_nor_from_whoever_replays_several_segments_together(day: MarketDay) -> None:
     outer, task = second_round(day)
     false = replace(task, roots=(task.roots[0], *[outer.roots[-1]] * SEGMENTS))
-    states = provider(day, task)
-    workers = [ProcessWorker(WorkerConfig(threads=1)) for _ in range(2)]
-    with Pool(workers) as pool:
-        states.work._engine = replace(states.work._engine, pool=pool)
-        assert isinstance(audit_claim(states, false), WrongSegment)
+    for found in judged_together(day.markets["client"], day.blocks(), false):
+        assert isinstance(found, WrongSegment) and found.segment == 0
 
 
 def test_attack_T57_a_claim_of_another_program_deletes_no_state_that_is_pinned(
@@ -128,7 +126,7 @@ def test_attack_T57_a_task_that_begins_from_an_outer_state_falls(day: MarketDay,
             return cheated[-1]
         return commit(intent, claim, roots)
 
-    market.commit = copied  # type: ignore[method-assign]
+    market.commit = copied
     assert day.run(lambda: bool(cheated)), day.events[-5:]
     state = day.market_state.claims[cheated[0]]
     assert day.run(lambda: state.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)), (

@@ -21,6 +21,7 @@ from drills.whistleblowers import JunkChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay, secret
+from tests.fakes.opened import give_blocks
 from tests.fakes.slow_blocks import STEP_S, SlowBlocks
 
 EACH_S = 28
@@ -106,8 +107,7 @@ def test_attack_T38_a_bait_that_is_slow_costs_no_vote_in_another_job(slow_day: S
     for name in ("v0", "v1"):
         day.verifier(name)
     v0 = day.services["v0"]
-    assert isinstance(v0, Node)
-    v0.blocks = slow_day.blocks
+    give_blocks(v0, slow_day.blocks)
     before = day.market_state.active[v0.market.me, Role.VERIFIER]
     bait = slow_day.slow_job(v0, rounds=1, shards=1)
     job_id = day.post(rounds=1, shards=1, nonce=2)
@@ -125,7 +125,7 @@ def test_attack_T38_a_bait_that_is_slow_hides_no_false_claim(slow_day: SlowDay) 
     day = slow_day.day
     short = {"rounds": 1, "shards": 1, "challenge_window": Seconds(40)}
     wendy = day.whistleblower("wendy")
-    wendy.blocks = slow_day.blocks
+    give_blocks(wendy, slow_day.blocks)
     del day.services["wendy"]
     slow_day.slow_job(wendy, **short)
     day.solver("mall")

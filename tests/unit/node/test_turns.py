@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.node.service import turn
+from assay.node.intents import turn
 from assay.node.upkeep import Poke, Turns
 from assay.protocol.types import ClaimId, JobId, Seconds
 from tests.fakes.jobs import account

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from assay.numerics.encoding import EncodingError
-from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes, unpacked, width
+from assay.numerics.packed import packed, unpacked, width
+from assay.numerics.packed_size import HEADER_BYTES, MAX_WIDTH, packed_bytes
 
 SIZES = (3, 8, 17, 65_536, 65_537, 140_001)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.node.beside import Beside
+from assay.compute.orders import Priority
 from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
 from assay.protocol.errors import Retry
@@ -33,11 +31,13 @@ from assay.solver import policy
 from assay.solver.ahead import Ahead, ExpectedStates, unmade
 from assay.solver.drafting import Draft
 from assay.solver.observation import Limits, Observation
+from assay.solver.orders import Train
 from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
-from assay.solver.trainer import TaskTrainer, Trained
+from assay.solver.trainer import TaskTrainer
 from drills.solvers import WrongDataSolver
 from tests.fakes.later import Later
+from tests.fakes.manual_pool import ManualPool
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
 from tests.unit.solver.test_solver_policy import kinds as all_kinds
@@ -151,37 +151,41 @@ def test_a_round_that_ends_otherwise_is_trained_again_from_what_it_left(day: Mar
     assert "convicted" not in ann.status.counters
 
 
-def test_where_a_look_is_made_beside_training_goes_on_until_it_is_over(day: MarketDay) -> None:
-    job_id = day.post(rounds=2, shards=1, **LATER)
-    ann, later = day.solver("ann"), Later()
-    day.run(lambda: len(day.named("trained")) == 1)
-    ann.tick()
-    assert len(day.named("trained")) == 2, "one, as the market is read between two"
-    ann.look_beside(later)
-    ann.tick()
-    assert len(day.named("trained")) == 4 and len(later.given) == 2, "the other two: nobody has looked yet"
-    later.go()
-    with ThreadPoolExecutor(1) as executor:
-        ann.look_beside(executor)
-        for name in ("v0", "v1"):
-            day.verifier(name)
-        assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
-    assert len(day.named("trained")) == 8 and "bugs" not in ann.status.counters
+def sending(day: MarketDay, **options: Any) -> tuple[SolverService, Later]:
+    """A solver that has taken its shard, and whose calls are sent when the test says so."""
+    ann, later = day.solver("ann", **options), Later()
+    assert day.run(lambda: bool(day.named("took")))
+    ann.actions.sender = later
+    return ann, later
 
 
-def test_a_look_is_told_how_long_the_task_goes_on(day: MarketDay, monkeypatch: pytest.MonkeyPatch) -> None:
-    day.post(rounds=2, shards=1, **LATER)
-    ann, told = day.solver("ann"), list[float]()
-    assert isinstance(ann, SolverService)
-    day.run(lambda: len(day.named("trained")) == 1)
-    (shop,) = ann._shops.values()
-    monkeypatch.setattr(Beside, "begin", lambda _, ends_in_s: told.append(ends_in_s))
-    for pace_s in (0.0, 7.0):
-        monkeypatch.setattr(shop, "_segment_s", pace_s)
-        ann.look_beside(Later())
-        monkeypatch.setattr(Beside, "ready", lambda *_: True)
+def ordered(day: MarketDay, ann: SolverService, kind: type) -> ManualPool:
+    """Go on until an order of this kind is the one that a worker takes next."""
+    pool = ann.pool
+    assert isinstance(pool, ManualPool)
+    for _ in range(60):
         ann.tick()
-    assert told == [float("inf"), 14.0], "without a pace it has no end; two segments of four are left"
+        if any(isinstance(order, kind) for order in pool.orders()):
+            return pool
+        pool.step()
+        day.market_state.advance(4)
+    raise AssertionError([event["event"] for event in day.events])
+
+
+@pytest.mark.parametrize(("what", "segments"), [("alone", 4), ("a vote waits", 1), ("not wanted", 1)])
+def test_a_task_is_trained_until_it_is_over_or_something_else_is_wanted(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch, what: str, segments: int
+) -> None:
+    day.post(rounds=1, shards=1)
+    ann = day.solver("ann", pool=ManualPool)
+    pool = ordered(day, ann, Train)
+    if what == "a vote waits":
+        monkeypatch.setattr(pool, "waiting", lambda priority: int(priority >= Priority.VOTE))
+    elif what == "not wanted":
+        ann.wanted = frozenset()
+    pool.step()
+    ann.tick()
+    assert [event["segment"] for event in day.named("trained")] == list(range(segments))
 
 
 def test_outer_states_that_cannot_all_be_had_are_computed_anew(
@@ -215,8 +219,7 @@ def test_a_commit_is_sent_beside_training_which_goes_on_as_if_it_stood(
     plain = led(MarketDay(tmp_path / "plain"))
     day = MarketDay(tmp_path / "beside")
     job_id = day.post(rounds=3, shards=1, **LATER)
-    ann, later = day.solver("ann"), Later()
-    ann.sender = later
+    ann, later = sending(day)
     assert day.run(lambda: bool(later.given)), "all of round 0 is trained"
     assert ann.market.current(job_id, Kind.TASK, 0, 0) is None and not day.named("committed")
     assert day.run(lambda: ann.status.counters.get("segments_ahead", 0) == 4), (
@@ -241,8 +244,8 @@ def test_a_commit_that_fails_beside_training_is_made_again(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = day.post(rounds=2, shards=1, **LATER)
-    ann, later, tries = day.solver("ann"), Later(), list[str]()
-    ann.sender, commit = later, ann.market.commit
+    (ann, later), tries = sending(day), list[str]()
+    commit = ann.market.commit
 
     def away_once(key: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         tries.append(key)
@@ -258,54 +261,31 @@ def test_a_commit_that_fails_beside_training_is_made_again(
     assert len(day.named("trained")) == 8
 
 
-def test_a_commit_that_fails_is_seen_after_the_segment(
+def test_a_commit_that_fails_is_seen_while_training_ahead_goes_on(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the look takes that is made beside training."""
+    """And neither is begun twice."""
     day.post(rounds=2, shards=1, **LATER)
-    ann, sender = day.solver("ann"), Later()
+    ann = day.solver("ann", pool=ManualPool)
 
     def away(*_: object) -> ClaimId:
         raise Retry("the chain is away for a moment")
 
     monkeypatch.setattr(ann.market, "commit", away)
-    assert day.run(lambda: len(day.named("trained")) == 4)
-    ann.sender = sender
-    ann.look_beside(Later())
-    take, trained = TaskTrainer.take, list[int]()
-
-    def told(shop: TaskTrainer) -> Trained:
-        sender.go()
-        trained.append(1)
-        return take(shop)
-
-    monkeypatch.setattr(TaskTrainer, "take", told)
-    for _ in range(4):
-        if not trained:
-            ann.tick()
-    assert len(trained) == 1
-
-
-@pytest.mark.parametrize("since_s", [5.0, None])
-def test_what_is_sent_beside_goes_by_the_last_look_while_that_counts(
-    day: MarketDay, monkeypatch: pytest.MonkeyPatch, since_s: float | None
-) -> None:
-    """So that no view is held, and no answer forgotten, just when the next decision is made."""
-    job_id = day.post(rounds=2, shards=1, **LATER)
-    ann, later, asked = day.solver("ann"), Later(), list[float | None]()
-    ann.sender = later
-    assert day.run(lambda: bool(later.given))
-    ann.look_beside(Later())
-    monkeypatch.setattr(Beside, "since_s", since_s)
-    snapshot = ann.market.snapshot
-
-    def told(since: float | None = None) -> AbstractContextManager[None]:
-        asked.append(since)
-        return snapshot(since)
-
-    monkeypatch.setattr(ann.market, "snapshot", told)
-    later.go()
-    assert asked[0] == since_s and ann.market.claims(job_id)
+    pool = ordered(day, ann, Train)
+    ann.actions.sender = sender = Later()
+    pool.step()
+    ann.tick()
+    ann.tick()
+    (ahead,) = pool.orders()
+    assert isinstance(ahead, Train) and ahead.ahead
+    for _ in range(3):
+        ann.tick()
+    assert len(sender.given) == 1 and pool.orders() == [ahead], "both are under way, once"
+    sender.go()
+    ann.tick()
+    assert [e["error"] for e in day.named("retry")] == ["the chain is away for a moment"]
+    assert pool.orders() == [ahead] and ann.actions.is_running(ahead.what)
 
 
 @pytest.mark.parametrize("what", ["alarm", "conviction", "rewind"])
@@ -313,8 +293,7 @@ def test_a_commit_that_waits_is_not_sent_after_an_alarm_a_conviction_or_a_rewind
     day: MarketDay, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     job_id = day.post(rounds=2, shards=1, **LATER)
-    ann, later = day.solver("ann"), Later()
-    ann.sender = later
+    ann, later = sending(day)
     assert day.run(lambda: bool(later.given))
     if what == "conviction":
         ann._convictions.heed([unmade(COMMITTED[0].claim, COMMITTED[0].roots)], ann.clock.now())

@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 import torch
 
+from assay.compute.home import Desk
 from assay.node.artifacts import LoadedJob, State
-from assay.node.audit import WrongSegment
 from assay.node.checkpoints import Checkpoint
+from assay.node.engine import Engine
+from assay.node.findings import WrongSegment
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask
 from assay.protocol.ports import Blocks
-from assay.protocol.types import Kind, Phase, Terms
+from assay.protocol.types import JobId, Kind, Phase
 from assay.solver import storing
 from assay.solver.convictions import Convictions
+from assay.solver.orders import SolverSpec
 from assay.solver.service import SolverService
+from drills.orders import spec_of
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -29,13 +33,20 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path)
 
 
+class WrongSpec(SolverSpec):
+    """A job of which the first task is computed with a wrong bit."""
+
+    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+        work = super().make_work(files, engine, desk)
+        work.faults[0, 0] = NodeFault(3, files.inner.outputs[0], 2)
+        return work
+
+
 class WrongMachine(SolverService):
     """Means well, and its processor gives the same wrong bit each time."""
 
-    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        work = super().make_work(terms, files)
-        work.faults[0, 0] = NodeFault(3, files.inner.outputs[0], 2)
-        return work
+    def spec(self, job_id: JobId) -> SolverSpec:
+        return spec_of(WrongSpec, super().spec(job_id))
 
 
 def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:

@@ -19,7 +19,8 @@ from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, JobId, Kind, Link, Loop, Origin, Phase, Role, Wei
 from assay.solver import reasons
 from assay.solver.acceptance import USUAL, unpaid_outer
-from assay.solver.trainer import TaskTrainer
+from assay.solver.books import Place, Tasks
+from assay.solver.sources import Sources
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
 from tests.fakes.blocks import FakeBlocks, Network
@@ -134,7 +135,7 @@ def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path
     solver = day.solver("solver")
     assert not day.run(day.closed(job), turns=100)
     assert not day.named("took")
-    assert "is no scalar of f32" in solver.refusal(job)
+    assert "is no scalar of f32" in solver.report.refusal(job)
     assert solver.market.stake(solver.market.me, Role.SOLVER).locked == 0
 
 
@@ -199,19 +200,21 @@ def test_a_job_that_cannot_be_looked_at_stops_no_others(
     only until it goes again."""
     day = MarketDay(tmp_path)
     hostile, honest = day.post(tiny_files(1), shards=1), day.post(tiny_files(1), shards=1, nonce=2)
-    looked = TaskTrainer.segments_done
+    looked = Tasks.segments
 
-    def breaks(shop: TaskTrainer, round_: int, shard: int, rewinds: int) -> int:
-        if shop.job_id == hostile:
+    def breaks(tasks: Tasks, place: Place, sources: Sources) -> int | None:
+        if place[0] == hostile:
             raise ZeroDivisionError("terms of some kind")
-        return looked(shop, round_, shard, rewinds)
+        return looked(tasks, place, sources)
 
-    monkeypatch.setattr(TaskTrainer, "segments_done", breaks)
+    monkeypatch.setattr(Tasks, "segments", breaks)
     solver = day.solver("ann")
     for name in ("v0", "v1"):
         day.verifier(name)
     assert day.run(day.closed(honest)), day.events[-3:]
-    assert solver.status.counters["bugs"] > 0 and not solver.refusal(hostile), "it was met, and not given up"
+    assert solver.status.counters["bugs"] > 0 and not solver.report.refusal(hostile), (
+        "it was met, and not given up"
+    )
     assert not [e for e in day.named("trained") if e["job"] == hostile.hex()]
-    monkeypatch.setattr(TaskTrainer, "segments_done", looked)
+    monkeypatch.setattr(Tasks, "segments", looked)
     assert day.run(day.closed(hostile)), "and goes on when it can"

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from assay.disk.record import DamagedRecord
-from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.types import JobId, Kind, Phase, Seconds
 from assay.solver import policy
 from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import ME, OTHER, observation
@@ -135,11 +135,12 @@ def test_a_shard_is_not_given_back_by_a_look_of_the_round_before(day: MarketDay)
     assert day.run(lambda: bool(day.named("took")))
     (shard,) = (k for k in range(2) if ann.market.holder(job_id, k).solver == ann.market.me)
     since = ann.market.holder(job_id, shard).since
-    with pytest.raises(Retry, match="owed"):
-        ann._release(policy.Release(job_id, shard, since, "the round before was done"))
+    early, late = (policy.Release(job_id, shard, since, why) for why in ("the one before is done", "it is"))
+    release = ann.handlers()[policy.Release]
+    assert not ann.actions.attempt("early", job_id, partial(release, early)) and "owed" in ann.status.error
     assert not day.named("released") and day.market_state.burnt == 0
     assert day.run(lambda: ann.market.current(job_id, Kind.TASK, 0, shard) is not None)
-    ann._release(policy.Release(job_id, shard, since, "this one is"))
+    assert ann.actions.attempt("late", job_id, partial(release, late))
     assert day.named("released") and day.market_state.burnt == 0
 
 

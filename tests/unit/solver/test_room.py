@@ -11,12 +11,13 @@ import torch
 from assay.app.units import parse_bytes
 from assay.blocks.blockstore import BlockStore
 from assay.cli.node.room import disk_budget
-from assay.node.availability import WantedLeaves, ask
 from assay.node.checkpoints import read_checkpoints
+from assay.node.orders import WantedLeaves
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Stop
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Seconds
 from assay.solver.room import DiskBudget, DiskFull
+from assay.whistleblower.service import ask
 from tests.fakes.jobs import WIDTH
 from tests.fakes.market_day import MarketDay
 

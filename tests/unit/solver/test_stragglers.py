@@ -12,7 +12,7 @@ import torch
 from assay.client.following import follow
 from assay.client.verifying import verify
 from assay.node.artifacts import State
-from assay.node.audit import WrongInput
+from assay.node.findings import WrongInput
 from assay.node.states import StateProvider, open_state_provider
 from assay.program.state import state_root
 from assay.protocol.loops import FromClaim

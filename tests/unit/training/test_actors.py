@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.node.audit import WrongSegment
+from assay.node.findings import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.errors import Stop
@@ -22,7 +22,8 @@ from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy
 from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
-from drills.solvers import AggregatePlan, FaultySolver, WeightPlan
+from drills.orders import AggregatePlan, WeightPlan
+from drills.solvers import FaultySolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from assay.client.results import tasks_counted
-from assay.node.audit import WrongInput, WrongSegment
-from assay.node.job_programs import BadManifest, check_shapes, program_ref
+from assay.node.findings import WrongInput, WrongSegment
+from assay.node.job_programs import check_shapes, program_ref
+from assay.node.manifests import BadManifest
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
@@ -22,7 +23,8 @@ from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of, loops_of
 from assay.training.checks import check_optimiser, check_rounds, check_slices
 from assay.training.job import made_round
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
-from drills.solvers import FaultySolver, Plan, WrongInputSolver
+from drills.orders import Plan
+from drills.solvers import FaultySolver, WrongInputSolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay

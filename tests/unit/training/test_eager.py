@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.node.audit import WrongSegment
+from assay.node.findings import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.types import Kind
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.eager import eager_programs
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_catalogue import fallen

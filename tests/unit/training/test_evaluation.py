@@ -18,7 +18,7 @@ from assay.job.read import JobFile, parse_job_file
 from assay.job.rehearsal import warnings_of
 from assay.job.templates import LOCAL, own_template
 from assay.node.artifacts import load_job
-from assay.node.audit import WrongSegment
+from assay.node.findings import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Op
 from assay.program.validate import validate
@@ -29,7 +29,8 @@ from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.evaluation import COUNT, RESULT, SUM, check_passes, evaluation_job
 from assay.training.job import JobArtifacts
 from assay.training.losses import cross_entropy
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed

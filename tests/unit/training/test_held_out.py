@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,8 +14,11 @@ from assay.app.job_progress import line_of
 from assay.client.following import Following, follow
 from assay.client.job_events import JobEventKind, events_between
 from assay.client.losses import losses_of
-from assay.node.artifacts import load_job
-from assay.node.audit import WrongSegment
+from assay.compute.home import Desk
+from assay.node.artifacts import LoadedJob, load_job
+from assay.node.engine import Engine
+from assay.node.findings import WrongSegment
+from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Stop
@@ -28,7 +30,8 @@ from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_of
-from drills.solvers import FaultySolver, Plan
+from drills.orders import FaultySpec, Plan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -129,13 +132,16 @@ def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
     files = made()
     node = files.tasks[0].outputs[files.slot_names.index(HELD_OUT_LOSS)]
 
-    class Either(FaultySolver):
+    class EitherSpec(FaultySpec):
         """Whichever shard is its own."""
 
-        def make_work(self, terms: Any, files: Any) -> Any:
-            work = super().make_work(terms, files)
+        def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+            work = super().make_work(files, engine, desk)
             work.faults.update({(0, shard, 0): NodeFault(0, node, 0) for shard in range(2)})
             return work
+
+    class Either(FaultySolver):
+        kind = EitherSpec
 
     plan = Plan(0, 0, NodeFault(0, node, 0), loop=0)
     finding, view = convicted(day, day.post(files, rounds=2), partial(Either, plan=plan))

@@ -12,9 +12,9 @@ import torch
 
 from assay.client import results
 from assay.client.verifying import verify
-from assay.node.audit import WrongSegment
 from assay.node.checkpoints import read_checkpoints
-from assay.node.slots import MAX_INDEX_BYTES, decode_index
+from assay.node.findings import WrongSegment
+from assay.node.slot_index import MAX_INDEX_BYTES, decode_index
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Op
 from assay.program.validate import validate
@@ -23,7 +23,8 @@ from assay.protocol.types import JobId, Kind
 from assay.training.inference import RESULT, TOKENS, Asked, check_turns, inference_job, prompt_records
 from assay.training.job import JobArtifacts
 from assay.training.models import Gpt, GptConfig, build
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed

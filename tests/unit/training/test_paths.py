@@ -20,9 +20,13 @@ from torch import Tensor
 from assay.client.fetched import of_path
 from assay.client.receipt import MODEL, BadReceipt
 from assay.client.verifying import verify
-from assay.node.artifacts import load_job
-from assay.node.audit import WrongInput, WrongSegment
-from assay.node.job_programs import BadManifest, check_shapes
+from assay.compute.home import Desk
+from assay.node.artifacts import LoadedJob, load_job
+from assay.node.engine import Engine
+from assay.node.findings import WrongInput, WrongSegment
+from assay.node.job_programs import check_shapes
+from assay.node.manifests import BadManifest
+from assay.node.work import Work
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
@@ -33,7 +37,8 @@ from assay.protocol.types import Kind
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
-from drills.solvers import FaultySolver, Plan, WrongInputSolver
+from drills.orders import FaultySpec, Plan
+from drills.solvers import FaultySolver, WrongInputSolver
 from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -308,13 +313,16 @@ def test_one_bit_of_a_module_is_convicted(day: MarketDay) -> None:
     slot = files.slot_names.index("w")
     faults = [Plan(0, path, NodeFault(5, files.inner.outputs[slot], 1)) for path in range(2)]
 
-    class Both(FaultySolver):
+    class BothSpec(FaultySpec):
         """Whichever path is its own."""
 
-        def make_work(self, terms: Any, files: Any) -> Any:
-            work = super().make_work(terms, files)
+        def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+            work = super().make_work(files, engine, desk)
             work.faults.update({(0, p.shard): p.fault for p in faults})
             return work
+
+    class Both(FaultySolver):
+        kind = BothSpec
 
     finding, view = fallen(day, partial(Both, plan=faults[0]), 2, "dipaco")
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from assay.app.job_progress import progress_table
 from assay.client.following import follow
-from assay.node.audit import WrongInput, WrongSegment
+from assay.node.findings import WrongInput, WrongSegment
 from assay.node.idle import place_of
-from assay.node.job_programs import BadManifest, check_shapes, program_ref
+from assay.node.job_programs import check_shapes, program_ref
+from assay.node.manifests import BadManifest
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Program
@@ -34,11 +35,13 @@ from assay.training.job import JobArtifacts, made_round
 from assay.training.outer import DiLoCo
 from assay.training.rounds import programs
 from assay.training.slicing import PARAMETERS, Blocks, blocks_in, blocks_of, least_slices
-from drills.solvers import AggregatePlan, FaultySolver, WrongInputSolver
+from drills.orders import AggregatePlan
+from drills.solvers import FaultySolver, WrongInputSolver
 from tests.fakes.alone import train
 from tests.fakes.classes import WIDE
 from tests.fakes.jobs import account, recipe_files, three_files
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import states_of
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
 from tests.fakes.terms import some_terms
 from tests.marked import long, only
@@ -166,8 +169,7 @@ def test_who_computes_a_slice_fetches_its_part_of_every_wire_alone(day: MarketDa
     job_id = day.post(files, rounds=1, **CHEAP)
     staffed(day)
     assert day.run(day.closed(job_id))
-    ann: Any = day.services["ann"]
-    provider = ann.state_provider(job_id)
+    provider = states_of(day.services["ann"], job_id)
     for number in range(2):
         for slot in range(2, 4):
             source: Any = provider.source_of(Kind.OUTER, 0, number, slot)

@@ -11,17 +11,20 @@ import numpy as np
 import pytest
 import torch
 
+from assay.compute.home import Desk
 from assay.node.artifacts import LoadedJob
-from assay.node.audit import WrongSegment
+from assay.node.engine import Engine
+from assay.node.findings import WrongSegment
 from assay.node.work import Work
 from assay.program.execute import Executor, StepContext
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind, Terms
+from assay.protocol.types import Kind
 from assay.training.algorithms import DelayedNesterov, Nesterov
 from assay.training.catalogue import RECIPES, algorithm_of
 from assay.training.checks import check_speeds
 from assay.training.rounds import programs
-from drills.solvers import CheatingSolver, FaultySolver, WeightPlan
+from drills.orders import CheatSpec, WeightPlan
+from drills.solvers import CheatingSolver, FaultySolver
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -147,13 +150,17 @@ def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
     assert view.claim.shard == 1 and finding.segment == 2
 
 
-class Loafer(CheatingSolver):
-    """Runs every shard at the slow ones' speed."""
+class LoafingSpec(CheatSpec):
+    """Every shard is run at the slow ones' speed."""
 
-    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        slow = tuple(replace(loop, slow_from=0) for loop in terms.loops)
-        self.emit("fault-planted", plan="half of a fast shard's steps")
-        return super().make_work(replace(terms, loops=slow), files)
+    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+        slow = tuple(replace(loop, slow_from=0) for loop in self.terms.loops)
+        desk.books.told("fault-planted", {"plan": "half of a fast shard's steps"})
+        return Work(replace(self.terms, loops=slow), files, engine=engine)
+
+
+class Loafer(CheatingSolver):
+    kind = LoafingSpec
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.node.audit import WrongSegment
+from assay.node.findings import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Stop
@@ -21,7 +21,8 @@ from assay.training.codings import E3M0
 from assay.training.outer import Overlap
 from assay.training.overlap import Streaming
 from assay.training.streaming import stream_programs, streaming_of
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.marked import long

@@ -15,7 +15,8 @@ from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
 from assay.protocol.types import JobId, Kind, Phase, Role, Seconds
 from assay.verifier.service import VerifierService
-from drills.solvers import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
+from drills.orders import Plan, WeightPlan, restart
+from drills.solvers import FaultySolver, WrongInputSolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from assay.disk import record
-from assay.node.kept_replays import KeptReplays, NoRoom
+from assay.node.kept_replays import KeptReplays
+from assay.node.pins import NoRoom
 from assay.node.states import StateProvider
 from assay.node.upkeep import FINAL_S
 from assay.program.state import state_root
@@ -21,9 +22,9 @@ from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.service import SolverService
-from assay.verifier.service import VerifierService
 from assay.whistleblower.policy import Limits, Mode
-from drills.solvers import FaultySolver, WeightPlan, WrongInputSolver, invent
+from drills.orders import WeightPlan, invent
+from drills.solvers import FaultySolver, WrongInputSolver
 from drills.whistleblowers import JunkChallenger, VoteChallenger
 from tests.fakes.blocks import RAW, FakeBlocks
 from tests.fakes.clock import FakeClock
@@ -111,7 +112,7 @@ def test_a_challenger_wins_though_the_claims_sources_are_gone(
 
 def test_a_claimant_defends_its_overtaken_task_from_its_own_states(day: MarketDay) -> None:
     job_id = begun(day)
-    blocks = day.services["ann"].blocks  # type: ignore[attr-defined]
+    blocks = day.services["ann"].blocks
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
     limits = Limits(Mode.PLAY, Wei(BOND))
     whose = account("ann")
@@ -172,9 +173,11 @@ def jack_accuses_the_vote(day: MarketDay) -> None:
     day.services["jack"] = VoteChallenger(*parts, limits, RESOURCE_LIMITS, **options)
 
 
-def others_states(kept: KeptReplays, count: int) -> None:
-    """What is replayed of other jobs, after which nothing older is left within the room for states."""
-    for i in range(count):
+def others_states(day: MarketDay, name: str, room: int) -> None:
+    """What a worker of this node replays of other jobs, after which nothing older is left within the room
+    for states."""
+    kept = KeptReplays(day.folder / name / "replays", room)
+    for i in range(room // SIZE):
         state = [torch.full(spec.shape, 100.0 + i) for spec in inner_program().state]
         kept.keep_state(state_root(state), state)
 
@@ -197,10 +200,8 @@ def test_attack_T54_a_verifier_defends_its_vote_whatever_room_it_had(
     jack_accuses_the_vote(day)
     game = accused(day, job_id)
     assert day.named("fault-planted") and game.view.game.defender == account("vera")
-    vera = day.services["vera"]
-    assert isinstance(vera, VerifierService) and vera.kept_replays is not None
     if ring == "room is taken":
-        others_states(vera.kept_replays, 40)
+        others_states(day, "vera", 40 * SIZE)
     rewound(day, job_id)
     if not ring.endswith("in memory"):
         day.verifier("vera")  # what is in memory is gone
@@ -217,11 +218,10 @@ def test_attack_T54_a_false_claim_falls_in_an_open_game_whatever_room_its_challe
     room: dict[str, Any] = {"no room": {"kept_bytes": 1}, "room is taken": {"kept_bytes": 40 * SIZE}}
     day = RingsDay(tmp_path) if ring.startswith("named") else MarketDay(tmp_path)
     job_id = begun(day, partial(FaultySolver, plan=WeightPlan(1, 0, 0, 5)))
-    wendy = day.whistleblower("wendy", **room.get(ring, {}))
+    day.whistleblower("wendy", **room.get(ring, {}))
     game = accused(day, job_id)
-    assert wendy.kept_replays is not None
     if ring == "room is taken":
-        others_states(wendy.kept_replays, 40)
+        others_states(day, "wendy", 40 * SIZE)
     view = rewound(day, job_id)
     day.whistleblower("wendy", **room.get(ring, {}))
     assert day.run(lambda: game.view.decided, seconds=40, turns=400), [

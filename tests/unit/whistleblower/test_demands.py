@@ -3,6 +3,7 @@ fetched, or loses the claim."""
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from assay.node.checkpoints import read_checkpoints
-from assay.node.slots import MAX_INDEX_BYTES, decode_index
+from assay.node.slot_index import MAX_INDEX_BYTES, decode_index
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
@@ -162,12 +163,16 @@ def test_attack_33_48_after_a_restart_the_same_is_demanded_whatever_can_be_fetch
     assert (made.segment_end, made.places) == (2, (StateLeaf(1, 0),))
 
 
-def test_attack_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: MarketDay) -> None:
+def test_attack_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = count()
+    monkeypatch.setattr("assay.node.orders.SystemRandom", lambda: Random(next(seeds)))
     day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name, HidingSolver, blocks=day.blocks(withholds=True))
     for i in range(4):
-        day.whistleblower(f"w{i}", demand=True)._order = Random(i)
+        day.whistleblower(f"w{i}", demand=True)
     assert day.run(lambda: len(day.market_state.demands) >= 8)
     made = list(day.market_state.demands.values())
     assert day.named("fault-planted"), "the fault was planted"

@@ -11,7 +11,8 @@ import torch
 from assay.protocol import sampling
 from assay.protocol.errors import Reverted
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
-from drills.solvers import FaultySolver, WeightPlan
+from drills.orders import WeightPlan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay

@@ -11,7 +11,8 @@ import torch
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Reverted
 from assay.protocol.types import Phase, TxResult
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from spec import events
 from tests.fakes.jobs import account, inner_program

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import audit_claim
+from assay.node.findings import WrongSegment
 from assay.node.rewards import shares
 from assay.node.states import open_state_provider
 from assay.node.upkeep import plays
@@ -18,7 +19,8 @@ from assay.protocol import trees
 from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import Found, GamePhase, WaitingReward
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay

@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.audit import Interrupted, WrongSegment, audit_claim
-from assay.node.states import open_state_provider
+from assay.compute.orders import Cancelled
+from assay.node.findings import WrongSegment
+from assay.node.orders import JudgeSegment
 from assay.program.fault import StateFault
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase
-from assay.whistleblower import policy, service
+from assay.whistleblower import policy
 from assay.whistleblower.policy import Target
 from assay.whistleblower.service import WhistleblowerService
 from assay.whistleblower.shares import Shares
-from drills.solvers import FaultySolver, Plan
+from drills.orders import Plan
+from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier, LazyVerifier
-from tests.fakes.jobs import RESOURCE_LIMITS, account
+from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import states_of
 
 torch.set_num_threads(1)
 
@@ -115,9 +118,10 @@ def test_a_vote_on_states_that_nobody_can_reach_accuses_the_claim(day: MarketDay
     view = next(v for v in whistle.market.claims(job_id) if any(x.valid for x in v.votes))
     finding = WrongSegment(view.claim_id, 0, view.roots, b"r" * 32)
     target = view.claim_id, view.votes[0].verifier
+    audit = policy.AuditVote(job_id, *target, "drawn")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "audit_vote", lambda *_: finding)
-        whistle._audit_vote(policy.AuditVote(job_id, *target, "drawn"))
+        patch.setattr("assay.node.audit.audit_vote", lambda *_: finding)
+        assert whistle.actions.attempt("audit", job_id, partial(whistle.handlers()[policy.AuditVote], audit))
     assert list(whistle.findings) == [(view.claim_id, ZERO_ADDRESS)]
 
 
@@ -136,15 +140,20 @@ def test_draws_follow_from_the_secret_and_are_of_the_share_asked_for() -> None:
     assert not Shares(b"s" * 32, {job_id: 1.0}).takes(OTHER, *targets[0])  # type: ignore[arg-type]
 
 
-def test_a_stopped_audit_ends_at_the_next_segment_and_finds_nothing(
-    day: MarketDay,
-) -> None:
+def test_a_cancelled_audit_ends_at_the_next_step_and_finds_nothing(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     assert day.run(lambda: bool(day.phases(job_id)))
-    market = day.markets["client"]
-    provider = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
-    going = iter([True, True, False])
-    with pytest.raises(Interrupted):
-        audit_claim(provider, market.claims(job_id)[0], going=lambda: next(going))
-    assert next(going, None) is None
+    wendy = day.whistleblower("wendy")
+    view, told = wendy.market.claims(job_id)[0], list[int]()
+
+    def cancel(done: int, total: int) -> None:
+        told.append(done)
+        if done == 1:
+            raise Cancelled("it was cancelled")
+
+    order = JudgeSegment(wendy.spec(job_id), "audit", view, 0)
+    with pytest.raises(Cancelled):
+        wendy.pool.submit(order, progress=cancel).result()
+    assert told == [0, 1] and not states_of(wendy, job_id).known_right(view, 0)
+    assert wendy.pool.submit(order).result() == b"" and states_of(wendy, job_id).known_right(view, 0)

@@ -21,12 +21,14 @@ from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, ClaimView, JobId, Kind, Phase, Role, Wei
 from assay.solver.service import SolverService
 from assay.whistleblower.policy import Limits, Mode
-from drills.solvers import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
+from drills.orders import Plan, invent, omit_last_shard
+from drills.solvers import FaultySolver, WrongInputSolver
 from drills.verifiers import ColludingVerifier, LazyVerifier
 from drills.whistleblowers import LATE_S, LateChallenger
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay, secret
+from tests.fakes.opened import states_of
 
 torch.set_num_threads(1)
 
@@ -87,8 +89,7 @@ def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: Mar
     taken = [h.solver for h in day.market_state.jobs[job_id].holders].index(account("ann"))
     ann = day.services["ann"]
     assert isinstance(ann, FaultySolver)
-    ann.plan = Plan(0, taken, plan.fault)
-    ann._shops.clear()
+    ann.cheat["plan"] = Plan(0, taken, plan.fault)
     day.solver("bob")
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
@@ -254,7 +255,7 @@ def test_attack_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 1)
-    right = whistle.state_provider(job_id).input_state(Kind.TASK, 1, 0)
+    right = states_of(whistle, job_id).input_state(Kind.TASK, 1, 0)
     assert state_root(right) != view.claim.input_root, "the fault was planted"
     assert len(view.traces) == 2 and all(view.traces.values()), "the whole quorum vouched for it"
     assert [day.market_state.active[account(v), Role.VERIFIER] for v in ("v0", "v1")] == [950, 950]

@@ -190,26 +190,25 @@ def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
         assert requests_of(node, lambda: look(solver)) == POLL + LOOK - 2, "claims are known until an event"
 
 
-def test_a_look_that_was_made_beside_training_leaves_nothing_to_ask(
+def test_a_look_as_of_a_moment_asks_only_what_was_not_asked_since(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
     build(busy, closed=3, opened=3)
     market = market_of(60.0)
     solver = solver_of(market)
     solver.clock = ChainClock(node, 60.0)
-    node.mine()
-    assert requests_of(node, solver.read) >= POLL + LOOK - 2
-    node.mine()
 
-    begun = time.monotonic()
-    solver.read()
-
-    def decide() -> None:
-        with market.snapshot(begun):
+    def look_since(moment: float) -> None:
+        with market.snapshot(moment):
             assert len(solver.see().open_jobs) == 3
 
-    assert requests_of(node, decide) == 0
-    assert requests_of(node, lambda: look(solver)) == 0, "a moment later it is good as well"
+    look(solver)
+    node.mine()
+    begun = time.monotonic()
+    assert requests_of(node, lambda: look_since(begun)) == POLL + LOOK - 4, "claims and the clock are known"
+    node.mine()
+    assert requests_of(node, lambda: look_since(begun)) == 0
+    assert requests_of(node, lambda: look_since(time.monotonic())) == POLL + LOOK - 4
 
 
 @pytest.mark.long

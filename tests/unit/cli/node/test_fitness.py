@@ -15,6 +15,7 @@ from assay.app.output import Exit, Output, exit_status
 from assay.app.settings import Flags
 from assay.cli.commands import solver_bench as benchmark
 from assay.cli.node import fitness
+from assay.compute.inline import InlinePool
 from assay.fitness import digests
 from assay.fitness.check import Report
 from assay.protocol.errors import Ask
@@ -45,6 +46,27 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+class Stopped:
+    """A node's clock."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def before_work(home: Path) -> None:
+    """What a solver's worker is asked while the node starts; a device that failed stops the node."""
+    looks, clock = fitness.Fitness(app_at(home), ["cpu"]), Stopped()
+    looks.look(InlinePool(), clock)  # type: ignore[arg-type]
+    try:
+        looks.check()
+    except Exception:
+        assert clock.stopped
+        raise
+    assert not clock.stopped
+
+
 def bench(home: Path, path: Path) -> None:
     benchmark.bench(app_at(home), full=False, compiled=False, path=path)
 
@@ -60,7 +82,7 @@ def test_a_machine_that_is_right_is_timed_and_remembered(
     assert shown["steps"] == 6
     assert shown["step_ms"]["mlp"]["fast on cpu"] > 0
     assert fitness.verdict(home, "cpu") is True
-    fitness.before_work(app_at(home), "cpu")
+    before_work(home)
     assert "solver bench" not in capsys.readouterr().err
 
 
@@ -80,13 +102,13 @@ def test_one_wrong_digest_is_a_refusal_with_the_next_step(
     assert capsys.readouterr().out == ""
     assert fitness.verdict(home, "cpu") is False
     with pytest.raises(Ask, match="failed"):
-        fitness.before_work(app_at(home), "cpu")
+        before_work(home)
 
 
 def test_a_solver_that_was_never_compared_is_told_how(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fitness.before_work(app_at(tmp_path), "cpu")
+    before_work(tmp_path)
     assert "assay solver bench" in " ".join(capsys.readouterr().err.split())
 
 
@@ -122,7 +144,7 @@ def test_a_damaged_result_is_no_pass(tmp_path: Path, kept: str) -> None:
     """Otherwise a machine that failed would be let off by its disk."""
     (tmp_path / fitness.RECORD).write_text(kept)
     with pytest.raises(Ask, match="damaged") as caught:
-        fitness.before_work(app_at(tmp_path), "cpu")
+        before_work(tmp_path)
     assert "assay solver bench" in caught.value.hint
 
 

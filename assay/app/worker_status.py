@@ -1,0 +1,74 @@
+"""What a node says of its workers, as data and in words.
+
+Contract: `shown` makes the list that /status has; `in_words` and `in_short` also take a stranger's, of any
+shape, and are not to be printed without `node_status.printable`. Amounts that are not known are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from assay.app.units import show_bytes
+from assay.compute.pool import WorkerStatus
+
+MOST_SHOWN = 64
+
+
+def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
+    """Each worker: its device, what it runs and since when, its memory, its speed, and its losses."""
+    now_s = time.monotonic()
+    return tuple(
+        {
+            "device": worker.device,
+            "order": worker.order,
+            "done": worker.done if worker.order else 0,
+            "total": worker.total if worker.order else 0,
+            "order_seconds": round(now_s - worker.since_s, 1) if worker.order else 0.0,
+            "seconds_a_step": round(worker.seconds_a_step, 6),
+            "resident_bytes": worker.resident_bytes,
+            "device_bytes": worker.device_bytes,
+            "orders": worker.orders,
+            "losses": worker.losses,
+            "trouble": worker.trouble,
+        }
+        for worker in workers
+    )
+
+
+def listed(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The workers of a node's status, whoever wrote it."""
+    workers = status.get("workers")
+    found = workers if isinstance(workers, (list, tuple)) else []
+    return [worker for worker in found[:MOST_SHOWN] if isinstance(worker, Mapping)]
+
+
+def in_short(worker: Mapping[str, Any]) -> str:
+    """``cuda:0: Train 3/16``."""
+    order, total = worker.get("order"), _number(worker, "total")
+    steps = f" {_number(worker, 'done'):.0f}/{total:.0f}" if total else ""
+    return f"{worker.get('device', '?')}: {f'{order}{steps}' if order else 'idle'}"
+
+
+def in_words(worker: Mapping[str, Any]) -> str:
+    """``Train 3/16, 0.21 s a step, 812.3 MB, 3.1 GB of the device, 1 lost: its process ended by SIGKILL``."""
+    parts = [in_short(worker).partition(": ")[2]]
+    if step_s := _number(worker, "seconds_a_step"):
+        parts.append(f"{step_s:.3g} s a step")
+    if resident := _number(worker, "resident_bytes"):
+        parts.append(show_bytes(int(resident)))
+    if taken := _number(worker, "device_bytes"):
+        parts.append(f"{show_bytes(int(taken))} of the device")
+    if losses := _number(worker, "losses"):
+        why = worker.get("trouble")
+        parts.append(f"{losses:.0f} lost{f': {why}' if why else ''}")
+    return ", ".join(parts)
+
+
+def _number(worker: Mapping[str, Any], name: str) -> float:
+    """A number that is not negative; 0 for anything else."""
+    value = worker.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1 << 63:
+        return 0.0
+    return float(value)

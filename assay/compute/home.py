@@ -1,0 +1,156 @@
+"""What a worker may ask of its node while an order runs: reads of the market, blocks, and the role's books.
+
+Contract: a worker reaches the chain and other nodes through these calls alone, each named in `ALLOWED`, so
+it needs no key, no endpoint and no network. A call runs in the node's process, in a thread of its own; what
+it raises is raised in the worker. Fetches of an order that is `held` together take `HOLD_S`: then PutOff is
+raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any, BinaryIO, Protocol
+
+from assay.protocol.errors import BlockNotFound, CorruptBlock
+from assay.protocol.ports import RAW, Blocks, Holding, Hurried, MarketView
+from assay.protocol.types import Address
+
+HOLD_S = 20.0
+"""For which fetches may hold up an order: a block at the least rate that is put up with
+(``blocks.exchange_config``) comes in less."""
+
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "market": frozenset({"job", "claim", "claims", "current", "game"}),
+    "blocks": frozenset({"get", "read_file", "fetch", "holes", "has", "holds", "put", "add_file", "pin"}),
+    "books": frozenset({"told", "left", "opened", "stored", "trained", "drafted", "lost", "used_bytes"}),
+}
+
+
+class Books(Protocol):
+    """What a role takes down of what its workers do; each call returns at once."""
+
+    def told(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Show an event."""
+        ...
+
+
+class Desk(Protocol):
+    """What an order finds of its node, in whatever process it runs."""
+
+    @property
+    def market(self) -> Any: ...  # of a `MarketView`, what is `ALLOWED`
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def books(self) -> Any: ...
+
+
+class Home:
+    """The node's side: its market's reads, its blocks, and its role's books."""
+
+    def __init__(self, market: MarketView, blocks: Blocks, books: Any = None) -> None:
+        self.market: Any = market
+        self.blocks, self.books = blocks, books
+
+    def held(self) -> AbstractContextManager[None]:
+        """`with` blocks of one order, within all of which fetches may take `HOLD_S` together."""
+        return self.blocks.within(HOLD_S) if isinstance(self.blocks, Hurried) else nullcontext()
+
+    def call(self, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
+        """What a call that is `ALLOWED` gives. Raises ValueError for any other."""
+        if name not in ALLOWED.get(whose, ()):
+            raise ValueError(f"a worker may not call {whose}.{name}")
+        if (whose, name) == ("blocks", "fetch"):
+            self.blocks.read_file(*arguments)
+            return None
+        if (whose, name) == ("blocks", "holds") and not isinstance(self.blocks, Holding):
+            return False
+        return getattr(getattr(self, whose), name)(*arguments)
+
+
+Call = Callable[[str, str, tuple[Any, ...]], Any]
+"""`Home.call` from elsewhere."""
+
+
+class _Remote:
+    """Calls of one object of the node's."""
+
+    def __init__(self, call: Call, whose: str) -> None:
+        self._call, self._whose = call, whose
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in ALLOWED[self._whose]:
+            raise AttributeError(f"a worker may not call {self._whose}.{name}")
+        return lambda *arguments: self._call(self._whose, name, arguments)
+
+
+class RemoteMarket(_Remote):
+    """`protocol.ports.MarketView`, as far as orders read it."""
+
+    def __init__(self, call: Call, me: Address) -> None:
+        super().__init__(call, "market")
+        self.me = me
+
+
+class RemoteBlocks:
+    """The node's blocks from a worker: `store`, its block store's folder where the worker shares the machine,
+    is read and written here; what it lacks the node fetches into it. Thread-safe."""
+
+    def __init__(self, call: Call, store: Blocks | None) -> None:
+        self._call, self._store = call, store
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        return self._call("blocks", name, arguments)
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        return str(self._ask("put", data, codec)) if self._store is None else self._store.put(data, codec)
+
+    def get(self, cid: str) -> bytes:
+        if self._store is not None:
+            try:
+                return self._store.get(cid)
+            except (BlockNotFound, CorruptBlock):
+                pass
+        return bytes(self._ask("get", cid))
+
+    def has(self, cid: str) -> bool:
+        return bool(self._ask("has", cid)) if self._store is None else self._store.has(cid)
+
+    def holds(self, cid: str) -> bool:
+        if self._store is None:
+            return bool(self._ask("holds", cid))
+        return isinstance(self._store, Holding) and self._store.holds(cid)
+
+    def add_file(self, data: bytes | BinaryIO) -> str:
+        if self._store is not None:
+            return self._store.add_file(data)
+        return str(self._ask("add_file", data if isinstance(data, bytes) else data.read()))
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._store is None else self._store.together()
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        if self._store is None:
+            return bytes(self._ask("read_file", cid, max_bytes))
+        try:
+            return self._store.read_file(cid, max_bytes)
+        except (BlockNotFound, CorruptBlock):
+            self._ask("fetch", cid, max_bytes)
+        return self._store.read_file(cid, max_bytes)
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        return list(self._ask("holes", cid, max_bytes, order, most))
+
+    def pin(self, cid: str) -> None:
+        self._ask("pin", cid)
+
+
+class RemoteDesk:
+    """The node, from a worker."""
+
+    def __init__(self, call: Call, me: Address, store: Blocks | None) -> None:
+        self.market: Any = RemoteMarket(call, me)
+        self.blocks: Blocks = RemoteBlocks(call, store)
+        self.books: Any = _Remote(call, "books")

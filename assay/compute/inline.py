@@ -1,0 +1,78 @@
+"""A pool without workers: orders run at once, in the thread that submits them.
+
+Contract: as ``compute.pool.Pool`` has it, but that `submit` returns when the order is over, and no worker can
+be lost. For commands that run one order and end, and for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assay.compute.home import Home
+from assay.compute.orders import Bench, Order, Priority, WorkerConfig
+from assay.compute.pool import Loss, Progress, R, Task, WorkerStatus
+
+
+class InlinePool:
+    """Runs orders in this process, on the device of `config`."""
+
+    width = 1
+
+    def __init__(self, home: Home | None = None, config: WorkerConfig | None = None) -> None:
+        self.bench, self._home = Bench(config or WorkerConfig(executor="reference"), desk=home), home
+        self._orders = self._ended = 0
+        self.on_loss: Callable[[Loss], object] = lambda loss: None
+        """Never called."""
+
+    def submit(
+        self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None
+    ) -> Task[R]:
+        """The future of an order that is over. What is no error of an order's, such as the end of the
+        process, is raised at once."""
+        task = Task(order, priority, progress)
+        task.set_running_or_notify_cancel()
+        self.bench.progress = progress or (lambda done, total: None)
+        try:
+            if self._home is None or not order.held:
+                result = order.run(self.bench)
+            else:
+                with self._home.held():
+                    result = order.run(self.bench)
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
+            task.set_exception(error)
+        else:
+            task.set_result(result)
+        self._orders += 1
+        return task
+
+    def status(self) -> tuple[WorkerStatus, ...]:
+        """Of this process, which is idle whenever it can be asked."""
+        return (WorkerStatus(self.bench.config.device, orders=self._orders),)
+
+    def is_busy(self) -> bool:
+        """Never, whenever it can be asked."""
+        return False
+
+    def waiting(self, priority: Priority = Priority.AHEAD) -> int:
+        """Whoever has submitted the order that runs: it ends as soon as it can."""
+        return 1
+
+    def busy_s(self) -> tuple[float, float]:
+        """Not counted."""
+        return 0.0, 0.0
+
+    def ended(self) -> int:
+        """How often it was renewed."""
+        return self._ended
+
+    def renew(self) -> None:
+        """Forget what orders have left for later ones."""
+        self._ended += 1
+        jobs = self.bench.cache.get("jobs", {})
+        for job in jobs.values():
+            job.close()
+        self.bench.cache.clear()
+
+    def close(self) -> None:
+        """The same."""
+        self.renew()

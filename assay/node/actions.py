@@ -1,0 +1,220 @@
+"""What a node is at: actions that are done at once, or wait for workers and for calls.
+
+Contract: an action is a function, or a coroutine that awaits futures (`Awaited`): the loop goes on meanwhile,
+and `collect` takes it up again. Nothing is begun twice while it is under way, or while it backs off. What one
+action raises is said (``node.report``) and ends nothing else. Used from the loop's thread, but for `later`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from assay.node.backoff import Backoff
+from assay.node.report import Report
+from assay.protocol.errors import AssayError, PutOff
+from assay.protocol.ports import Clock, Market, Write
+from assay.protocol.types import JobId, TxResult
+
+T = TypeVar("T")
+Outcome = TxResult | Exception
+"""What became of a call."""
+Handler = Coroutine[Future[Any], None, object]
+TOGETHER = "calls sent together"
+
+
+@dataclass(frozen=True)
+class PendingWrite:
+    """A write to be sent with others: what backs off if it fails, and what to do once it is done."""
+
+    what: object
+    job_id: JobId
+    write: Callable[[], Write]
+    done: Callable[[], None]
+
+
+class Awaited(Generic[T]):
+    """What a future will give, for a coroutine of an action."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Future[T], None, T]:
+        while not self._future.done():
+            yield self._future
+        return self._future.result()
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An action that is under way, and what it waits for."""
+
+    job_id: JobId | None
+    handler: Handler
+    waits: Future[Any]
+
+
+class Actions:
+    """The actions of one node."""
+
+    def __init__(self, report: Report, clock: Clock) -> None:
+        self._report, self._clock = report, clock
+        self.backoff = Backoff()
+        self.sender: Executor | None = None
+        """Where calls are sent, while the loop goes on; None: the loop waits for each."""
+        self.put_off = set[object]()
+        """Actions that fetch, and were put off since they were last done."""
+        self.any_put_off = False
+        """Whether one was, since this was last set."""
+        self._running: dict[object, _Running] = {}
+        self._later: deque[Callable[[], object]] = deque()
+
+    def attempt(self, what: object, job_id: JobId | None, work: Callable[[], Any]) -> bool:
+        """Do `work`, or begin it where it is a coroutine that waits, unless it is under way or backing off;
+        whether that was done. Errors become status and backoff."""
+        if what in self._running:
+            return False
+        if self.backoff.has_failed(what) and not self.backoff.ready(what, self._clock.now()):
+            return False
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - a bug met in one job must not keep the others waiting
+            self.broke(what, job_id, error)
+            return False
+        if isinstance(found, Coroutine):
+            return self._go_on(what, job_id, found)
+        self._succeeded(what)
+        return True
+
+    def _go_on(self, what: object, job_id: JobId | None, handler: Handler) -> bool:
+        """Go on with an action until it waits again; False where it failed."""
+        try:
+            waits = handler.send(None)
+        except StopIteration:
+            self._succeeded(what)
+            return True
+        except Exception as error:  # noqa: BLE001 - as in `attempt`
+            self.broke(what, job_id, error)
+            return False
+        self._running[what] = _Running(job_id, handler, waits)
+        return True
+
+    async def send(self, work: Callable[[], T]) -> T:
+        """What a call gives that sends a transaction; the loop goes on meanwhile."""
+        return work() if self.sender is None else await Awaited(self.sender.submit(work))
+
+    def attempt_all(self, market: Market, pending_writes: Sequence[PendingWrite]) -> None:
+        """Send what is not backing off, together where that goes; each one's error is its own. Nothing more
+        is sent this way while calls are under way."""
+        if TOGETHER in self._running:
+            return
+        now, ready, writes = self._clock.now(), [], []
+        with market.snapshot():
+            for pending_write in pending_writes:
+                if not self.backoff.ready(pending_write.what, now):
+                    continue
+                try:
+                    writes.append(pending_write.write())
+                    ready.append(pending_write)
+                except Exception as error:  # noqa: BLE001 - as in `attempt`
+                    self.broke(pending_write.what, pending_write.job_id, error)
+        if self.sender is None:
+            self._were_sent(ready, _sent(market, writes))
+        elif ready:
+            self._go_on(TOGETHER, None, self._send_all(market, ready, writes))
+
+    async def _send_all(self, market: Market, ready: Sequence[PendingWrite], writes: Sequence[Write]) -> None:
+        self._were_sent(ready, await self.send(partial(_sent, market, writes)))
+
+    def _were_sent(self, ready: Sequence[PendingWrite], outcomes: Sequence[Outcome]) -> None:
+        for pending_write, outcome in zip(ready, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self.broke(pending_write.what, pending_write.job_id, outcome)
+                continue
+            self._succeeded(pending_write.what)
+            try:
+                pending_write.done()
+            except Exception as error:  # noqa: BLE001 - as in `attempt`
+                self.broke(pending_write.what, pending_write.job_id, error)
+
+    def is_running(self, what: object) -> bool:
+        """Whether an action is under way."""
+        return what in self._running
+
+    def running_of(self, kinds: Collection[type]) -> int:
+        """How many actions of these classes are under way."""
+        names = {kind.__name__ for kind in kinds}
+        return sum(str(what).partition("/")[0] in names for what in self._running)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is under way, or was left for `later`."""
+        return bool(self._running or self._later)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is anything to `collect`."""
+        return bool(self._later) or any(found.waits.done() for found in self._running.values())
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Have something done by the loop's thread, soon. Called from any thread."""
+        self._later.append(work)
+
+    def collect(self) -> None:
+        """Go on with what has come to what it waited for, and do what was left for `later`."""
+        self.take_in()
+        over = {what: found for what, found in self._running.items() if found.waits.done()}
+        if over:
+            self._clock.now()  # where that is not to be had, they are collected later
+        for what, found in over.items():
+            del self._running[what]
+            self._go_on(what, found.job_id, found.handler)
+
+    def take_in(self) -> None:
+        """Do what was left for `later`."""
+        while self._later:
+            self._later.popleft()()
+
+    def end_all(self) -> None:
+        """Have nothing under way: what waits is begun again by the next process."""
+        running, self._running = self._running, {}
+        for found in running.values():
+            found.waits.cancel()
+            found.handler.close()
+
+    def broke(self, what: object, job_id: JobId | None, error: Exception) -> None:
+        """An action or a call failed, be it by a bug: it backs off, and that is said."""
+        error = self._report.lack(error) or error
+        pause_s = self.backoff.failed(what, self._clock.now())
+        self.put_off.discard(what)
+        if not isinstance(error, AssayError):
+            self._report.broken(str(what), error)
+            return
+        self._report.failed(what, job_id, error, pause_s)
+        if isinstance(error, PutOff):
+            self._report.count("put_off")
+            self.put_off.add(what)
+            self.backoff.succeeded(what)  # it has waited its turn
+            self.any_put_off = True
+
+    def _succeeded(self, what: object) -> None:
+        self.backoff.succeeded(what)
+        self.put_off.discard(what)
+        self._report.succeeded(what)
+
+
+def _sent(market: Market, writes: Sequence[Write]) -> list[Outcome]:
+    """What became of each; where sending them together meets a bug, of each by itself: what was sent is not
+    sent twice. Raises what stops all of them, such as a chain that does not answer."""
+    try:
+        return list(market.send_all(writes))
+    except AssayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug met in one call must not keep the others waiting
+        if len(writes) == 1:
+            return [error]
+        return [outcome for write in writes for outcome in _sent(market, [write])]

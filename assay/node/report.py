@@ -1,0 +1,161 @@
+"""What a node shows of itself: its status, its events, and what errors mean.
+
+Contract: an error is said once while it lasts. `Retry` is tried again later, `Stop` abandons its job with the
+reason, `Ask` is shown until a person acts, a bug is logged with its traceback and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assay.node.lost_races import LOST_RACES
+from assay.node.shortage import shortage
+from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
+from assay.protocol.types import ZERO_ADDRESS, Address, JobId
+
+log = logging.getLogger(__name__)
+
+Event = dict[str, Any]
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a service is doing, for a page or a log line to read; replaced as a whole, never changed."""
+
+    role: str
+    address: Address = ZERO_ADDRESS
+    job: str = ""
+    round: int = 0
+    step: int = 0
+    loss: float | None = None
+    action: str = "starting"
+    error: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+    abandoned: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    """What a person must decide, by what asked. Jobs are named by their id in hex."""
+    endpoints: dict[str, str] = field(default_factory=dict)
+    """Chain endpoints that do not answer at present, and why."""
+    workers: tuple[dict[str, Any], ...] = ()
+    """What each worker does (``app.worker_status``)."""
+
+    def counted(self, name: str) -> Status:
+        return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})
+
+
+def ignore(event: Event) -> None:
+    """An `Emit` that shows nothing."""
+
+
+class Report:
+    """One node's status, and where its events go."""
+
+    def __init__(self, role: str, address: Address, emit: Emit = ignore, poll_s: float = 0.0) -> None:
+        self.status = Status(role=role, address=address)
+        self._emit, self._poll_s = emit, poll_s
+        self._aside: dict[str, str] = {}
+        self._aside_now: dict[str, str] = {}
+        """What the last look, and this one, have set aside, and why."""
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Show one thing that happened."""
+        self._emit({"role": self.status.role, "address": self.status.address, "event": event, **fields})
+
+    def note(self, **changes: Any) -> None:
+        """Change the status."""
+        self.status = replace(self.status, **changes)
+
+    def count(self, name: str) -> None:
+        """Count one more of something."""
+        self.status = self.status.counted(name)
+
+    def complain(self, text: str, holds: bool) -> None:
+        """Show as the error, and ask a person about, what holds only while it does."""
+        if holds and self.status.error in ("", text):
+            self.note(error=text)
+        elif not holds and self.status.error == text:
+            self.note(error="")
+
+    def refusal(self, job_id: JobId) -> str:
+        """Why a job was left alone; empty if it was not."""
+        return self.status.abandoned.get(job_id.hex(), "")
+
+    def abandon(self, job_id: JobId, reason: str) -> None:
+        """Leave a job alone from now on, and say why."""
+        if job_id.hex() not in self.status.abandoned:
+            self.note(abandoned={**self.status.abandoned, job_id.hex(): reason})
+            self.emit("abandoned", job=job_id.hex(), reason=reason)
+
+    def succeeded(self, what: object) -> None:
+        """Take back what was said of a failure."""
+        if self.status.error.startswith(f"{what}: "):
+            self.note(error="")
+        if str(what) in self.status.questions:
+            self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
+
+    def failed(self, what: object, job_id: JobId | None, error: AssayError, pause_s: float) -> None:
+        """Say what became of an action; `pause_s`: until it is tried again."""
+        text = _text(error)
+        if isinstance(error, Reverted):
+            lost = error.error in LOST_RACES
+            self.count("lost_races" if lost else "reverted")
+            self.emit("refused", what=str(what), error=error.error, benign=lost)
+            if not lost:
+                self.note(error=f"{what}: {text}")
+            return
+        self.note(error=f"{what}: {text}")
+        if isinstance(error, Retry):
+            self.count("retries")
+            self.emit("retry", what=str(what), code=error.code, error=text, after_s=pause_s)
+        elif isinstance(error, Ask):
+            self.note(questions={**self.status.questions, str(what): text})
+            self.emit("ask", what=str(what), code=error.code, error=text)
+        elif isinstance(error, Stop) and job_id is not None:
+            self.abandon(job_id, text)
+        else:
+            self.emit("stopped", what=str(what), code=error.code, error=text)
+
+    def broken(self, what: str, error: Exception, **place: str) -> None:
+        """Say what has stopped a part of the loop, an action, or a look at one job or claim. Asks nothing of
+        the chain, which may be what does not answer."""
+        if (lack := self.lack(error)) is not None:
+            error = lack
+        if not isinstance(error, AssayError):
+            log.error("%s failed\n%s", what, "".join(traceback.format_exception(error)))
+            self.count("bugs")
+            self.note(error=f"bug: {type(error).__name__}: {error}")
+            self.emit("bug", error=f"{type(error).__name__}: {error}", what=what, **place)
+            return
+        self.count("retries")
+        shown = f"{what}: {_text(error)}"
+        if self.status.error != shown:
+            self.note(error=shown)
+            self.emit("retry", what=what, code=error.code, error=_text(error), after_s=self._poll_s)
+
+    def lack(self, error: Exception) -> AssayError | None:
+        """What this machine lacks for the moment, where that is the error."""
+        lack = shortage(error)
+        if lack is not None:
+            self.count("shortages")
+        return lack
+
+    def look_begins(self) -> None:
+        """What is set aside from now on belongs to a new look."""
+        self._aside, self._aside_now = self._aside_now, {}
+
+    def set_aside(self, what: str, error: Exception, **place: str) -> None:
+        """Say that a job or a claim is left out of a look for what it has broken; once, while that is so."""
+        self.count("set_aside")
+        why = f"{type(error).__name__}: {error}"
+        if self._aside.get(what) != why:
+            self.broken(what, error, **place)
+        self._aside_now[what] = why
+
+
+def _text(error: AssayError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message

@@ -1,1 +1,0 @@
-"""Computing a program in a process of its own."""

@@ -1,0 +1,172 @@
+"""What a solver's workers have told of its tasks.
+
+Contract: a count of segments holds for the sources that a task was opened from (``solver.sources``), and for
+as long as the worker's process lives, unless the task's claim was drafted, which is stored. One of a coming
+round holds until the job is rewound. Used from the loop's thread; `SolverBooks` from any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.node.checkpoints import Checkpoint
+from assay.node.role import NodeBooks
+from assay.protocol.types import JobId
+from assay.solver.drafting import Draft
+from assay.solver.progress import TaskProgress
+from assay.solver.sources import Sources
+
+if TYPE_CHECKING:
+    from assay.solver.service import SolverService
+
+Place = tuple[JobId, int, int]
+"""A job, a round and a shard."""
+
+
+@dataclass
+class TaskRecord:
+    """A task that a worker has opened. `sources`: None of one of a coming round. `made_by`: how many of the
+    node's worker processes had ended by then."""
+
+    root: bytes
+    sources: Sources | None
+    segments: int
+    made_by: int
+    loss: float | None = None
+
+
+class Tasks:
+    """The tasks of a solver's jobs, as far as workers have told."""
+
+    def __init__(self, ended: Callable[[], int]) -> None:
+        """`ended`: how many of the node's worker processes have ended."""
+        self._ended = ended
+        self._records: dict[Place, TaskRecord] = {}
+        self._ahead: dict[Place, TaskRecord] = {}
+        self._drafts: dict[tuple[Place, bytes], Draft] = {}
+
+    def opened(self, place: Place, root: bytes, sources: Sources | None, segments: int, made_by: int) -> None:
+        """A worker has a task in hand. `made_by`: as `TaskRecord` has it."""
+        records = self._ahead if sources is None else self._records
+        before = self._records.get(place) or self._ahead.get(place)
+        loss = before.loss if before is not None and before.root == root else None
+        records[place] = TaskRecord(root, sources, segments, made_by, loss)
+
+    def trained(self, place: Place, root: bytes, segments: int, loss: float | None) -> bool:
+        """So many of a task's segments are trained; whether that was ahead."""
+        ahead = False
+        for records in (self._records, self._ahead):
+            if (record := records.get(place)) is not None and record.root == root:
+                record.segments, record.loss = segments, loss
+                ahead = records is self._ahead
+        return ahead
+
+    def drafted(self, place: Place, root: bytes, draft: Draft) -> None:
+        """A task's claim is ready."""
+        self._drafts[place, root] = draft
+
+    def lost(self, place: Place) -> None:
+        """What is known of a task does not hold any more."""
+        self._records.pop(place, None)
+        self._ahead.pop(place, None)
+
+    def segments(self, place: Place, sources: Sources) -> int | None:
+        """Segments that are trained of a task with these sources; None where no worker has told."""
+        record = self._record(place, sources)
+        return None if record is None else record.segments
+
+    def segments_ahead(self, place: Place) -> int:
+        """Segments that are trained of a task of the coming round."""
+        record = self._ahead.get(place)
+        return record.segments if record is not None and self._lives(place, record) else 0
+
+    def draft(self, place: Place, sources: Sources) -> tuple[Draft, float | None] | None:
+        """The claim of a task with these sources and its loss, once it is ready."""
+        record = self._record(place, sources)
+        draft = None if record is None else self._drafts.get((place, record.root))
+        return None if record is None or draft is None else (draft, record.loss)
+
+    def _record(self, place: Place, sources: Sources) -> TaskRecord | None:
+        record = self._records.get(place)
+        if record is None or record.sources != sources or not self._lives(place, record):
+            return None
+        return record
+
+    def _lives(self, place: Place, record: TaskRecord) -> bool:
+        return record.made_by == self._ended() or (place, record.root) in self._drafts
+
+    def rewound(self, job_id: JobId) -> None:
+        """Nothing that was guessed of a coming round holds any more."""
+        self._ahead = {place: record for place, record in self._ahead.items() if place[0] != job_id}
+
+    def keep(self, jobs: Iterable[tuple[JobId, int]]) -> None:
+        """Forget all but these jobs' tasks, from these rounds on."""
+        first = dict(jobs)
+
+        def stays(place: Place) -> bool:
+            return place[0] in first and place[1] >= first[place[0]]
+
+        self._records = {place: x for place, x in self._records.items() if stays(place)}
+        self._ahead = {place: x for place, x in self._ahead.items() if stays(place)}
+        self._drafts = {key: x for key, x in self._drafts.items() if stays(key[0])}
+
+    def clear(self) -> None:
+        """Believe nothing of it."""
+        self._records, self._ahead, self._drafts = {}, {}, {}
+
+
+class SolverBooks(NodeBooks):
+    """What workers call (``compute.home``)."""
+
+    def __init__(self, node: SolverService, progress: TaskProgress) -> None:
+        super().__init__(node)
+        self._solver, self._progress = node, progress
+
+    def used_bytes(self) -> int:
+        """Bytes that the node's blocks take."""
+        budget = self._solver.budget
+        return 0 if budget is None else budget.used_bytes()
+
+    def left(self, job_id: JobId, round_: int, shard: int, root: bytes) -> list[Checkpoint]:
+        """Where a task was left, as the disk tells."""
+        return self._progress.load(job_id, round_, shard, root)
+
+    def stored(self, job_id: JobId, round_: int, shard: int, leaves: Sequence[Checkpoint]) -> None:
+        """A task's states are published so far."""
+        self._progress.save(job_id, round_, shard, list(leaves))
+
+    def opened(
+        self, job_id: JobId, round_: int, shard: int, root: bytes, sources: Sources | None, segments: int
+    ) -> None:
+        """See `Tasks`."""
+        place, made_by = (job_id, round_, shard), self._solver.pool.ended()
+        self._solver.actions.later(lambda: self._solver.tasks.opened(place, root, sources, segments, made_by))
+
+    def trained(
+        self,
+        job_id: JobId,
+        round_: int,
+        shard: int,
+        root: bytes,
+        segments: int,
+        step: int,
+        loss: float | None,
+        divergence: tuple[int, str, str] | None,
+    ) -> bool:
+        """A segment is trained; whether to go on with the task. `divergence`: its step, what it is, and both
+        in words."""
+        place = job_id, round_, shard
+        self._solver.actions.later(
+            lambda: self._solver.trained(place, root, segments, step, loss, divergence)
+        )
+        return self._solver.goes_on(place)
+
+    def drafted(self, job_id: JobId, round_: int, shard: int, root: bytes, draft: Draft) -> None:
+        """See `Tasks`."""
+        self._solver.actions.later(lambda: self._solver.tasks.drafted((job_id, round_, shard), root, draft))
+
+    def lost(self, job_id: JobId, round_: int, shard: int, why: str) -> None:
+        """A task's states could not be stored."""
+        self._solver.actions.later(lambda: self._solver.tasks.lost((job_id, round_, shard)))

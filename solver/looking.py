@@ -1,0 +1,54 @@
+"""What the market says of a job that a solver decides by.
+
+Contract: one consistent look, within the market's snapshot. Holders and prices are asked for only where they
+can matter: where something is ours, or a shard may be taken.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from assay.node.rounds import Claims
+from assay.protocol.demands import DemandView
+from assay.protocol.game_state import GameView
+from assay.protocol.ports import MarketView
+from assay.protocol.types import Holder, JobView, Role, Wei
+from assay.solver import reasons
+from assay.solver.acceptance import unacceptable
+from assay.solver.observation import Limits
+
+
+class Read(TypedDict):
+    """What the market says of a job (``observation.JobObservation``)."""
+
+    holders: tuple[Holder, ...]
+    prices: tuple[Wei, ...]
+    claims: Claims
+    games: tuple[GameView, ...]
+    demands: tuple[DemandView, ...]
+    room: Wei
+
+
+def read_job(market: MarketView, job: JobView, limits: Limits, refused: str) -> Read:
+    """All that the market says of a job; but for its claims the same to everybody. `refused`: why the job was
+    left alone; empty if it was not."""
+    job_id = job.job_id
+    shards = range(job.terms.shards if _matter(market, job, limits, refused) else 0)
+    return Read(
+        holders=tuple(market.holder(job_id, k) for k in shards),
+        prices=tuple(market.price(job_id, k) for k in shards),
+        claims=Claims(market.claims(job_id)),
+        games=tuple(market.games(job_id)),
+        demands=tuple(market.demands(job_id)),
+        room=market.room(market.me, Role.SOLVER, job.terms.client),
+    )
+
+
+def _matter(market: MarketView, job: JobView, limits: Limits, refused: str) -> bool:
+    """Whether holders and prices can matter."""
+    alone = refused or unacceptable(job.terms, limits.terms)
+    if not alone and not reasons.too_cheap(job.terms, limits):
+        return True
+    return market.holds_shard(job.job_id) or any(
+        view.claim.claimant == market.me for view in market.claims(job.job_id)
+    )

@@ -1,0 +1,36 @@
+"""What a task's input follows from: the claims by the terms' links, and which tasks were there.
+
+Contract: as long as the sources of a place are equal, so is the state that its task must start from (rule
+4.4). Nothing is fetched or computed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from assay.node.rounds import PASSED, Claims, standing
+from assay.protocol.loops import Byte, FromClaim, Place, source_of
+from assay.protocol.types import ClaimId, ClaimView, JobView, Kind
+
+Sources = tuple[int, tuple[ClaimId, ...], tuple[bool, ...]]
+"""Rewinds of the job; claims that an input is from; what it says of which tasks are there."""
+
+
+def sources_of(job: JobView, claims: Claims, round_: int, shard: int) -> Sources:
+    """The sources of the task of a place."""
+
+    def found(place: Place) -> ClaimView | None:
+        view = standing(claims, *place)
+        passed = view is not None and (place[0] == Kind.OUTER or view.status.phase in PASSED)
+        return view if passed else None
+
+    @cache
+    def stands(past: int, other: int) -> bool:
+        return found((Kind.TASK, past, other)) is not None
+
+    terms = job.terms
+    every = [source_of(terms, Kind.TASK, round_, shard, slot, stands) for slot in range(terms.slots)]
+    places = dict.fromkeys(source.place for source in every if isinstance(source, FromClaim))
+    views = [found(place) for place in places]
+    told = tuple(source.value for source in every if isinstance(source, Byte))
+    return job.progress.rewinds, tuple(view.claim_id for view in views if view is not None), told

@@ -1,0 +1,54 @@
+"""On disk: the class of conditions that a verifier has left by itself, to which it comes back.
+
+Contract: it is written before the class is left. A damaged record is set aside: the verifier then comes back
+to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.disk import record
+from assay.protocol.types import ZERO_DIGEST
+
+LEFT_FILE = "left-class.json"
+"""Of a node's folder."""
+_KIND = "assay/left-class/1"
+
+
+class LeftClass:
+    """The class that one account has left, in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEFT_FILE
+        instead = "no class is come back to; `assay verifier subscribe CLASS` agrees to one"
+        body = record.read_or_set_aside(self._path, _KIND, instead=instead)
+        self.class_id = ZERO_DIGEST if body is None else bytes.fromhex(body["class"])
+        """Zeros: none."""
+        self._block: int | None = None if body is None else body["block"]
+
+    def keep(self, class_id: bytes) -> None:
+        """This one is about to be left; zeros: nothing changes."""
+        if any(class_id):
+            self._write(class_id, None)
+
+    def drawn_until(self, block: int, epoch: Callable[[], int]) -> int:
+        """From which block on the account is drawn no more, which is in no class at `block`; 0: it has left
+        none. `epoch`: its length, asked for where it is needed."""
+        if not any(self.class_id):
+            return 0
+        if self._block is None:
+            self._write(self.class_id, block)
+        blocks = epoch()
+        return ((self._block or block) // blocks + 2) * blocks
+
+    def forget(self) -> None:
+        """There is none to come back to."""
+        if any(self.class_id):
+            self._path.unlink(missing_ok=True)
+            self.class_id, self._block = ZERO_DIGEST, None
+
+    def _write(self, class_id: bytes, block: int | None) -> None:
+        record.write(self._path, _KIND, {"class": class_id.hex(), "block": block})
+        self.class_id, self._block = class_id, block
