@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from assay.compute.home import Home
@@ -41,17 +42,30 @@ def _without_secrets() -> Iterator[None]:
 
 
 class _Actor:
-    """What runs in the cluster: ``compute.worker.serve``, with queues for its line."""
+    """What runs in the cluster: ``compute.worker.serve``, with queues for its line. Its calls run in several
+    threads, in any order."""
 
     def __init__(self) -> None:
-        from assay.compute.worker import serve
-
         self._heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=serve, args=(self,), daemon=True).start()
+        self._lock, self._early, self._next = threading.Lock(), dict[int, bytes](), 0
+        threading.Thread(target=self._serve, daemon=True).start()
 
-    def hear(self, message: bytes) -> None:
-        self._heard.put(message)
+    def _serve(self) -> None:
+        from assay.compute.worker import serve
+
+        try:
+            serve(self)
+        except BaseException:  # noqa: BLE001 - the cluster tells that it is gone
+            os._exit(1)
+
+    def hear(self, number: int, message: bytes) -> None:
+        """Take in the message with this number, after all before it."""
+        with self._lock:
+            self._early[number] = message
+            while self._next in self._early:
+                self._heard.put(self._early.pop(self._next))
+                self._next += 1
 
     def say(self, wait_s: float) -> list[bytes]:
         """What is to be said, once there is anything."""
@@ -75,13 +89,13 @@ class RayLink:
     """An actor."""
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._said = ray, deque[bytes]()
+        self._ray, self._said, self._numbers = ray, deque[bytes](), count()
         self._actor = ray.remote(num_cpus=1, max_concurrency=4)(_Actor).remote()
         self._why = "it was ended"
 
     def send(self, message: object) -> None:
         """See `compute.process.Link`."""
-        self._actor.hear.remote(pickle.dumps(message))
+        self._actor.hear.remote(next(self._numbers), pickle.dumps(message))
 
     def recv(self) -> Any:
         """See `compute.process.Link`."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from assay.compute.home import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import Answer, Asked, LinkWorker, Told
+from assay.compute.ray import _Actor
 from tests.fakes.orders import Echo
 
 WAIT_S = 20.0
@@ -114,3 +119,26 @@ def test_what_it_is_telling_is_told_before_it_is_given_up() -> None:
         second = wait_for(links, 2)
         second.said.put(Answer("a", None))
         assert task.result(WAIT_S) == "a"
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    """A worker has a logger of its own, as it has a process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers, root.level = handlers, level
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_an_actor_hears_in_the_order_in_which_it_was_told() -> None:
+    """A cluster runs an actor's calls in several threads, in any order."""
+    actor = _Actor()
+    message = [pickle.dumps(one) for one in (WorkerConfig(), Echo("a"), Echo("b"))]
+    for number in (2, 1, 0):
+        actor.hear(number, message[number])
+    said: list[Any] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(said) < 2 and time.monotonic() < deadline:
+        said += map(pickle.loads, actor.say(0.1))
+    assert [answer.result for answer in said] == ["a", "b"]
