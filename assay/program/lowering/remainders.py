@@ -1,7 +1,7 @@
 """Rules for floor division and remainders of floats: what is left of x by y, without the rounding of x ÷ y.
 
-Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact; beyond, both are
-NaN rather than digits that mean nothing. x by ±0 is ±Inf or NaN.
+Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact; beyond, the
+quotient is floor(x ÷ y) with both steps rounded, and the remainder NaN rather than digits that mean nothing.
 
 Source: Dekker, A floating-point technique for extending the available precision (1971).
 """
@@ -92,5 +92,7 @@ class Divided:
         more = context.add(self._quotient, context.convert(self._some, DType.F32))
         below = context.unary(Op.NEG, more)
         made = context.where(self._apart, below, self._quotient, DType.F32)
-        by_zero = context.compare(Op.EQ, self._y, 0.0)
-        return context.where(by_zero, context.div(self._x, self._y), made, DType.F32)
+        divided = context.div(self._x, self._y)
+        rounded = context.add(context.unary(Op.FLOOR, divided), context.sub(self._x, self._x))  # of Inf NaN
+        made = context.where(context.compare(Op.EQ, made, made), made, rounded, DType.F32)
+        return context.where(context.compare(Op.EQ, self._y, 0.0), divided, made, DType.F32)
