@@ -63,6 +63,7 @@ values and gradients with PyTorch's in float32 and float64; what it finds is men
 | sums | exact to 27 bits below the row's largest number (A33), whatever cancels |
 | the sign of a zero | may differ: `atan2(-0., -1.)` is π |
 | gradients where the value is NaN | not PyTorch's |
+| gradients through `gather`, `cummax` | NaN in a whole row where one of it is Inf or NaN |
 | subnormal numbers | kept by every instruction; functions made of several may lose them |
 """
 

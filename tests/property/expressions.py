@@ -106,7 +106,7 @@ ROW: dict[str, Form] = {
     "prod": lambda x: x.prod(1, keepdim=True).expand(x.shape),
     "cumprod": lambda x: x.cumprod(1),
     "layer_norm": lambda x: functional.layer_norm(x, (COLUMNS,)),
-    "median": lambda x: x.median(1, keepdim=True)[0].expand(x.shape),
+    "median": lambda x: x.contiguous().median(1, keepdim=True)[0].expand(x.shape),
 }
 BINARY: dict[str, Form] = {
     "add": torch.add,

@@ -90,7 +90,8 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     zero = x == 0
     angle = _atan(y / torch.where(zero, 1.0, x))
     turned = angle + torch.where(x < 0, torch.where(y < 0, -math.pi, math.pi), 0.0)
-    return torch.where(zero, torch.sign(y) * (math.pi / 2), turned)
+    upright = torch.where(torch.isnan(y), y, torch.sign(y) * (math.pi / 2))
+    return torch.where(zero, upright, turned)
 
 
 def _leg(x: Tensor) -> Tensor:

@@ -236,6 +236,12 @@ def test_area_functions_of_large_numbers_are_finite() -> None:
     agree(with_gradient(torch.asinh), torch.tensor([1e20, -1e30, 1e8, -2e8, 3e38]))
     agree(with_gradient(torch.acosh), torch.tensor([1e20, 1e30, 1e8, 2e8, 3e38, 1.0000001]))
     agree(with_gradient(torch.atan2), torch.zeros(2), torch.tensor([0.0, 2.0]))
+    odd = torch.tensor([torch.nan, torch.inf, -torch.inf, torch.inf, 1.0, torch.nan])
+    agree(
+        lambda y, x, b: [torch.atan2(y, x)],
+        odd,
+        torch.tensor([0.0, torch.inf, torch.inf, -1.0, torch.nan, 1.0]),
+    )
 
 
 ROW = torch.tensor([[1.0, 3.0, 2.0, 3.0, 5.0, 5.0], [2.0, 1.0, 1.0, -1.0, -1.0, 0.0]])
