@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -29,6 +30,8 @@ from assay.compute.orders import Cancelled, DeviceLost, Order, WorkerConfig
 from assay.compute.pool import CANCEL_S, UNKNOWN, Progress, Usage, WorkerGone
 from assay.program.compiled.process import command
 from assay.protocol.errors import AssayError
+
+log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 """How often it is seen whether an order that runs is to be cancelled."""
@@ -200,8 +203,8 @@ class LinkWorker:
             progress(message.done, message.total)
 
     def _read(self, running: _Running) -> None:
-        """Take in what the process sends, until its line is gone."""
-        with suppress(EOFError, OSError):
+        """Take in what the process sends, until its line is gone, or nobody can read what it says."""
+        try:
             while True:
                 message = running.link.recv()
                 if isinstance(message, Asked):
@@ -210,6 +213,10 @@ class LinkWorker:
                     logging.getLogger(message.name).log(message.level, "%s", message.text)
                 else:
                     running.inbox.put(message)
+        except (EOFError, OSError):
+            pass
+        except Exception:  # whoever waits for its answer must not wait for ever
+            log.exception("what the worker of %s says cannot be read", self.device)
         with self._telling:
             self.ended, running.heard = self.ended + 1, False
         running.inbox.put(None)
@@ -225,7 +232,11 @@ class LinkWorker:
                 return
             told = self._answer_to(asked)
         with suppress(OSError):  # it has ended meanwhile
-            running.link.send(told)
+            try:
+                running.link.send(told)
+            except (AttributeError, TypeError, pickle.PicklingError) as error:  # it waits for an answer
+                unsent = RuntimeError(f"the answer to {asked.name} cannot be sent: {error}")
+                running.link.send(Told(asked.number, None, unsent))
 
     def _answer_to(self, asked: Asked) -> Told:
         try:

@@ -65,8 +65,9 @@ class Line:
         return told.result()
 
     def hear(self) -> None:
-        """Take in what the node sends, until it is gone."""
-        with suppress(EOFError, OSError):
+        """Take in what the node sends, until it is gone. The process ends where that cannot be read: an
+        order may wait for it."""
+        try:
             while True:
                 message = self._connection.recv()
                 if isinstance(message, Told):
@@ -80,7 +81,11 @@ class Line:
                 else:
                     self.cancelled.clear()  # of an order that was over by then
                     self.orders.put(message)
-        self.orders.put(None)
+        except (EOFError, OSError):
+            self.orders.put(None)
+        except Exception:
+            logging.getLogger(__name__).exception("what the node says cannot be read")
+            os._exit(1)
 
 
 class _Log(logging.Handler):

@@ -7,6 +7,8 @@ never an error: it is a value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class AssayError(Exception):
     """The base of all errors with a code, a message and a hint."""
@@ -19,6 +21,16 @@ class AssayError(Exception):
         self.hint = hint
         if code is not None:
             self.code = code
+
+    def __reduce__(self) -> tuple[Callable[..., AssayError], tuple[object, ...]]:
+        """As what it is, whatever its class is made of: processes send errors to each other."""
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(kind: type[AssayError], args: tuple[object, ...], about: dict[str, object]) -> AssayError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(about)
+    return error
 
 
 class Retry(AssayError):

@@ -157,6 +157,21 @@ class Unsendable(Order[object]):
         return threading.Lock()
 
 
+class Unread:
+    """What raises at the other end."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+@dataclass(frozen=True)
+class Unreadable(Order[object]):
+    """A result that can be sent and not be read."""
+
+    def run(self, bench: Bench) -> object:
+        return Unread()
+
+
 @dataclass(frozen=True)
 class Device(Order[str]):
     """Names the device that it ran on; `on`: the one that it is for."""

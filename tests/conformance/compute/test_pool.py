@@ -14,13 +14,14 @@ from typing import Any, Protocol
 import pytest
 
 from assay.blocks.blockstore import BlockStore
+from assay.chain.eth.seen import Seen
 from assay.compute import pool as pools
 from assay.compute.home import HOLD_S, Home
 from assay.compute.orders import Cancelled, DeviceLost, OutOfMemory, Priority, WorkerConfig, WorkerLost
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
-from assay.protocol.errors import Ask, BlockNotFound, PutOff, Stop, Unknown
+from assay.protocol.errors import Ask, AssayError, BlockNotFound, PutOff, RpcUnreachable, Stop, Unknown
 from assay.protocol.types import JobId
 from tests.fakes import orders
 from tests.fakes.blocks import FakeBlocks, Network, cid_of
@@ -266,6 +267,14 @@ def test_an_order_for_a_device_waits_for_a_worker_that_has_it(tmp_path: Path) ->
 # -- what a worker may ask of its node
 
 
+class Shut(AssayError):
+    """An error that cannot be sent."""
+
+    def __init__(self, lock: Any) -> None:
+        super().__init__("it is shut")
+        self.lock = lock
+
+
 class Shelf:
     """Books that note what they are told."""
 
@@ -312,6 +321,36 @@ def test_a_worker_reads_its_nodes_market(make: Make, station: Station) -> None:
     with pytest.raises(Unknown):
         pool.submit(Call("market", "job", (JobId(bytes(32)),))).result(WAIT_S)
     assert pool.submit(Echo("a")).result(WAIT_S) == "a" and pool.status()[0].losses == 0
+
+
+@pytest.mark.parametrize("error", [Seen(time.monotonic, 1.0).behind("a node", 3), Shut(threading.Lock())])
+def test_whatever_a_node_answers_with_comes_to_its_worker(
+    make: Make, station: Station, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """An error of a class that is made of other arguments, or that cannot be sent at all: a worker that waits
+    for the answer for ever does nothing else, be it a move in a game."""
+
+    def fails(job_id: JobId) -> None:
+        raise error
+
+    monkeypatch.setattr(station.market, "job", fails)
+    pool = make(1, station)
+    with pytest.raises((RpcUnreachable, RuntimeError), match="a node is behind by 3 blocks|cannot be sent"):
+        pool.submit(Call("market", "job", (station.job_id,))).result(10)
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a" and pool.status()[0].losses == 0
+
+
+def test_what_nobody_can_read_is_the_end_of_a_process(
+    make: Make, station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At either end of its line."""
+    pool = make(1, station)
+    monkeypatch.setattr(station.market, "job", lambda job_id: orders.Unread())
+    with pytest.raises(WorkerLost):
+        pool.submit(Call("market", "job", (station.job_id,))).result(30)
+    with pytest.raises(WorkerLost):
+        pool.submit(orders.Unreadable()).result(30)
+    assert pool.submit(Echo("a")).result(WAIT_S) == "a"
 
 
 def test_a_worker_reads_and_keeps_its_nodes_blocks(make: Make, station: Station) -> None:
