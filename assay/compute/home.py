@@ -141,6 +141,7 @@ class RemoteBlocks:
         return self._store.read_file(cid, max_bytes)
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        order = Random(order.getrandbits(256))  # the system's own cannot be sent
         return list(self._ask("holes", cid, max_bytes, order, most))
 
     def pin(self, cid: str) -> None:

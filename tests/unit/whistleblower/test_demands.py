@@ -11,12 +11,18 @@ from typing import Any
 import pytest
 import torch
 
+from assay.compute.home import Home
+from assay.compute.orders import WorkerConfig
+from assay.compute.pool import Pool
+from assay.compute.process import ProcessWorker
 from assay.node.checkpoints import read_checkpoints
+from assay.node.orders import FindGap, JobSpec, WantedLeaves
 from assay.node.slot_index import MAX_INDEX_BYTES, decode_index
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
 from drills.solvers import HidingSolver
+from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 
@@ -129,6 +135,18 @@ def test_attack_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demande
     assert (told["segment_end"], told["places"]) == (2, "1:0")
     assert day.run(lambda: bool(day.named("collected")))
     assert day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED
+
+
+@pytest.mark.long
+def test_attack_33_a_worker_of_its_own_process_finds_the_gap(day: MarketDay) -> None:
+    view = published_claim(day)
+    tear(day, view, 2, 1, range(32))
+    market, job_id = day.join("wendy"), view.claim.job_id
+    spec = JobSpec(job_id, market.job(job_id).terms, RESOURCE_LIMITS)
+    config = WorkerConfig(threads=1, me=market.me)
+    with Pool([ProcessWorker(config, Home(market, day.blocks()))]) as pool:
+        found = pool.submit(FindGap(spec, "test", view)).result(60)
+    assert found == WantedLeaves(2, (StateLeaf(1, 0),))
 
 
 @pytest.mark.parametrize("mined", [False, True])
