@@ -240,6 +240,11 @@ class TaskTrainer:
         else:
             self._resuming.remember(task.place, task.leaves)
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether a task's states are being stored."""
+        return any(not begun.done() for task in self._in_memory() for begun in task.publishing)
+
     def close(self) -> None:
         """Begin nothing any more; what is under way is of no use."""
         self._storing.close()

@@ -1,8 +1,8 @@
 """A job as a worker has it: its files checked, its programs ready to run, and the states it has at hand.
 
 Contract: made at the first order of a job in this process, from what the node's market and blocks say, and
-kept for the next ones; the last `MOST_JOBS` jobs are kept. What an order that was put off has found missing
-is not asked for again by it (``node.absent``).
+kept for the next ones; the last `MOST_JOBS` jobs are kept, and those of which something is being stored. What
+an order that was put off has found missing is not asked for again by it (``node.absent``).
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class OpenJob:
         self.disputant = Disputant(desk.market.me, lambda game: replay_for(self.state_provider, game))
         self.role: object = None
         """What a role keeps with the job."""
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether the role still stores what it has computed."""
+        return bool(getattr(self.role, "is_storing", False))
 
     def close(self) -> None:
         """End what the role has begun."""
@@ -89,5 +94,6 @@ def opened(bench: Bench, spec: JobSpec, what: str, part: bool = False) -> Iterat
             job = OpenJob(bench, spec, SparingBlocks(bench.desk.blocks, absent))
         jobs[spec.job_id] = job
         for oldest in list(jobs)[:-MOST_JOBS]:
-            jobs.pop(oldest).close()
+            if not jobs[oldest].is_storing:
+                jobs.pop(oldest).close()
         yield job

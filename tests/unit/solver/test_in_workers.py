@@ -22,6 +22,8 @@ from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
+from assay.node.opened import MOST_JOBS
+from assay.node.orders import Examine
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.protocol.errors import Retry
@@ -31,8 +33,9 @@ from assay.solver import storing
 from assay.solver.orders import Train
 from assay.solver.storing import OpenTask, Storing
 from assay.solver.trainer import TaskTrainer
-from tests.fakes.manual_pool import ManualPool
+from tests.fakes.manual_pool import LateExecutor, ManualPool
 from tests.fakes.market_day import MarketDay
+from tests.fakes.opened import opened_jobs
 
 torch.set_num_threads(1)
 
@@ -230,6 +233,29 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     assert failed == [4] and any("the disk is full" in e["error"] for e in day.named("retry"))
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
     assert "bugs" not in ann.status.counters
+
+
+def test_a_job_whose_states_are_being_stored_is_not_put_away_for_others(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever posts as many jobs as a worker has open at a time would have it throw away what a task has
+    come to: its node waits for that claim, and neither commits it nor trains it again."""
+    monkeypatch.setattr(storing, "ThreadPoolExecutor", LateExecutor)
+    monkeypatch.setattr(LateExecutor, "every", [])
+    job_id = day.post(rounds=1, shards=1, **LATER)
+    ann = day.solver("ann")
+    assert day.run(lambda: len(day.named("trained")) == 4, turns=20) and not day.named("committed")
+    for number in range(MOST_JOBS):
+        other = day.post(rounds=1, shards=1, nonce=10 + number, **LATER)
+        ann.pool.submit(Examine(ann.spec(other), "test")).result()
+    for executor in LateExecutor.every:
+        for _ in range(5):
+            executor.step()
+    assert day.run(lambda: bool(day.named("committed")), turns=20), ann.status
+    assert len(day.named("trained")) == 4 and ann.status.counters["claims"] == 1
+    other = day.post(rounds=1, shards=1, nonce=99, **LATER)
+    ann.pool.submit(Examine(ann.spec(other), "test")).result()
+    assert len(opened_jobs(ann)) == MOST_JOBS and job_id not in opened_jobs(ann), "it goes once it is stored"
 
 
 @pytest.mark.parametrize("call", [0, 4, 5])
