@@ -53,6 +53,8 @@ class Tasks:
         before = self._records.get(place) or self._ahead.get(place)
         loss = before.loss if before is not None and before.root == root else None
         records[place] = TaskRecord(root, sources, segments, made_by, loss)
+        if sources is not None:
+            self._ahead.pop(place, None)  # its round has come
 
     def trained(self, place: Place, root: bytes, segments: int, loss: float | None) -> bool:
         """So many of a task's segments are trained; whether that was ahead."""

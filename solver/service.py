@@ -172,11 +172,7 @@ class SolverService(Node):
         news = self._convictions.news(observation)
         if not news:
             return False
-        self.pool.renew()
-        self.actions.take_in()  # what was told until then is forgotten with the rest
-        self._progress.distrust()
-        self._examined.clear()
-        self.tasks.clear()
+        self.pool.renew(self._distrust)
         self._convictions.heed(news, observation.now)
         for view in news:
             place = {"kind": view.claim.kind.name, "round": view.claim.round, "shard": view.claim.shard}
@@ -185,6 +181,13 @@ class SolverService(Node):
         if self._convictions.alarm:
             self.report.emit("alarm", error=self._convictions.alarm)
         return True
+
+    def _distrust(self) -> None:
+        """Believe nothing that workers have told or stored, of which none runs meanwhile."""
+        self.actions.take_in()  # what was told until then is forgotten with the rest
+        self._progress.distrust()
+        self._examined.clear()
+        self.tasks.clear()
 
     def why_idle(self) -> str:
         return "" if self._seen is None else reasons.idle(self._seen)

@@ -65,13 +65,14 @@ class InlinePool:
         """How often it was renewed."""
         return self._ended
 
-    def renew(self) -> None:
-        """Forget what orders have left for later ones."""
+    def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Forget what orders have left for later ones, and do something else before the next."""
         self._ended += 1
         jobs = self.bench.cache.get("jobs", {})
         for job in jobs.values():
             job.close()
         self.bench.cache.clear()
+        meanwhile()
 
     def close(self) -> None:
         """The same."""

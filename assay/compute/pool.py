@@ -137,6 +137,17 @@ class Task(Future[R]):
         self.cancelled_running.set()
         return not self.done()
 
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it was cancelled while it waited, for the first time or again."""
+        return self.cancelled() or (self.losses > 0 and self.cancelled_running.is_set())
+
+    def drop(self) -> None:
+        """Tell whoever waits for it that it was cancelled while it waited again."""
+        if not self.cancelled():
+            what = "the order was cancelled, and nothing of it is kept"
+            self.set_exception(Cancelled(what, hint="order it again"))
+
 
 class Pool:
     """Orders on their way to some workers."""
@@ -147,6 +158,8 @@ class Pool:
         self._waiting: list[tuple[Priority, int, Task[Any]]] = []
         self._numbers = count()
         self._closed = False
+        self._paused = False
+        """No worker takes an order."""
         self._begun_s = time.monotonic()
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Told of each lost worker, by a thread of the pool's."""
@@ -196,7 +209,7 @@ class Pool:
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
         """Orders of at least this priority that no worker has taken."""
         with self._changed:
-            return sum(of <= priority and not task.cancelled() for of, _, task in self._waiting)
+            return sum(of <= priority and not task.is_dropped for of, _, task in self._waiting)
 
     def busy_s(self) -> tuple[float, float]:
         """Seconds that workers have run orders, and those of all workers since the pool began."""
@@ -209,11 +222,19 @@ class Pool:
         """How many processes of workers have ended."""
         return sum(worker.ended for worker in self._workers)
 
-    def renew(self) -> None:
+    def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """End all processes: nothing that is in their memory is used again, nor told from now on. An order
-        that runs begins again."""
-        for worker in self._workers:
-            worker.end()
+        that runs begins again, once `meanwhile` is over."""
+        with self._changed:
+            self._paused = True
+        try:
+            for worker in self._workers:
+                worker.end()
+            meanwhile()
+        finally:
+            with self._changed:
+                self._paused = False
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Cancel all orders, and end all processes; that of an order that runs on, `CANCEL_S` later."""
@@ -224,6 +245,8 @@ class Pool:
             self._changed.notify_all()
         for task in (*(task for _, _, task in waiting), *running):
             task.cancel()
+        for _, _, task in waiting:
+            task.drop()
         until_s = time.monotonic() + CANCEL_S
         for thread in self._threads:
             thread.join(max(until_s - time.monotonic(), 0.0))
@@ -259,16 +282,21 @@ class Pool:
             else:
                 pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), MOST_PAUSE_S)
 
+    def _drop_cancelled(self) -> None:
+        for task in [task for _, _, task in self._waiting if task.is_dropped]:
+            task.drop()
+        self._waiting = [entry for entry in self._waiting if not entry[2].is_dropped]
+
     def _take(self, number: int, affinity: str, pause_s: float) -> Task[Any] | None:
         """The next order for a worker, after a pause; None once the pool is closed."""
         with self._changed:
             if pause_s:
                 self._changed.wait_for(lambda: self._closed, pause_s)
             while not self._closed:
-                self._waiting = [entry for entry in self._waiting if not entry[2].cancelled()]
+                self._drop_cancelled()
                 device = self._workers[number].device
                 mine = [entry for entry in self._waiting if entry[2].order.device in ("", device)]
-                if mine:
+                if mine and not self._paused:
                     best = min(
                         mine,
                         key=lambda e: (e[0], not affinity or e[2].order.affinity != affinity, e[1]),

@@ -124,8 +124,8 @@ class ManualPool:
     def ended(self) -> int:
         return self._worker.ended()
 
-    def renew(self) -> None:
-        self._worker.renew()
+    def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._worker.renew(meanwhile)
 
     def close(self) -> None:
         self._worker.renew()

@@ -335,7 +335,7 @@ def test_whatever_a_node_answers_with_comes_to_its_worker(
 
     monkeypatch.setattr(station.market, "job", fails)
     pool = make(1, station)
-    with pytest.raises((RpcUnreachable, RuntimeError), match="a node is behind by 3 blocks|cannot be sent"):
+    with pytest.raises((RpcUnreachable, RuntimeError), match=r"a node is behind by 3 blocks|cannot be sent"):
         pool.submit(Call("market", "job", (station.job_id,))).result(10)
     assert pool.submit(Echo("a")).result(WAIT_S) == "a" and pool.status()[0].losses == 0
 
@@ -466,3 +466,42 @@ def test_a_worker_on_this_machine_has_its_nodes_block_store(station: Station, tm
         assert station.calls == [("blocks", "fetch")], "once it is there, it is read there"
         own = pool.submit(Call("blocks", "add_file", (b"own",))).result(WAIT_S)
         assert store.read_file(own, 100) == b"own" and len(station.calls) == 1
+
+
+def test_an_order_that_is_cancelled_while_it_waits_again_ends(make: Make, tmp_path: Path) -> None:
+    pool = make(1)
+    dies = pool.submit(orders.Die(tmp_path / "ever", 99))
+    until(tmp_path / "ever")
+    assert dies.cancel()
+    with pytest.raises((Cancelled, CancelledError)):
+        dies.result(WAIT_S)
+    assert pool.waiting() == 0 and pool.submit(Echo("a")).result(WAIT_S) == "a"
+
+
+def test_a_pool_that_is_closed_leaves_no_order_waiting(make: Make, tmp_path: Path) -> None:
+    pool = make(1)
+    dies = pool.submit(orders.Die(tmp_path / "ever", 99))
+    waits = pool.submit(Echo("never"))
+    until(tmp_path / "ever")
+    pool.close()
+    for task in (dies, waits):
+        with pytest.raises((Cancelled, CancelledError)):
+            task.result(WAIT_S)
+
+
+def test_no_order_runs_while_a_pool_is_renewed(make: Make, tmp_path: Path) -> None:
+    pool = make(2)
+    long = [pool.submit(Steps(40, 0.05, tmp_path / name)) for name in ("one", "two")]
+    until(tmp_path / "one")
+    until(tmp_path / "two")
+    begun: list[bool] = []
+
+    def meanwhile() -> None:
+        for name in ("one", "two"):
+            (tmp_path / name).unlink()
+        time.sleep(1.0)
+        begun.extend((tmp_path / name).exists() for name in ("one", "two"))
+
+    pool.renew(meanwhile)
+    assert begun == [False, False]
+    assert [task.result(WAIT_S) for task in long] == [40, 40]
