@@ -238,9 +238,12 @@ class SolverService(Node):
 
     def goes_on(self, place: Place) -> bool:
         """Whether a task's next segment is to be trained, now that one is over. Called from any thread."""
-        kinds = policy.TrainSegment.__name__, policy.TrainAhead.__name__
-        wanted = any(intent(kind, *place) in self.wanted for kind in kinds)
-        return wanted and self.pool.waiting(Priority.VOTE) == 0
+        due, ahead = policy.TrainSegment.__name__, policy.TrainAhead.__name__
+        wanted = self.wanted
+        if intent(due, *place) in wanted:
+            return self.pool.waiting(Priority.VOTE) == 0
+        waits = any(x.startswith(f"{due}/") and not self.actions.is_running(x) for x in wanted)
+        return intent(ahead, *place) in wanted and not waits and self.pool.waiting(Priority.TRAINING) == 0
 
     def trained(
         self,

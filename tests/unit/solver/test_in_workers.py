@@ -29,7 +29,7 @@ from assay.node.work import Work
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
-from assay.solver import storing
+from assay.solver import policy, storing
 from assay.solver.orders import Train
 from assay.solver.storing import OpenTask, Storing
 from assay.solver.trainer import TaskTrainer
@@ -233,6 +233,36 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     assert failed == [4] and any("the disk is full" in e["error"] for e in day.named("retry"))
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
     assert "bugs" not in ann.status.counters
+
+
+def test_a_task_that_is_due_does_not_wait_for_one_that_is_trained_ahead(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another job, whose client gave it many segments: what is trained ahead ends with its segment."""
+    monkeypatch.setattr(TaskTrainer, "background_bytes", 1 << 30)
+    many = {"steps_per_round": 32, "segment_steps": 1, "seed_delay": 1_000}
+    ahead = day.post(rounds=3, shards=1, **LATER, **many)
+    ann = day.solver("ann", pool=ManualPool)
+    pool = ann.pool
+    assert isinstance(pool, ManualPool)
+
+    def looked(until: Callable[[], bool]) -> None:
+        for _ in range(20):
+            for _ in range(3):  # it looks on while its worker works
+                ann.tick()
+            if until():
+                return
+            pool.step()
+            day.market_state.advance(1)
+        raise AssertionError(day.named("trained"))
+
+    looked(lambda: ann.actions.running_of((policy.TrainAhead,)) == 1)
+    due = day.post(rounds=1, shards=1, nonce=7, **LATER)
+    ann.limits = replace(ann.limits, max_shards=2)
+    looked(lambda: bool(day.phases(due, Kind.TASK)))
+    trained = [(event["job"], event["round"]) for event in day.named("trained")]
+    before = trained[: trained.index((due.hex(), 0))]
+    assert before.count((ahead.hex(), 0)) == 32 and before.count((ahead.hex(), 1)) == 1
 
 
 def test_a_job_whose_states_are_being_stored_is_not_put_away_for_others(
