@@ -30,7 +30,7 @@ from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims, standing
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Wei
+from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Seconds, Wei
 from assay.solver import policy, reasons
 from assay.solver.books import Place, SolverBooks, Tasks
 from assay.solver.convictions import Convictions
@@ -340,10 +340,9 @@ class SolverService(Node):
 
     async def _supply(self, action: policy.Supply) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
-        view = self.market.claim(demand.claim_id)
-        chunks = await self.order(
-            Pieces(self.spec(action.job_id), subject(action), view, demand), Priority.GAME
-        )
+        view, spec = self.market.claim(demand.claim_id), self.spec(action.job_id)
+        half = Seconds(demand.deadline - spec.terms.move_time // 2)
+        chunks = await self.order(Pieces(spec, subject(action), view, demand), Priority.GAME, half)
         key = intent("supply", demand.demand_id, demand.claim_id, demand.deadline)
         await self.actions.send(
             partial(self.market.supply, key, demand.demand_id, demand.asked, view.claim, chunks)

@@ -7,6 +7,7 @@ be lost. For commands that run one order and end, and for tests.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from assay.compute.home import Home
 from assay.compute.orders import Bench, Order, Priority, WorkerConfig
@@ -56,6 +57,9 @@ class InlinePool:
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
         """Whoever has submitted the order that runs: it ends as soon as it can."""
         return 1
+
+    def give_way(self, task: Task[Any]) -> None:
+        """Nothing runs whenever it can be asked."""
 
     def busy_s(self) -> tuple[float, float]:
         """Not counted."""

@@ -1,7 +1,8 @@
 """A pool of workers: takes orders by priority, and sees each one through.
 
 Contract: `submit` gives a future of the order's result. A worker takes the waiting order of the highest
-priority; among equal ones, one whose affinity is its own, then the oldest. Orders are not preempted. An order
+priority; among equal ones, one whose affinity is its own, then the oldest. An order that runs ends for another
+one only by `give_way`. An order
 whose worker dies, or loses its device, runs again on another worker or a new process, `TRIES` times in all;
 then its future raises `WorkerLost`. What an order raises is raised by its future, and not tried again. A
 worker that dies at once is started again after a pause that doubles, up to `MOST_PAUSE_S`.
@@ -128,12 +129,15 @@ class Task(Future[R]):
         super().__init__()
         self.order, self.priority, self.progress = order, priority, progress
         self.cancelled_running = threading.Event()
+        self.unwanted = self.gives_way = False
+        """Why it ends early: it was cancelled, or is to run again later."""
         self.losses = 0
 
     def cancel(self) -> bool:
         """Cancel the order, waiting or running; False once it is done."""
         if super().cancel():
             return True
+        self.unwanted = True
         self.cancelled_running.set()
         return not self.done()
 
@@ -217,6 +221,18 @@ class Pool:
         with self._changed:
             busy = sum(s.busy_s + (now - s.since_s if s.order else 0.0) for s in self._status)
         return busy, (now - self._begun_s) * self.width
+
+    def give_way(self, task: Task[Any]) -> None:
+        """Have a running order of a lower priority end as if it were cancelled, for one that waits: it runs
+        again later. One at a time."""
+        with self._changed:
+            of = task.order.device
+            fit = [x for n, x in self._running.items() if of in ("", self._workers[n].device)]
+            less = [other for other in fit if other.priority > task.priority]
+            if any(entry[2] is task for entry in self._waiting) and not any(x.gives_way for x in fit) and less:
+                last = max(less, key=lambda other: other.priority)
+                last.gives_way = True
+                last.cancelled_running.set()
 
     def ended(self) -> int:
         """How many processes of workers have ended."""
@@ -303,7 +319,7 @@ class Pool:
                     )
                     self._waiting.remove(best)
                     task = best[2]
-                    if task.losses or task.set_running_or_notify_cancel():
+                    if task.running() or task.set_running_or_notify_cancel():
                         self._running[number] = task
                         return task
                     continue
@@ -329,13 +345,27 @@ class Pool:
             return True
         except BaseException as error:  # noqa: BLE001 - it is whoever waits for the order that it concerns
             self._note(number, order="", trouble="")
-            task.set_exception(error)
+            if not (isinstance(error, Cancelled) and self._runs_again(task)):
+                task.set_exception(error)
             return False
         with self._changed:
             now = self._status[number]
             self._status[number] = replace(now, order="", trouble="", orders=now.orders + 1)
         task.set_result(result)
         return False
+
+    def _runs_again(self, task: Task[Any]) -> bool:
+        """Put an order that has given way among those that wait; False where it has not, or is not wanted."""
+        with self._changed:
+            if self._closed or not task.gives_way or task.unwanted:
+                return False
+            task.gives_way = False
+            task.cancelled_running.clear()
+            if task.unwanted:  # since then
+                task.cancelled_running.set()
+            self._waiting.append((task.priority, next(self._numbers), task))
+            self._changed.notify_all()
+        return True
 
     def _lost(self, number: int, task: Task[Any], why: str) -> None:
         """Have an order run again whose worker was lost, or give it up."""
@@ -344,8 +374,10 @@ class Pool:
             now = self._status[number]
             self._status[number] = replace(now, order="", losses=now.losses + 1, trouble=why)
             closed = self._closed
-            again = not closed and task.losses < TRIES and not task.cancelled_running.is_set()
+            again = not closed and task.losses < TRIES and not task.unwanted
             if again:
+                task.gives_way = False
+                task.cancelled_running.clear()
                 self._waiting.append((task.priority, next(self._numbers), task))
                 self._changed.notify_all()
         if not closed:
@@ -355,7 +387,7 @@ class Pool:
                 log.exception("telling of the loss of a worker failed")
         if again:
             return
-        if closed or task.cancelled_running.is_set():
+        if closed or task.unwanted:
             what = "the order was cancelled, and nothing of it is kept"
             task.set_exception(Cancelled(what, hint="order it again"))
             return

@@ -21,7 +21,7 @@ from assay.node.intents import subject
 from assay.node.orders import FindWrongSlot, JobSpec, JudgeSegment, KeptSpec, PinStarts
 from assay.node.pins import Pins
 from assay.node.rewards import Share, have_paid
-from assay.node.role import Node
+from assay.node.role import Node, half_time
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.game_state import returns_bond
 from assay.protocol.types import ClaimId, ClaimView, JobId
@@ -113,7 +113,7 @@ class Accusing:
         if node.clock.now() > view.game.deadline and returns_bond(claim, view.game):
             return False
         order = FindWrongSlot(node.spec(action.job_id), subject(action), view)
-        found = await node.order(order, Priority.GAME)
+        found = await node.order(order, Priority.GAME, half_time(view.game))
         if found is not None:
             await self._pursue(action.job_id, claim.claim_id, found)
         return found is not None

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypedDict
 from assay.compute.home import Home
 from assay.compute.inline import InlinePool
 from assay.compute.orders import Order, Priority
-from assay.compute.pool import Loss, Pool, R
+from assay.compute.pool import Loss, Pool, R, Task
 from assay.dispute.player import Played, with_move, without_move
 from assay.node import upkeep
 from assay.node.actions import Actions, Awaited, PendingWrite
@@ -28,6 +28,7 @@ from assay.node.orders import JobSpec, NextMove
 from assay.node.report import Emit, Report, Status, ignore
 from assay.node.retention import NOTHING, Unclaimed
 from assay.protocol.errors import RpcUnreachable
+from assay.protocol.game_state import Game
 from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, JobId, Seconds
 
@@ -52,6 +53,11 @@ class Options(TypedDict, total=False):
     emit: Emit
     pool: Callable[[Home], Pool | InlinePool]
     poll_s: float
+
+
+def half_time(game: Game) -> Seconds:
+    """When half of the time for a move is over."""
+    return Seconds(game.deadline - game.move_time // 2)
 
 
 class Fairness:
@@ -131,6 +137,8 @@ class Node:
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._look_s = 0.0
+        self._pressing: list[tuple[Seconds, Task[Any]]] = []
+        """Orders that a clock runs for, and until when they may wait for a worker."""
 
     @property
     def status(self) -> Status:
@@ -203,6 +211,7 @@ class Node:
         self._say_idle(reason)
         self.wanted = frozenset(map(subject, actions))
         self._begin_all(actions)
+        self._press()
         self.actions.take_in()
         self.loop.at_once |= self.actions.any_put_off
 
@@ -281,9 +290,23 @@ class Node:
 
     # -- what roles do alike
 
-    async def order(self, order: Order[R], priority: Priority = Priority.VOTE) -> R:
-        """What an order comes to."""
-        return await Awaited(self.pool.submit(order, priority))
+    async def order(
+        self, order: Order[R], priority: Priority = Priority.VOTE, waits_until: Seconds | None = None
+    ) -> R:
+        """What an order comes to. `waits_until`: from when on what runs gives way for it."""
+        task = self.pool.submit(order, priority)
+        if waits_until is not None:
+            self._pressing = [(at, one) for at, one in self._pressing if not one.done()]
+            self._pressing.append((waits_until, task))
+        return await Awaited(task)
+
+    def _press(self) -> None:
+        """Have workers begin what has waited for too long."""
+        if waiting := [(at, task) for at, task in self._pressing if not task.done()]:
+            now = self.clock.now()
+            for at, task in waiting:
+                if now >= at:
+                    self.pool.give_way(task)
 
     def wait_for(self, action: Action) -> None:
         """Say why nothing can be done for a job, once for each reason."""
@@ -300,7 +323,7 @@ class Node:
         )
         if played is None:
             order = NextMove(self.spec(action.job_id), subject(action), view)
-            move = await self.order(order, Priority.GAME)
+            move = await self.order(order, Priority.GAME, half_time(view.game))
             played = await self.actions.send(partial(with_move, self.market, view, move))
         if played.move:
             side = "challenger" if view.game.challenger == self.market.me else "defender"

@@ -118,6 +118,9 @@ class ManualPool:
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
         return sum(of <= priority and not task.cancelled() for of, _, task in self._waiting)
 
+    def give_way(self, task: Task[Any]) -> None:
+        """Nothing runs whenever it can be asked."""
+
     def busy_s(self) -> tuple[float, float]:
         return 0.0, 0.0
 

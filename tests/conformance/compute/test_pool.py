@@ -164,6 +164,32 @@ def test_the_highest_priority_goes_first_and_then_the_oldest(make: Make, tmp_pat
     assert note.read_text().split("\n")[:-1] == ["game", "vote", "train", "train again", "ahead"]
 
 
+@pytest.mark.parametrize("listens", [True, False])
+def test_an_order_gives_way_for_one_of_a_higher_priority_and_runs_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    """A replay of hours does not cost a game."""
+    monkeypatch.setattr("assay.compute.process.CANCEL_S", 0.2)
+    pool, begun = make(1), tmp_path / "begun"
+    long = pool.submit(Steps(100, 0.02, begun) if listens else orders.Stuck(begun), Priority.VOTE)
+    until(begun)
+    other = pool.submit(Echo("vote"), Priority.VOTE)
+    pool.give_way(other)
+    game = pool.submit(Echo("game"), Priority.GAME)
+    assert not long.cancelled_running.is_set(), "it does not give way for one like itself"
+    begun.unlink()
+    pool.give_way(game)
+    pool.give_way(game)
+    assert game.result(WAIT_S) == "game" and other.result(WAIT_S) == "vote" and not long.done()
+    until(begun)
+    if listens:
+        assert long.result(WAIT_S) == 100
+        return
+    assert long.cancel()
+    with pytest.raises(Cancelled):
+        long.result(WAIT_S)
+
+
 def test_orders_of_one_affinity_go_to_one_worker(make: Make) -> None:
     pool = make(2)
     tasks = [pool.submit(orders.Pid(mark)) for _ in range(8) for mark in ("a", "b")]

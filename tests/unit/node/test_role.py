@@ -14,7 +14,8 @@ import pytest
 from assay.chain.eth.rpc import RpcFailed
 from assay.compute.home import HOLD_S, Home
 from assay.compute.inline import InlinePool
-from assay.compute.orders import Bench
+from assay.compute.orders import Bench, Order, Priority
+from assay.compute.pool import Task
 from assay.node.actions import TOGETHER
 from assay.node.intents import subject
 from assay.node.orders import Examine, FindWrongSlot, JudgeInput, JudgeSegment, JudgeVote, NextMove, Pieces
@@ -26,6 +27,7 @@ from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.later import Later
+from tests.fakes.manual_pool import ManualPool
 from tests.fakes.market_day import MarketDay
 from tests.fakes.opened import opened, opened_jobs
 from tests.fakes.orders import Echo
@@ -286,6 +288,40 @@ def test_who_waits_wakes_when_a_call_is_over(day: MarketDay) -> None:
     node.run()
     assert looks == [0, pytest.approx(0.2), looks[1]], "no longer than usual, and at once when it is over"
     assert node.taken == [1]
+
+
+class BusyPool(ManualPool):
+    """Its worker is at something else."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        self.given_way: list[Order[Any]] = []
+
+    def give_way(self, task: Task[Any]) -> None:
+        self.given_way.append(task.order)
+
+
+class Moves(Example):
+    """Orders a move for each of its actions, which may wait until the time 100."""
+
+    async def _do(self, action: Do) -> None:
+        await self.order(Echo(str(action.round)), Priority.GAME, Seconds(self.clock.now() + 100))
+
+
+def test_what_runs_gives_way_for_a_move_that_has_waited_for_half_of_its_time(day: MarketDay) -> None:
+    node = Moves(day, [Do(JOB, 1, "a move")])
+    node.pool = pool = BusyPool(Home(node.market, node.blocks))
+    node.tick()
+    day.market_state.advance(99)
+    node.tick()
+    assert len(pool.orders()) == 1 and not pool.given_way
+    day.market_state.advance(1)
+    node.tick()
+    assert pool.given_way == [Echo("1")]
+    pool.step()
+    node.due = []
+    node.tick()
+    assert len(pool.given_way) == 1 and not node.actions.waiting
 
 
 def test_who_ends_takes_up_nothing_that_waits(day: MarketDay) -> None:
