@@ -36,7 +36,7 @@ from assay.solver.books import Place, SolverBooks, Tasks
 from assay.solver.convictions import Convictions
 from assay.solver.drafting import Draft
 from assay.solver.looking import read_job
-from assay.solver.observation import JobObservation, Limits, Observation
+from assay.solver.observation import JobObservation, Limits, Observation, holds
 from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -220,8 +220,14 @@ class SolverService(Node):
 
     async def _examine(self, action: policy.Examine) -> None:
         order = Examine(self.spec(action.job_id), subject(action))
-        self._examined[action.job_id] = await self.order(order, Priority.TRAINING)
+        ours = self._holds_any(action.job_id)  # strangers' jobs, of which there may be many, come last
+        priority = Priority.TRAINING if ours else Priority.AHEAD
+        self._examined[action.job_id] = await self.order(order, priority)
         self.report.emit("examined", job=action.job_id.hex())
+
+    def _holds_any(self, job_id: JobId) -> bool:
+        seen = self._seen
+        return seen is not None and any(holds(seen, job) for job in seen.jobs if job.view.job_id == job_id)
 
     async def _take(self, action: policy.TakeShard) -> None:
         key = intent("take", action.job_id, action.shard, action.opened)

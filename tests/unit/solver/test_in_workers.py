@@ -54,6 +54,11 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
+def opened_jobs_of(pool: ManualPool) -> dict[JobId, Any]:
+    """The jobs that its worker has open."""
+    return dict(pool._worker.bench.cache.get("jobs", {}))
+
+
 def lived(day: MarketDay, until: Callable[[], bool], seconds: int = 4) -> None:
     """Turns that last a little, so that threads and processes keep pace with the market's clock."""
 
@@ -263,6 +268,32 @@ def test_a_task_that_is_due_does_not_wait_for_one_that_is_trained_ahead(
     trained = [(event["job"], event["round"]) for event in day.named("trained")]
     before = trained[: trained.index((due.hex(), 0))]
     assert before.count((ahead.hex(), 0)) == 32 and before.count((ahead.hex(), 1)) == 1
+
+
+def test_strangers_jobs_are_examined_after_what_is_to_be_trained(day: MarketDay) -> None:
+    """However many of them there are, and however slowly their files come."""
+    job_id = day.post(rounds=1, shards=1, **LATER)
+    ann = day.solver("ann", pool=ManualPool)
+    pool = ann.pool
+    assert isinstance(pool, ManualPool)
+    ann.limits = replace(ann.limits, max_shards=2)
+    ann.tick()
+    pool.step()
+    for number in range(5):
+        day.post(rounds=1, shards=1, nonce=10 + number, **LATER)
+    for _ in range(3):
+        ann.tick()
+    assert [event["job"] for event in day.named("took")] == [job_id.hex()]
+    assert sum(isinstance(order, Examine) for order in pool.orders()) == 5
+    pool.step()
+    ann.tick()
+    assert len(day.named("trained")) == 4, "the task was trained first"
+    ann = day.solver("ann", pool=ManualPool)
+    ann.tick()
+    pool = ann.pool
+    assert isinstance(pool, ManualPool)
+    pool.step()
+    assert job_id in opened_jobs_of(pool), "after a restart the job is opened first in which something is due"
 
 
 def test_a_job_whose_states_are_being_stored_is_not_put_away_for_others(
