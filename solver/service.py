@@ -276,16 +276,15 @@ class SolverService(Node):
             self.report.emit("diverged", **where, step=at, what=what)
 
     async def _commit(
-        self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, **shown: float
+        self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, computed: int, **shown: float
     ) -> None:
-        """Commit a claim."""
+        """Commit a claim. `computed`: how many convictions had been heeded when its draft was begun."""
         claim = replace(draft.claim, rewinds=action.rewinds)  # the chain refuses it once there are more
         observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)
         ends = draft.roots[0][:8], draft.roots[-1][:8]
         place = claim.kind.name, claim.round, claim.shard
         key = intent("commit", claim.job_id, *place, action.rewinds, action.since, *ends)
-        computed = self._convictions.heeded
 
         def commit() -> ClaimId:
             self._convictions.refuse()  # it may be a while since it was checked
@@ -313,11 +312,12 @@ class SolverService(Node):
         if found is None:
             raise Retry("what the task starts from has changed meanwhile", hint="it is looked at again")
         draft, loss = found
-        await self._commit(action, draft, **_with_loss(loss))
+        await self._commit(action, draft, self._convictions.heeded, **_with_loss(loss))
 
     async def _commit_outer(self, action: policy.CommitOuter) -> None:
         order = DraftOuter(self.spec(action.job_id), subject(action), action.round, action.number)
-        await self._commit(action, await self.order(order, Priority.VOTE))
+        computed = self._convictions.heeded
+        await self._commit(action, await self.order(order, Priority.VOTE), computed)
 
     async def _expire(self, action: policy.Expire) -> None:
         key = intent("expire", action.job_id, action.shard, action.since)

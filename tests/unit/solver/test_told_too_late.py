@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from assay.protocol.types import JobId
+from assay.protocol.types import ClaimId, JobId
 from assay.solver.books import Place
+from assay.solver.observation import Observation
+from assay.solver.orders import DraftOuter
 from assay.solver.service import SolverService
+from tests.fakes.manual_pool import ManualPool
 from tests.fakes.market_day import MarketDay
 
 ROOT = b"r" * 32
@@ -52,6 +55,45 @@ def test_a_draft_that_was_told_before_a_conviction_is_not_committed_after_it(
     assert ann._heed(observation)
     books.opened(*PLACE, ROOT, SOURCES, 3)
     assert believed(ann) == (3, None), "the task is the same, and all of it is trained anew"
+
+
+def test_an_outer_draft_that_came_just_before_a_conviction_was_read_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = MarketDay(tmp_path)
+    day.post(rounds=1, shards=1)
+    ann = day.solver("ann", pool=ManualPool)
+    pool, convictions = ann.pool, ann._convictions
+    assert isinstance(pool, ManualPool)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+
+    def drafts() -> bool:
+        if any(isinstance(order, DraftOuter) for order in pool.orders()):
+            return True
+        pool.step()
+        return False
+
+    assert day.run(drafts)
+    heed = ann._heed
+
+    def heeded(observation: Observation) -> bool:
+        """The order ends while the node looks, and the look shows the conviction."""
+        pool.step()
+        monkeypatch.setattr(ann, "_heed", heed)
+        monkeypatch.setattr(convictions, "news", lambda _: [_Fallen])
+        monkeypatch.setattr(convictions, "_heeded", (*convictions._heeded, ClaimId(_Fallen.claim_id)))
+        monkeypatch.setattr(convictions, "heed", lambda *_: None)
+        found = heed(observation)
+        monkeypatch.setattr(convictions, "news", lambda _: [])
+        return found
+
+    monkeypatch.setattr(ann, "_heed", heeded)
+    ann.tick()
+    ann.tick()
+    assert pool.ended() == 1
+    assert [event["kind"] for event in day.named("committed")] == ["TASK"]
+    assert any("convicted meanwhile" in event["error"] for event in day.named("retry"))
 
 
 class _Fallen:
