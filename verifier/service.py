@@ -93,6 +93,8 @@ class VerifierService(Node):
         self._ballots = Ballots(folder / "ballots")
         self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}
         """Of claims (zero address) and of others' votes; None of a vote that is right."""
+        self._too_late = set[str]()
+        """Replays under way of seats that were given up, by the action's subject."""
         self._seen: Observation | None = None
 
     def spec(self, job_id: JobId) -> JobSpec:
@@ -169,7 +171,20 @@ class VerifierService(Node):
         self._seen = self.see()
         self.report.complain(no_stake("verifier"), not self._seen.staked)
         self.accusing.release_pins()
-        return apart.decided(self._seen, policy.decide, self.set_aside)
+        actions = apart.decided(self._seen, policy.decide, self.set_aside)
+        self._make_way(actions)
+        return actions
+
+    def _make_way(self, actions: Sequence[Action]) -> None:
+        """End the replays of seats that were given up, once others wait for a worker: until then they may
+        still find a fault."""
+        left = [action for action in actions if isinstance(action, policy.Abstain)]
+        self._too_late.update(subject(policy.Replay(x.job_id, x.claim_id, "")) for x in left)
+        self._too_late = {what for what in self._too_late if self.actions.is_running(what)}
+        replays = [action for action in actions if isinstance(action, policy.Replay)]
+        if not all(self.actions.is_running(subject(action)) for action in replays):
+            for what in self._too_late:
+                self.actions.give_up(what)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)

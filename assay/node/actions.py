@@ -179,12 +179,16 @@ class Actions:
         while self._later:
             self._later.popleft()()
 
-    def end_all(self) -> None:
-        """Have nothing under way: what waits is begun again by the next process."""
-        running, self._running = self._running, {}
-        for found in running.values():
+    def give_up(self, what: object) -> None:
+        """End an action, if it is under way, and what it waits for: it is of no use any more."""
+        if (found := self._running.pop(what, None)) is not None:
             found.waits.cancel()
             found.handler.close()
+
+    def end_all(self) -> None:
+        """Have nothing under way: what waits is begun again by the next process."""
+        for what in list(self._running):
+            self.give_up(what)
 
     def broke(self, what: object, job_id: JobId | None, error: Exception) -> None:
         """An action or a call failed, be it by a bug: it backs off, and that is said."""

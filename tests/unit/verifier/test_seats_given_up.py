@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.node.actions import Awaited
+from assay.node.orders import JudgeInput
 from assay.protocol.types import (
     ZERO_DIGEST,
     ClaimView,
+    JobId,
     JobView,
     Kind,
     Phase,
@@ -31,6 +36,8 @@ from assay.verifier.policy import (
     Wait,
     decide,
 )
+from tests.fakes.manual_pool import ManualPool
+from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, STRAGGLERS_END, claim, terms
 
 TERMS = terms(min_shards=1)
@@ -115,3 +122,45 @@ def test_a_false_task_that_is_left_out_is_pursued_as_long_as_it_may_be_challenge
     assert not done(end + 1, view, progress=over, ballot=FOUND)
     overtaken = replace(view, left_out=False)
     assert not done(end, overtaken, progress=over, ballot=FOUND), "the chain refuses it (NotStanding)"
+
+
+def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(tmp_path: Path) -> None:
+    """A worker that goes on with one for hours, though it is too late for that vote, misses the others."""
+    day = MarketDay(tmp_path)
+    for name in ("ann", "bob"):
+        day.solver(name)
+    v0 = day.verifier("v0", pool=ManualPool)
+    day.verifier("v1")
+    pool = v0.pool
+    assert isinstance(pool, ManualPool)
+
+    def judged(job_id: JobId) -> bool:
+        """Whether nothing but that job's claim is at the worker."""
+        orders = pool.orders()
+        return [order.job.job_id for order in orders if isinstance(order, JudgeInput)] == [job_id]
+
+    first = day.post(rounds=1, shards=1, challenge_window=Seconds(5_000))
+    assert day.run(lambda: judged(first))
+    assert day.run(lambda: bool(day.named("abstained"))) and judged(first), "it may still find a fault"
+    other = day.post(rounds=1, shards=1, nonce=7, vote_time=Seconds(5_000))
+    assert day.run(lambda: judged(other))
+    assert "bugs" not in v0.status.counters
+
+
+def test_a_replay_that_is_given_up_is_ended_in_its_worker(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    v0 = day.verifier("v0")
+    waits, orders = Future[None](), [Future[None]() for _ in range(2)]
+
+    async def judges() -> None:
+        try:
+            await Awaited(waits)
+        finally:
+            for order in orders:
+                order.cancel()
+
+    v0.actions.attempt("judge", None, judges)
+    assert v0.actions.is_running("judge")
+    v0.actions.give_up("judge")
+    v0.actions.give_up("judge")
+    assert not v0.actions.waiting and all(order.cancelled() for order in (waits, *orders))
