@@ -13,7 +13,9 @@ Source: docs/decisions/0002-storage.md
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from io import BytesIO
 from random import Random
 from types import TracebackType
 from typing import BinaryIO
@@ -69,11 +71,24 @@ class NodeBlocks:
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file, fetching what is missing, all of it within one `FileTime`. Raises `BadDag`,
         `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`."""
+        whole = BytesIO()
+        for chunk in self._chunks(cid, max_bytes):
+            whole.write(chunk)
+        return whole.getvalue()
+
+    def fetch(self, cid: str, max_bytes: int) -> None:
+        """Store a whole file here, which is never in memory as a whole. Raises as `read_file`."""
+        for _ in self._chunks(cid, max_bytes):
+            pass
+
+    def _chunks(self, cid: str, max_bytes: int) -> Iterator[bytes]:
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
         with self.exchange.times.of(root, self.exchange.hold is not None) as time:
             plan = unixfs.plan_file(root, lambda cid: self._get(cid, time), limits)
             fetched = self._prefetch(plan, time)
-            return unixfs.join_file(plan, lambda cid: fetched.pop(cid, None) or self._get(cid, time), limits)
+            yield from unixfs.iter_file(
+                plan, lambda cid: fetched.pop(cid, None) or self._get(cid, time), limits
+            )
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
         """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`), or not within one `FileTime`.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.gateway import gateway_route
 from assay.blocks.node import NodeBlocks
 from assay.blocks.peers import PeerInfo
+from assay.compute.home import Home
 from assay.protocol.errors import BlockNotFound, PutOff
 from assay.protocol.ports import Hurried
 from tests.fakes.blocks import path_of
@@ -68,6 +71,20 @@ def test_block_is_fetched_once(node: NodeBlocks, far: BlockStore, wire: Counting
     assert not node.has(cid)
     assert node.get(cid) == node.get(cid) == b"there"
     assert node.has(cid) and len(wire.asked) == 1
+
+
+def test_a_file_that_a_worker_wants_is_not_in_memory_as_a_whole(node: NodeBlocks, far: BlockStore) -> None:
+    """A stranger's data of some gigabytes, to which one block unfolds that repeats, would be in the node's
+    memory once for each worker."""
+    size = 64 << 20
+    cid, home = far.add_file(bytes(size)), Home(SimpleNamespace(), node)  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        home.call("blocks", "fetch", (cid, size))
+        assert tracemalloc.get_traced_memory()[1] < size // 4
+    finally:
+        tracemalloc.stop()
+    assert node.store.holds(cid)
 
 
 def test_corrupt_local_block_is_replaced_from_a_peer(node: NodeBlocks, far: BlockStore) -> None:
