@@ -1,13 +1,12 @@
 """A pool of workers: takes orders by priority, and sees each one through.
 
 Contract: `submit` gives a future of the order's result. A worker takes the waiting order of the highest
-priority; among equal ones, one whose affinity is its own, then the oldest. An order that runs ends for another
-one only by `give_way`. An order
-whose worker dies, or loses its device, runs again on another worker or a new process, `TRIES` times in all;
-then its future raises `WorkerLost`. What an order raises is raised by its future, and not tried again. A
-worker that dies at once is started again after a pause that doubles, up to `MOST_PAUSE_S`.
-`cancel` of the future removes a waiting order; a running one ends between two steps, or its worker is killed
-`CANCEL_S` later. Thread-safe; one thread for each worker.
+priority; among equal ones, one whose affinity is its own, then the oldest. An order that runs ends for
+another one only by `give_way`. An order whose worker dies, or loses its device, runs again on another worker
+or a new process, `TRIES` times in all; then its future raises `WorkerLost`. What an order raises is raised by
+its future, and not tried again. A worker that dies at once is started again after a pause that doubles, up to
+`MOST_PAUSE_S`. `cancel` of the future removes a waiting order; a running one ends between two steps, or its
+worker is killed `CANCEL_S` later. Thread-safe; one thread for each worker.
 """
 
 from __future__ import annotations
@@ -229,7 +228,8 @@ class Pool:
             of = task.order.device
             fit = [x for n, x in self._running.items() if of in ("", self._workers[n].device)]
             less = [other for other in fit if other.priority > task.priority]
-            if any(entry[2] is task for entry in self._waiting) and not any(x.gives_way for x in fit) and less:
+            waits = any(entry[2] is task for entry in self._waiting)
+            if waits and less and not any(x.gives_way for x in fit):
                 last = max(less, key=lambda other: other.priority)
                 last.gives_way = True
                 last.cancelled_running.set()

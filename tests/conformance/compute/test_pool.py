@@ -17,7 +17,7 @@ from assay.blocks.blockstore import BlockStore
 from assay.chain.eth.seen import Seen
 from assay.compute import pool as pools
 from assay.compute.home import HOLD_S, Home
-from assay.compute.orders import Cancelled, DeviceLost, OutOfMemory, Priority, WorkerConfig, WorkerLost
+from assay.compute.orders import Cancelled, DeviceLost, Order, OutOfMemory, Priority, WorkerConfig, WorkerLost
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
@@ -171,7 +171,8 @@ def test_an_order_gives_way_for_one_of_a_higher_priority_and_runs_again(
     """A replay of hours does not cost a game."""
     monkeypatch.setattr("assay.compute.process.CANCEL_S", 0.2)
     pool, begun = make(1), tmp_path / "begun"
-    long = pool.submit(Steps(100, 0.02, begun) if listens else orders.Stuck(begun), Priority.VOTE)
+    order: Order[Any] = Steps(100, 0.02, begun) if listens else orders.Stuck(begun)
+    long = pool.submit(order, Priority.VOTE)
     until(begun)
     other = pool.submit(Echo("vote"), Priority.VOTE)
     pool.give_way(other)

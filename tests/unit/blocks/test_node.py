@@ -77,7 +77,7 @@ def test_a_file_that_a_worker_wants_is_not_in_memory_as_a_whole(node: NodeBlocks
     """A stranger's data of some gigabytes, to which one block unfolds that repeats, would be in the node's
     memory once for each worker."""
     size = 64 << 20
-    cid, home = far.add_file(bytes(size)), Home(SimpleNamespace(), node)  # type: ignore[arg-type]
+    cid, home = far.add_file(bytes(size)), Home(SimpleNamespace(), node)
     tracemalloc.start()
     try:
         home.call("blocks", "fetch", (cid, size))

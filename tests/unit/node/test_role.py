@@ -310,7 +310,8 @@ class Moves(Example):
 
 def test_what_runs_gives_way_for_a_move_that_has_waited_for_half_of_its_time(day: MarketDay) -> None:
     node = Moves(day, [Do(JOB, 1, "a move")])
-    node.pool = pool = BusyPool(Home(node.market, node.blocks))
+    pool = BusyPool(Home(node.market, node.blocks))
+    node.pool = pool  # type: ignore[assignment]  # a pool as far as this test goes
     node.tick()
     day.market_state.advance(99)
     node.tick()
