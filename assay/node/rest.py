@@ -22,6 +22,8 @@ from assay.protocol.errors import Ask, Stop
 DRAINED = "drained"
 POWER_FOLDER = Path("/sys/class/power_supply")
 """Where Linux says what the machine is fed by."""
+DRAINED_FILE = "drained-ROLE.json"
+"""Of a node's folder."""
 _KIND = "assay/drained/1"
 _DAY = 24 * 60
 _HOURS = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
@@ -152,7 +154,7 @@ class Drained:
     """A file in a node's folder: while it is there, whatever it says, the node is drained."""
 
     def __init__(self, folder: Path, role: str) -> None:
-        self.path = folder / f"drained-{role}.json"
+        self.path = folder / DRAINED_FILE.replace("ROLE", role)
 
     def holds(self) -> bool:
         """Whether the node is drained."""

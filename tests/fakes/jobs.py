@@ -54,6 +54,7 @@ class TinyFiles:
     model: dict[str, Any] = field(default_factory=lambda: {"template": "tiny"})
     main: int = 0
     slices: int = 1
+    unsettled: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[Program, ...]:

@@ -17,6 +17,8 @@ SHOWN = {
     "cli/doctor.py": "how far this machine's clock is from the chain's",
     "cli/node/run.py": "when an event was written",
     "devnet/market.py": "when a local chain begins",
+    "node/rest.py": "the hours in which its operator lets it work",
+    "node/pins.py": "how old a file is that a process which has ended was writing",
 }
 """Who asks for it, and for what."""
 

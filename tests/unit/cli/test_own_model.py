@@ -310,8 +310,11 @@ def test_validate_says_which_products_are_in_parts_and_why(folder: Path) -> None
     file.write_text(text.replace('"auto"', '"single"'))
     status, found = assay("job", "validate", str(file))
     assert status == Exit.OK and not found["inParts"]
-    (warning,) = found["warnings"]
+    other, warning = found["warnings"]
     assert f"my_model.py:{where}: the product (single) loses" in warning
+    assert "the loss of the first step" in other, (
+        "what it loses shows in the loss, which is compared with PyTorch's"
+    )
     one = f'[precision.at]\n"my_model.py:{where}" = "split"\n#'
     file.write_text(text.replace('"auto"', '"single"').replace("[precision.at]", one))
     assert assay("job", "validate", str(file))[1]["warnings"] == []

@@ -159,7 +159,6 @@ def test_no_command_imports_what_takes_long_before_it_has_said_a_word(tmp_path: 
         "job watch latest",
         "whistle scan latest",
         f"job eval {model} {job}",
-        "--account solver-1 solver why latest",
         "--account solver-1 solver run",
     ):
         assert line in late, "the measure would notice"

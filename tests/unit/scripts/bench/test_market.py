@@ -23,7 +23,7 @@ def led(roots: dict[Any, bytes] = ROOTS, params: torch.Tensor = PARAMS[0]) -> Le
     named = [(*place, root) for place, root in roots.items()]
     claims = [SimpleNamespace(kind=k, round=r, shard=s, output_root=root) for k, r, s, root in named]
     views: Any = [SimpleNamespace(claim=claim) for claim in claims]
-    spent = {"solver-1": {"computing": 30.0, "waiting": 8.0, "deciding": 2.0}}
+    spent = {"solver-1": {"computing": 30.0, "all": 40.0}}
     return Led(views, {"w": params}, 30.0, [10.0, 20.0], [12.0, 22.0], spent)
 
 
