@@ -249,7 +249,7 @@ class SolverService(Node):
         if intent(due, *place) in wanted:
             return self.pool.waiting(Priority.VOTE) == 0
         waits = any(x.startswith(f"{due}/") and not self.actions.is_running(x) for x in wanted)
-        return intent(ahead, *place) in wanted and not waits and self.pool.waiting(Priority.TRAINING) == 0
+        return intent(ahead, *place) in wanted and not waits and self.pool.waiting() == 0
 
     def trained(
         self,

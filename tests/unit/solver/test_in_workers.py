@@ -243,7 +243,8 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
 def test_a_task_that_is_due_does_not_wait_for_one_that_is_trained_ahead(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another job, whose client gave it many segments: what is trained ahead ends with its segment."""
+    """Of another job, whose client gave it many segments: what is trained ahead ends with its segment, as it
+    does for the other job's files."""
     monkeypatch.setattr(TaskTrainer, "background_bytes", 1 << 30)
     many = {"steps_per_round": 32, "segment_steps": 1, "seed_delay": 1_000}
     ahead = day.post(rounds=3, shards=1, **LATER, **many)
@@ -267,7 +268,7 @@ def test_a_task_that_is_due_does_not_wait_for_one_that_is_trained_ahead(
     looked(lambda: bool(day.phases(due, Kind.TASK)))
     trained = [(event["job"], event["round"]) for event in day.named("trained")]
     before = trained[: trained.index((due.hex(), 0))]
-    assert before.count((ahead.hex(), 0)) == 32 and before.count((ahead.hex(), 1)) == 1
+    assert before.count((ahead.hex(), 0)) == 32 and before.count((ahead.hex(), 1)) <= 2
 
 
 def test_strangers_jobs_are_examined_after_what_is_to_be_trained(day: MarketDay) -> None:
