@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ LOST = WorkerStatus(device="cpu", losses=1, trouble="its process ended by SIGKIL
 
 
 def test_a_worker_is_told_in_words() -> None:
-    busy, lost = shown([BUSY, LOST])
+    busy, lost = shown([replace(BUSY, since_s=time.monotonic()), LOST])
     assert in_short(busy) == "cuda:0: Train 3/16" and in_short(lost) == "cpu: idle"
     assert in_words(busy) == "Train 3/16, 0.213 s a step, 812.3 MB, 3.1 GB of the device"
     assert in_words(lost) == "idle, 1 lost: its process ended by SIGKILL"
