@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -79,9 +80,10 @@ class Worker(Protocol):
         or `WorkerGone`."""
         ...
 
-    def end(self) -> None:
-        """End the process, whatever it is at; the next order starts another one. From then on nothing is
-        told that it says. Called from any thread; `run` then raises WorkerGone."""
+    def stopped(self) -> AbstractContextManager[None]:
+        """A `with` block at whose beginning the process ends, whatever it is at, and in which no other is
+        started. From then on nothing is told that it says. Called from any thread; `run` then raises
+        WorkerGone."""
         ...
 
     def close(self) -> None:
@@ -161,8 +163,6 @@ class Pool:
         self._waiting: list[tuple[Priority, int, Task[Any]]] = []
         self._numbers = count()
         self._closed = False
-        self._paused = False
-        """No worker takes an order."""
         self._begun_s = time.monotonic()
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Told of each lost worker, by a thread of the pool's."""
@@ -241,16 +241,10 @@ class Pool:
     def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """End all processes: nothing that is in their memory is used again, nor told from now on. An order
         that runs begins again, once `meanwhile` is over."""
-        with self._changed:
-            self._paused = True
-        try:
+        with ExitStack() as stopped:
             for worker in self._workers:
-                worker.end()
+                stopped.enter_context(worker.stopped())
             meanwhile()
-        finally:
-            with self._changed:
-                self._paused = False
-                self._changed.notify_all()
 
     def close(self) -> None:
         """Cancel all orders, and end all processes; that of an order that runs on, `CANCEL_S` later."""
@@ -312,7 +306,7 @@ class Pool:
                 self._drop_cancelled()
                 device = self._workers[number].device
                 mine = [entry for entry in self._waiting if entry[2].order.device in ("", device)]
-                if mine and not self._paused:
+                if mine:
                     best = min(
                         mine,
                         key=lambda e: (e[0], not affinity or e[2].order.affinity != affinity, e[1]),
@@ -383,7 +377,7 @@ class Pool:
         if not closed:
             try:
                 self.on_loss(Loss(now.device, task.order.name, why, again))
-            except Exception:  # as of the listener above
+            except Exception:  # the listener's bug must not keep the order from running again
                 log.exception("telling of the loss of a worker failed")
         if again:
             return

@@ -17,9 +17,9 @@ import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -215,7 +215,7 @@ class LinkWorker:
                     running.inbox.put(message)
         except (EOFError, OSError):
             pass
-        except Exception:  # whoever waits for its answer must not wait for ever
+        except Exception:  # whatever unpickling raises: whoever waits for the answer must not wait for ever
             log.exception("what the worker of %s says cannot be read", self.device)
         with self._telling:
             self.ended, running.heard = self.ended + 1, False
@@ -267,15 +267,22 @@ class LinkWorker:
         self.end()
         return why
 
-    def end(self) -> None:
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
         """See `compute.pool.Worker`."""
         with self._lock:
             running, self._running = self._running, None
             self._told = Usage(seconds_a_step=self._told.seconds_a_step)
-        if running is not None:
-            running.link.kill()
-            with self._telling:
-                running.heard = False
+            if running is not None:
+                running.link.kill()
+                with self._telling:
+                    running.heard = False
+            yield
+
+    def end(self) -> None:
+        """End the process; the next order starts another one."""
+        with self.stopped():
+            pass
 
     def close(self) -> None:
         """See `compute.pool.Worker`."""
