@@ -73,16 +73,18 @@ class VerifierService(Node):
         limits: Limits,
         resource_limits: ResourceLimits,
         *,
+        weight_epoch: Callable[[], int],
         fees: Callable[[], Mapping[JobId, Wei]] = dict,
         rest: Rest | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """`fees`: what each job has paid this account for votes, by the chain's events; asked by one that
-        joins classes by itself."""
+        """`weight_epoch`: blocks of an epoch; who leaves a class may be drawn in it until the second one from
+        then begins. `fees`: what each job has paid this account for votes, by the chain's events; asked by
+        one that joins classes by itself."""
         kept = KeptSpec(folder / "replays", KEPT_BYTES, limits.pinned_bytes)
         super().__init__("verifier", market, blocks, clock, resource_limits, **options)
         self.accusing = Accusing(self, secret, kept)
-        self.limits, self._fees = limits, fees
+        self.limits, self._fees, self._weight_epoch = limits, fees, weight_epoch
         self._paid: Mapping[JobId, Wei] = {}
         self._no_room: dict[tuple[ClaimId, bytes], str] = {}
         self._pinned: set[ClaimId] = set()
@@ -116,7 +118,7 @@ class VerifierService(Node):
         limits = replace(self.limits, leave=self._rest.leave(), pause=self._rest.pause())
         if any(own) and not limits.leave and not self.actions.is_running(subject(_NO_CLASS)):
             self._left.forget()
-        until = 0 if any(own) else self._left.drawn_until(block, self.market.weight_epoch)
+        until = 0 if any(own) else self._left.drawn_until(block, self._weight_epoch)
         seen = me, now, block, free, jobs, limits, own, classes
         return Observation(*seen, stake.active, past, self._left.class_id, until, stake.locked)
 

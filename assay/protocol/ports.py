@@ -225,10 +225,6 @@ class MarketView(Protocol):
         """Verifier stake that counts in this class's draws now."""
         ...
 
-    def weight_epoch(self) -> int:
-        """Blocks of an epoch: who leaves a class may be drawn in it until the second one from then begins."""
-        ...
-
     def bounds(self) -> Bounds:
         """What every class and every job of this market keeps to."""
         ...

@@ -127,6 +127,7 @@ class MarketDay:
         pinned = options.pop("pinned_bytes", None)
         limits = VerifierLimits(Seconds(20), bonds, age, options.pop("join", None), pinned)
         options.setdefault("fees", partial(fees_of, market))
+        options.setdefault("weight_epoch", market.weight_epoch)
         parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service

@@ -62,9 +62,8 @@ node = SolverService(*parts, Limits(Wei(0), 1, Seconds(5)), RESOURCE_LIMITS, **o
     "verifier": """
 from assay.verifier.policy import Limits
 from assay.verifier.service import VerifierService
-node = VerifierService(
-    *parts, bytes(32), Limits(Seconds(5), Wei(0), Seconds(0), None, None), RESOURCE_LIMITS, **options
-)
+limits = Limits(Seconds(5), Wei(0), Seconds(0), None, None)
+node = VerifierService(*parts, bytes(32), limits, RESOURCE_LIMITS, weight_epoch=lambda: 1, **options)
 """,
     "whistleblower": """
 from assay.whistleblower.policy import Limits, Mode

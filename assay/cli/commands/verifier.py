@@ -130,6 +130,7 @@ def run(
         fees = Fees(parts.connection.market, parts.connection.market.me)
         node: Node = kind.service(
             *common,
+            weight_epoch=parts.connection.market.weight_epoch,
             fees=fees,
             rest=Rest(Drained(parts.home, "verifier"), wishes),
             emit=parts.emit,
