@@ -152,9 +152,9 @@ class TaskTrainer:
     def _open(self, key: TaskKey, states: StateProvider) -> OpenTask:
         """The task, where it was left; `states` have its input."""
         if self._task is not None and self._task.place == key:
-            self._take_in(self._task, 1)
-            if self._task is not None:
-                return self._task
+            task = self._task
+            self._take_in(task, 1)
+            return task
         if (over := self._over.get(key)) is not None:
             self._take_in(over, len(over.publishing))
             return over

@@ -19,21 +19,13 @@ from assay.protocol.types import Address
 
 HOLD_S = 20.0
 """For which fetches may hold up an order: a block at the least rate that is put up with
-(``blocks.exchange_config``) comes in less."""
+(``blocks.exchange``) comes in less."""
 
 ALLOWED: Mapping[str, frozenset[str]] = {
     "market": frozenset({"job", "claim", "claims", "current", "game"}),
     "blocks": frozenset({"get", "read_file", "fetch", "holes", "has", "holds", "put", "add_file", "pin"}),
     "books": frozenset({"told", "left", "opened", "stored", "trained", "drafted", "lost", "used_bytes"}),
 }
-
-
-class Books(Protocol):
-    """What a role takes down of what its workers do; each call returns at once."""
-
-    def told(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Show an event."""
-        ...
 
 
 class Desk(Protocol):

@@ -56,7 +56,7 @@ class _Actor:
 
         try:
             serve(self)
-        except BaseException:  # noqa: BLE001 - the cluster tells that it is gone
+        except BaseException:  # noqa: BLE001 - in a thread it would be lost: ended, the cluster tells the node
             os._exit(1)
 
     def hear(self, number: int, message: bytes) -> None:

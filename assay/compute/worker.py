@@ -83,7 +83,7 @@ class Line:
                     self.orders.put(message)
         except (EOFError, OSError):
             self.orders.put(None)
-        except Exception:
+        except Exception:  # whatever unpickling raises: nobody can tell which order waits for it
             logging.getLogger(__name__).exception("what the node says cannot be read")
             os._exit(1)
 

@@ -88,7 +88,7 @@ class Fairness:
 
 
 class NodeBooks:
-    """What workers tell any node (``compute.home.Books``)."""
+    """What workers tell any node (``compute.home``)."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -126,14 +126,16 @@ class Fitness:
             asked.add_done_callback(partial(self._told, clock, device))
 
     def _told(self, clock: ChainClock, device: str, asked: Future[bool | None]) -> None:
-        command = bench_command(device)
-        error = None if asked.cancelled() else asked.exception()
-        if error is None and not asked.cancelled() and asked.result() is None:
+        if asked.cancelled():
+            return
+        command, error = bench_command(device), asked.exception()
+        fit = None if error is not None else asked.result()
+        if error is None and fit is None:
             self._app.output.say(
                 f"{device} was not compared with the definition yet: `{command}` does it in under a minute,"
                 " before a wrong bit costs the stake"
             )
-        elif error is None and not asked.cancelled() and not asked.result():
+        elif error is None and not fit:
             error = Ask(
                 f"{device} failed `{command}`: its work would be convicted, so the node ended",
                 hint=f"mend what it named, or choose another --device, and run `{command}` again",
