@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install everything (.venv, contracts/node_modules); nothing the second time
-	@$(MAKE) --no-print-directory -j2 $(PY_STAMP) $(NPM_STAMP) # pip and npm side by side: neither needs the other
+	@$(MAKE) --no-print-directory -s -j2 $(PY_STAMP) $(NPM_STAMP) # pip and npm side by side: neither needs the other
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh python
