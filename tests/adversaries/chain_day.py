@@ -143,6 +143,7 @@ class ChainDay:
         else:
             votes = VerifierLimits(Seconds(20), Wei(200), self.seed_age)
             voter = self.verifiers.get(name, VerifierService)
+            options["weight_epoch"] = market.weight_epoch
             service = voter(market, blocks, clock, folder, secret(name), votes, RESOURCE_LIMITS, **options)
 
         def resume() -> None:

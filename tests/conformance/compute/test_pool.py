@@ -7,7 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -191,13 +193,25 @@ def test_an_order_gives_way_for_one_of_a_higher_priority_and_runs_again(
         long.result(WAIT_S)
 
 
-def test_orders_of_one_affinity_go_to_one_worker(make: Make) -> None:
+def test_a_worker_keeps_to_one_affinity_while_orders_of_it_wait(make: Make) -> None:
     pool = make(2)
-    tasks = [pool.submit(orders.Pid(mark)) for _ in range(8) for mark in ("a", "b")]
-    pids = [task.result(WAIT_S) for task in tasks]
-    assert len(set(pids)) == 2
-    changes = sum(x != y for x, y in zip(pids[2::2], pids[4::2], strict=False))
-    assert changes <= 2, "mostly the same worker"
+    held = [pool.submit(Steps(3, 0.1)) for _ in range(2)]
+    marks: dict[int, list[str]] = {}
+
+    def note(mark: str, task: Future[int]) -> None:
+        marks.setdefault(task.result(), []).append(mark)
+
+    for mark in "ab" * 8:
+        pool.submit(orders.Pid(mark)).add_done_callback(partial(note, mark))
+    for task in held:
+        task.result(WAIT_S)
+    pool.submit(orders.Pid("c")).result(WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while sum(map(len, marks.values())) < 16:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for seen in marks.values():
+        assert sum(x != y for x, y in pairwise(seen)) <= 1, "it takes others once its own are gone"
 
 
 def test_steps_are_told(make: Make) -> None:

@@ -130,7 +130,7 @@ def test_a_process_that_is_killed_costs_its_segment_alone(day: MarketDay) -> Non
     finally:
         ann.pool.close()
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
-    assert 8 <= len(day.named("trained")) <= 9, "one may have been told just before"
+    assert 7 <= len(day.named("trained")) <= 9, "one event may be lost, or told just before, as it dies"
     assert "bugs" not in ann.status.counters
 
 
