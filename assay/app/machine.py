@@ -41,11 +41,12 @@ def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:
     return min(given)
 
 
-def limits_of(memory: str | None) -> ResourceLimits:
+def limits_of(memory: str | None, at_once: int = 1) -> ResourceLimits:
     """What a node fetches and runs for one job: a step takes at most `memory` (such as 16GB; None: two thirds
-    of the machine's), a state half of that, a sixteenth is its cache; a dataset half of it as well, and no
-    more than a command's, since a file of repeated blocks unfolds from little. Raises Stop for no size."""
-    step = memory_bytes() * 2 // 3 if memory is None else parse_bytes(memory)
+    of the machine's by `at_once`, the steps that run in it at a time), a state half of that, a sixteenth is
+    its cache; a dataset half of it as well, and no more than a command's, since a file of repeated blocks
+    unfolds from little. Raises Stop for no size."""
+    step = memory_bytes() * 2 // 3 // at_once if memory is None else parse_bytes(memory)
     dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)
     return replace(RESOURCE_LIMITS, dataset_bytes=dataset, step_bytes=step, state_bytes=step // 2)
 

@@ -31,6 +31,11 @@ def devices_of(name: str) -> list[str]:
     return [f"cuda:{i}" for i in range(count)] or ["cpu"]
 
 
+def steps_at_once(settings: Settings, replays: int = 1) -> int:
+    """How many steps run at a time in this machine's memory: one for each worker on its processor."""
+    return max(1, devices_of(settings.device).count("cpu") * replays)
+
+
 def workers_of(
     settings: Settings, store: Path | None, *, brief: bool = False, replays: int = 1, ray: str | None = None
 ) -> Callable[[Home], Pool]:

@@ -62,7 +62,11 @@ def run(
     pause_on_battery: OnBattery = False,
     poll: Poll = 0.5,
     memory: Annotated[
-        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+        str | None,
+        typer.Option(
+            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
+            " its CPU workers."
+        ),
     ] = None,
     disk: Annotated[
         str | None,
@@ -80,7 +84,7 @@ def run(
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "solver")
     from assay.app.machine import limits_of
-    from assay.app.workers import devices_of, workers_of
+    from assay.app.workers import devices_of, steps_at_once, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import Fitness
     from assay.cli.node.room import disk_budget
@@ -103,7 +107,7 @@ def run(
             parts.clock,
             parts.home,
             limits,
-            limits_of(memory),
+            limits_of(memory, steps_at_once(app.settings)),
             budget=disk_budget(parts.storage.store, disk, max_shards),
             rest=Rest(Drained(parts.home, "solver"), wishes),
             emit=parts.emit,

@@ -66,7 +66,11 @@ def run(
     replays: Width = 1,
     ray: Cluster = None,
     memory: Annotated[
-        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+        str | None,
+        typer.Option(
+            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
+            " its CPU workers."
+        ),
     ] = None,
     disk: Annotated[
         str | None,
@@ -85,7 +89,7 @@ def run(
     say_start(app, "verifier")
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, limits_of, secret_of
-    from assay.app.workers import workers_of
+    from assay.app.workers import steps_at_once, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
@@ -125,7 +129,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            limits_of(memory),
+            limits_of(memory, steps_at_once(app.settings, replays)),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
         node: Node = kind.service(

@@ -56,7 +56,11 @@ def run(
     replays: Width = 1,
     ray: Cluster = None,
     memory: Annotated[
-        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+        str | None,
+        typer.Option(
+            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
+            " its CPU workers."
+        ),
     ] = None,
     disk: Annotated[
         str,
@@ -77,7 +81,7 @@ def run(
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "whistleblower")
     from assay.app.machine import limits_of, secret_of
-    from assay.app.workers import workers_of
+    from assay.app.workers import steps_at_once, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
@@ -99,7 +103,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            limits_of(memory),
+            limits_of(memory, steps_at_once(app.settings, replays)),
             rest=Rest(Drained(parts.home, "whistleblower"), wishes),
             emit=parts.emit,
             pool=workers,

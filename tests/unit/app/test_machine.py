@@ -61,6 +61,7 @@ def test_a_node_runs_what_the_machines_memory_holds(tmp_path: Path) -> None:
     assert whole == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert memory_bytes([unlimited, small]) == 3_000_000
     assert limits_of(None).step_bytes == memory_bytes() * 2 // 3
+    assert limits_of(None, at_once=4).step_bytes == memory_bytes() * 2 // 3 // 4
     given = limits_of("16GB")
     assert (given.step_bytes, given.state_bytes) == (16 * 10**9, 8 * 10**9)
     with pytest.raises(Stop, match="is not a size"):
