@@ -63,7 +63,7 @@ def _unlike_native(files: JobArtifacts, seed: int, state: Sequence[Tensor]) -> l
     return [
         f"the loss of the first step is {ours:.6g}, and {theirs:.6g} as PyTorch computes it: somewhere whole"
         " numbers exceed 31 bits, or numbers lie too far apart for the products' precision"
-        " (docs/decisions/0004-lowering.md, Numbers)"
+        " (docs/lowering.md, Numbers)"
     ]
 
 

@@ -41,7 +41,7 @@ _LOWERED = """
 
 What a traced step may hold, with the function of `assay/program/lowering` that turns it into instructions.
 Everything else is refused with the operation's name and the line of the source that used it
-(`decisions/0004-lowering.md`). Most other functions of PyTorch are made of these: `torch` takes them apart
+(`lowering.md`). Most other functions of PyTorch are made of these: `torch` takes them apart
 while tracing. Operations that write in place (`add_`) follow those here.
 """
 

@@ -1,6 +1,6 @@
 """Lowering: a traced graph of ATen operations becomes a program of the instruction set.
 
-The rules and the fixed orders it chooses are in docs/decisions/0004-lowering.md.
+The rules and the fixed orders it chooses are in docs/lowering.md.
 """
 
 from assay.program.lowering.context import Choose, ProductSite, single
