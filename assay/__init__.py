@@ -2,7 +2,7 @@
 
 One name for everything that is installed: the rooms at the top of the checkout (`protocol`, `numerics`,
 `chain`, ...) are imported as `assay.protocol`, `assay.numerics`, `assay.chain`. In a checkout they stand here
-as links (docs/decisions/0029-rooms.md).
+as links (docs/decisions/0029-layout.md).
 
 To have a model trained from Python::
 

@@ -11,7 +11,7 @@ neither the store nor the peers have is asked of the daemon. A daemon that does 
 Not guaranteed: speed for large files (one request per block); that the daemon forgets what the node has
 deleted (its operator unpins). `timeout_s` bounds each wait.
 
-Source: https://docs.ipfs.tech/reference/kubo/rpc/, docs/decisions/0040-beyond-one-machine.md
+Source: https://docs.ipfs.tech/reference/kubo/rpc/, docs/decisions/0002-storage.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The folder of a devnet: which it is, and what in it is the devnet's own.
 
 Contract: a devnet begins in the user's own home only when told to: keys for other chains are there. What
-another chain needs is neither written over nor removed (docs/decisions/0033-command-line.md).
+another chain needs is neither written over nor removed (docs/decisions/0033-faces.md).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ compared with it on its device before its first use. None, with a warning, where
 product differs. Not guaranteed: anything for parts that `parts` does not make; and speed, since tiles were
 chosen by counting (docs/accelerators.md).
 
-Source: docs/decisions/0027-products-on-accelerators.md.
+Source: docs/decisions/0013-accelerators.md.
 """
 
 from __future__ import annotations

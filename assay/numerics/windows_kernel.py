@@ -5,7 +5,7 @@ with the definition before it is given to anybody; None with a warning where it 
 number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
 processors without instructions for products of i16 pairs.
 
-Source: docs/decisions/0012-convolutions.md.
+Source: docs/decisions/0014-c-kernels.md.
 """
 
 from __future__ import annotations

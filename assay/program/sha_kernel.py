@@ -6,7 +6,7 @@ compiler or no such processor, or another root comes out, the answer is None wit
 ``protocol.trees`` hashes at less than half the speed. A call holds no lock of Python's, so threads hash
 beside anything. Not guaranteed: a kernel elsewhere than on x86 and 64-bit ARM under Linux.
 
-Source: docs/decisions/0014-hashing-beside-compute.md.
+Source: docs/decisions/0014-c-kernels.md.
 """
 
 from __future__ import annotations

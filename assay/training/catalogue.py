@@ -4,7 +4,7 @@ Contract: the job file's schema, `assay job init`, the fees, the checks, the war
 docs/concepts.md read `CATALOGUE` and `NUMBERS`; a new algorithm is a new entry. Importing this module does
 not import PyTorch. Not guaranteed: that a paper's numbers suit another model.
 
-Rates and momenta are the papers', as far as they have one; late changes have none or less (decision 0061).
+Rates and momenta are the papers', as far as they have one; late changes have none or less (decision 0038).
 The rate and ε of FedOpt are tuned for every task in Reddi 2021; 0.1 for both is where to begin. Liu 2024
 takes Δ/N for changes that come singly, so that N of them move θ as far as one round of DiLoCo does; here a
 change is the mean of all shards. Of MuLoCo's residual all is kept (β = 1). PowerSGD's rank is a parameter of

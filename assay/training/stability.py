@@ -4,7 +4,7 @@ Contract: the model is one number whose optimum is 0 and of which a round covers
 that its change is c·θ, of the θ that it began with. The outer step is then a linear map, taken from the
 algorithm's own code; where its spectral radius exceeds 1 the number grows from round to round. Without
 lateness Nesterov's usual 0.7 and 0.9 hold for every c, with a change one round late up to c = 0.36 (measured
-beside it: decision 0061). Not guaranteed: anything about noise, codings, or a loss that is no parabola.
+beside it: decision 0038). Not guaranteed: anything about noise, codings, or a loss that is no parabola.
 """
 
 from __future__ import annotations

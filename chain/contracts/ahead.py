@@ -1,4 +1,4 @@
-"""What will be asked of a market next, so that a batch which has room asks it along (0025, 0072)."""
+"""What will be asked of a market next, so that a batch which has room asks it along (decision 0070)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Contract: every answer of one refresh is as of one block, `block`; the view move
 `max_age_s` (``chain.eth.freshness``) and after each transaction of this node. What no block changes without
 an event (claims, and jobs that have closed) is asked once, and remembered until that event, or until the
 block it was seen at is gone. Whatever else is to be known of a job, of its claims or of an account is asked
-in one batch; within `snapshot` the rest of a batch is filled with what will be asked next (0025, 0072).
+in one batch; within `snapshot` the rest of a batch is filled with what will be asked next (decision 0070).
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 

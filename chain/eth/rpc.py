@@ -5,7 +5,7 @@ raises `RpcFailed` with the node's own words, or `RpcUnreachable` when no well-f
 Whatever comes over the wire (HTML, half an answer, endless or slow ones, numbers of a million digits), no
 other error leaves it. It never retries by itself: `chain.eth.endpoints` does. `eth` is web3's module of the
 same name over `request`: its methods raise what `request` raises. web3 fills in nothing, follows no off-chain
-lookup and repeats nothing (decision 0071).
+lookup and repeats nothing (decision 0003).
 Does not guarantee that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they
 can.
 """

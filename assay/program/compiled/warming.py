@@ -5,7 +5,7 @@ stored form is loaded, a missing one compiled in another process (``program.comp
 the steps that are to come save more time than that costs; `always` compiles at the first step. Not
 guaranteed: that it ever pays, since how many steps come is the caller's guess.
 
-Source of the numbers: docs/decisions/0011-compiled-execution-in-use.md.
+Source of the numbers: docs/decisions/0005-compiled-execution.md.
 """
 
 from __future__ import annotations

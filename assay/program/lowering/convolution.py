@@ -1,7 +1,7 @@
 """Rules for convolutions: windows of quantised planes as the rows of one matrix product, and its gradients.
 
 Contract: both gradients read the same quantised planes (`planes`) as the convolution does. Not
-guaranteed: the bits of a product of unfolded floats, whose rows have an exponent each (decisions/0012).
+guaranteed: the bits of a product of unfolded floats, whose rows have an exponent each (decisions/0014).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import {Loops} from "../../src/libraries/Loops.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
 
-/// @notice Attacks by shards of two speeds and by parts (docs/decisions/0055, 0056): terms at every bound, segments that a slow
-/// shard does not have, another path's module for a proof.
+/// @notice Attacks by shards of two speeds and by parts (docs/decisions/0042): terms at every bound, segments that
+/// a slow shard does not have, another path's module for a proof.
 contract GroupAttacksTest is Market {
     Claim private none;
 

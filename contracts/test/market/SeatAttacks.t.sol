@@ -21,7 +21,7 @@ contract Repeater {
     }
 }
 
-/// @notice What seats beside the seed, votes by a claim's id and one header a transaction (decision 0053) might let somebody do,
+/// @notice What seats beside the seed, votes by a claim's id and one header a transaction (decision 0008) might let somebody do,
 /// each idea as what its attacker would send (docs/threats.md, "Tried since").
 /// forge-config: default.isolate = true
 contract SeatAttacksTest is Market {
