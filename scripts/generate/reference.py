@@ -88,7 +88,7 @@ def signature(thing: Any) -> str:
 
 def python() -> str:
     """docs/python.md."""
-    parts = ["# Python", MADE, *doc(assay)[:1], "A job in five lines: see the [README](../README.md)."]
+    parts = ["# Python", MADE, *doc(assay)[:1], "A whole script: [From Python](tutorials/developer.md#from-python)."]
     for name in assay.__all__:
         thing = getattr(assay, name)
         parts.append(f"## assay.{name}")

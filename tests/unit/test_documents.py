@@ -27,18 +27,6 @@ def test_links_between_documents_lead_somewhere(name: str) -> None:
     assert [link for link in ours if not ((ROOT / name).parent / link).exists()] == []
 
 
-def python_in(name: str) -> str:
-    """The Python block of a document that has one."""
-    (block,) = re.findall(r"^```python.*?\n(.*?)^```$", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
-    return str(block)
-
-
-def test_the_readmes_python_is_the_tutorials_which_a_slow_test_runs() -> None:
-    tutorial = python_in("docs/tutorials/developer.md")
-    replayed = '        print(job.replay().segments, "segments replayed: all the same")\n'
-    assert tutorial.replace(replayed, "") == python_in("README.md") != tutorial
-
-
 def test_every_contract_is_under_the_projects_licence() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     marked = "// SPDX-License-Identifier: Apache-2.0\n"
