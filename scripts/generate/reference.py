@@ -88,7 +88,8 @@ def signature(thing: Any) -> str:
 
 def python() -> str:
     """docs/python.md."""
-    parts = ["# Python", MADE, *doc(assay)[:1], "A whole script: [From Python](tutorials/developer.md#from-python)."]
+    script = "A whole script: [From Python](tutorials/developer.md#from-python)."
+    parts = ["# Python", MADE, *doc(assay)[:1], script]
     for name in assay.__all__:
         thing = getattr(assay, name)
         parts.append(f"## assay.{name}")
