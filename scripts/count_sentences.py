@@ -17,7 +17,7 @@ _DROPPED = (
     (r"^ *(\||#).*$", "\n"),  # tables and headings
     (r"!\[[^\]]*\]\([^)]*\)", ""),  # pictures
     (r"\[([^\]]*)\]\([^)]*\)", r"\1"),  # links
-    (r"`[^`]*`", "code"),
+    (r"`[^`]*`", "Code"),
     (r"^ *([-*]|[0-9]+\.) +", "\n\n"),  # a list item begins a sentence
     (r"\b(e\.g|i\.e|al|vs)\.", r"\1"),
 )
@@ -29,7 +29,7 @@ def sentences(text: str) -> list[str]:
         text = re.sub(pattern, put, text, flags=re.MULTILINE | (re.DOTALL if "```" in pattern else 0))
     found = []
     for paragraph in re.split(r"\n\s*\n", text):
-        found += re.split(r"(?<=[.!?:])[\"')*]*\s+(?=[A-Z0-9*(\"'])", " ".join(paragraph.split()))
+        found += re.split(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z0-9*(\"'])", " ".join(paragraph.split()))
     return [sentence for sentence in found if len(words(sentence)) > 1]
 
 
