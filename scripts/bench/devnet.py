@@ -131,17 +131,18 @@ def _move(thread: int, group: Path) -> None:
 
 
 def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> None:
-    """Give a solver's workers, slowed, a core, and everybody else the last one: the chain, other nodes, this
-    process, and the solver itself."""
+    """Give the thread of a solver's worker that computes, slowed, a core, and everybody else the last one: the
+    chain, other nodes, this process, the solver itself, and the thread that stores states."""
     own, rest = cores[:-1] or cores, cores[-1]
     others = [node.pid for node in devnet.nodes if node.role != "solver"]
     on_rest = [thread for pid in (*others, devnet.chain_pid, os.getpid()) for thread in threads_of(pid)]
     solvers = [node.pid for node in devnet.nodes if node.role == "solver"]
     for number, pid in enumerate(solvers):
         on_rest += threads_of(pid)
-        for thread in [thread for worker in children_of(pid) for thread in threads_of(worker)]:
-            _put(thread, own[number % len(own)])
-            slow(thread)
+        for worker in children_of(pid):
+            on_rest += [thread for thread in threads_of(worker) if thread != worker]
+            _put(worker, own[number % len(own)])
+            slow(worker)
     for thread in on_rest:
         _put(thread, rest)
 
