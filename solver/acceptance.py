@@ -1,7 +1,7 @@
 """Which jobs' terms an operator's solver agrees to.
 
 Contract: `unacceptable` looks at every field of the terms by which a client could take or hold back what is
-the solver's; the rest (roots, seeds, prices of others) can do neither. `unpaid_outer` looks at what outer
+the solver's. The rest (roots, seeds, prices of others) can do neither. `unpaid_outer` looks at what outer
 claims take beside tasks, which only the job's programs say. What a class of conditions bounds on
 chain is asked again here, because the operator's limits are narrower. Times are seconds, amounts the token's
 smallest units. Rules: docs/protocol.md, 3.1, 3.4, 4.3, 4.7; docs/decisions/0026.

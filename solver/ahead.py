@@ -2,7 +2,7 @@
 
 Contract: a guess of this process, for this process: nothing of it is published, and nothing is committed that
 does not start from the state that the contracts will ask for (rule 4.4). A task is found again by the root of
-its input, so what was trained from a guess that comes true is the task itself; what was trained from any
+its input, so what was trained from a guess that comes true is the task itself. What was trained from any
 other is of no use to anybody. Only what other claimants publish is used: nobody's task is computed here, and
 where a state cannot be had, there is no guess (SourceMissing). The states are in the memory that the true
 provider has for tensors, and are worked out again where that has let them go.

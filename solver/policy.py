@@ -1,8 +1,8 @@
 """What a solver does next: a pure function from what it sees to a list of actions with reasons.
 
-Contract: `decide` is deterministic and never acts; the same observation gives the same actions, in order of
+Contract: `decide` is deterministic and never acts. The same observation gives the same actions, in order of
 urgency: clocks that run against us, then what moves claims on, then commits and work, then new shards. A
-shard is taken only of a job whose program was examined and found sound; files are fetched only of a job in
+shard is taken only of a job whose program was examined and found sound. Files are fetched only of a job in
 which nothing else keeps it from taking one. Not guaranteed: that an action succeeds when it is sent.
 """
 

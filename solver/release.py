@@ -1,6 +1,6 @@
 """Letting a taken shard go: what it costs now, and which shards are not to be taken again.
 
-Contract: `cost_of` is pure and says what ``Tasks.release`` would do at this moment (rules 4.2, 4.3.3);
+Contract: `cost_of` is pure and says what ``Tasks.release`` would do at this moment (rules 4.2, 4.3.3).
 `Released` is a record in the node's folder, read at each look, so that a running node knows what its operator
 has given back at another terminal. A claim that is committed answers for itself, whoever holds the shard.
 """

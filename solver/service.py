@@ -1,7 +1,7 @@
 """The solver as a running thing: reads the market, asks `solver.policy`, and does what it says.
 
 Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
-instant commits nothing twice; training goes on from the last published segment. What is committed was checked
+instant commits nothing twice. Training goes on from the last published segment. What is committed was checked
 by a worker of this node (``solver.trainer``), and a conviction puts aside all that was kept
 (``solver.convictions``). Workers train while the loop looks; a task in training ends with its segment once
 something else is wanted. Not guaranteed: profit.

@@ -1,7 +1,7 @@
 """A task that is in training, and the thread that publishes its states.
 
 Contract: a state counts once it is stored and told to the node (``solver.books``), in the order of the
-segments, by the thread that stored it; once the last one is, the task's claim is drafted and told, too.
+segments, by the thread that stored it. Once the last one is, the task's claim is drafted and told, too.
 Whatever storing one raised is raised where it is waited for, and told; the task's later states then count for
 nothing. Of a task the states that are not stored are in memory.
 """

@@ -1,9 +1,9 @@
 """One job's tasks in a worker: trained segment by segment, and published.
 
 Contract: what is published has the roots that are claimed. INVARIANT checked-here: every root in a draft was
-computed by this process, from the state that it is the root of; what an earlier process has left on disk
+computed by this process, from the state that it is the root of. What an earlier process has left on disk
 (``solver.progress``) only says where those states are. Input states come from ``node.states``. A large state
-is hashed and published while further segments are trained (``solver.storing``); it counts, and enters a
+is hashed and published while further segments are trained (``solver.storing``). It counts, and enters a
 claim, only when it is stored and its root is there, so that a crash costs at most the segments whose states
 are under way, two of them, and the one in training. What builds on a task's last state may be computed before
 that is stored. Does not guarantee that a state is what the program gives, if memory or processor failed an

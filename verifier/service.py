@@ -2,9 +2,9 @@
 
 Contract: a vote is sent only after it was worked out by this process's replay and written to disk; what the
 disk has lost is replayed again. INVARIANT checked-here: before a valid one is sent, what it is defended from
-is pinned on the disk (`node.kept_replays`); where there is no room for that, the seat is given up. A vote of
+is pinned on the disk (`node.kept_replays`). Where there is no room for that, the seat is given up. A vote of
 this account that is on the chain is left as it is, whoever sent it. A claim that its replay contradicts gets
-an invalid vote and a challenge, and what votes attested it are disputed once it has fallen; this service
+an invalid vote and a challenge, and what votes attested it are disputed once it has fallen. This service
 plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; the chance
 that one escapes is what ``assay verifier coverage`` says.
 """

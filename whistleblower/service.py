@@ -1,7 +1,7 @@
 """The whistleblower as a running thing: reads the market, asks `whistleblower.policy`, and does what it says.
 
 Contract: it accuses only what its own replay contradicts. What it has audited is written to disk, segment
-by segment, so a restart goes on with the rest, and so is what it is about to demand; findings are worked
+by segment, so a restart goes on with the rest, and so is what it is about to demand. Findings are worked
 out again, and give the same salts and intents. Not guaranteed: that it sees everything before a challenge
 window closes; `Status.counters` tell how far it got.
 """

@@ -1,7 +1,7 @@
 """A market as seen from Python: `assay.connect` gives one.
 
 Contract: settings are those of the command line (arguments, then ASSAY_*, ETH_*, assay.toml, the devnet of
-the home folder); a budget given to `post` is the consent to spend it, nothing else is ever spent but gas and
+the home folder). A budget given to `post` is the consent to spend it, nothing else is ever spent but gas and
 the bonds of disputes that its audit opens. A job's files are served, and the job is audited, from this
 process, which must therefore stay until solvers have them, best until the job is done. Errors are
 ``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything about other processes

@@ -1,6 +1,6 @@
 """What a job is asked to be, from Python arguments: the job file without a file.
 
-Contract: starts from the template that `assay job init --from` writes and changes what is named; every value
+Contract: starts from the template that `assay job init --from` writes and changes what is named. Every value
 is checked as a job file's is, with the same words. Amounts and durations are texts with units: "5tok", "60s".
 """
 

@@ -1,6 +1,6 @@
 """A client's audit of its own jobs, beside what its process does: a whistleblower with a share of them.
 
-Contract: of each job of the account a share is audited, a tenth unless the client says otherwise; the shares
+Contract: of each job of the account a share is audited, a tenth unless the client says otherwise. The shares
 are on disk, and which claims and votes they take follows from the node's secret, so that a restart goes on
 with the same. What is found false is disputed while the account has a bond free. Not guaranteed: that
 anything is audited while no process of the client runs.

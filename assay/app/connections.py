@@ -4,13 +4,13 @@ Contract:
 - Connections are taken at `accepts_per_s`; the others wait.
 - At most `connections` are open, a part of the descriptors that the process may have. When they are used up
   the one goes that has been waiting longest for its own request; one that is being answered is never the one.
-- A request has to be whole `request_s` after its connection was opened or its last answer given; an answer
+- A request has to be whole `request_s` after its connection was opened or its last answer given. An answer
   that nobody takes for `stall_s`, and a connection that will not close, are cut off.
 - One address has at most `per_address` connections, and gets `bytes_per_s` after a burst. All of this
   machine (loopback) is exempt from this, as a proxy before the node would be everybody's address.
 - Bodies are handed on in pieces of PIECE_BYTES, so that a slow reader holds no more memory than two.
 
-Does not guarantee: anything against who has many addresses and much bandwidth; that is the business of what
+Does not guarantee: anything against who has many addresses and much bandwidth. That is the business of what
 stands before the node. uvicorn has no limits of this kind (`limit_concurrency` counts once a header is whole,
 and answers 503); its server and its protocol class are subclassed for them.
 """

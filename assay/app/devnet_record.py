@@ -1,6 +1,6 @@
 """The record of a devnet: where its chain listens, which processes belong to it, and how they are started.
 
-Contract: a record (``disk.record``). A devnet whose chain process is gone is not running (`read_devnet`); the
+Contract: a record (``disk.record``). A devnet whose chain process is gone is not running (`read_devnet`). The
 record then says how to go on (`read_stopped`), and which of its nodes may be left (`recorded`). A process is
 the devnet's only if its command line says so (`runs`): numbers of processes are used again.
 """

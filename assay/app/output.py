@@ -1,6 +1,6 @@
 """What a command prints and how it ends.
 
-Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else; errors go to stderr
+Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else. Errors go to stderr
 with code, message and hint; the exit status says what kind of thing happened (see Exit). Amounts are decimal
 strings in JSON, so that no reader loses digits. Nothing of a table is left out, however narrow the terminal.
 """

@@ -4,7 +4,7 @@ home folder.
 Contract: this module alone reads the environment and configuration files; it validates once and names the
 origin of each value (``assay config show --origin``). It never holds a private key: only the path of a
 keystore and of a password file. The home folder and assay.toml are the nearest in the current folder or one
-above it, so that a command finds its keys from wherever in a project it is given; without any, the home is
+above it, so that a command finds its keys from wherever in a project it is given. Without any, the home is
 the user's own (docs/decisions/0033-faces.md). Those above must belong to the user: nobody else's file
 in a shared folder is heeded.
 """

@@ -1,7 +1,7 @@
 """A CAR as it comes from a peer: its blocks are checked, and those that are wanted kept.
 
 Contract: what comes within `GATHERED_S` after something was absorbed waits for more, up to `READ_BYTES`, so
-that a fast transfer takes few turns of threads; what comes later is due at once. `BadCar` for what is no CAR
+that a fast transfer takes few turns of threads. What comes later is due at once. `BadCar` for what is no CAR
 of the blocks that are allowed. `absorb` may be called from several threads, but not while `came` runs.
 """
 

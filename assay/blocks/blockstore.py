@@ -1,7 +1,7 @@
 """The embedded block store: a directory of files named by CID.
 
 Contract:
-- INVARIANT verified-reads: `get` hashes what it read; a block that does not match its CID is moved to
+- INVARIANT verified-reads: `get` hashes what it read. A block that does not match its CID is moved to
   `quarantine/`, reported as `CorruptBlock`, and absent from then on, so that it can be fetched again.
 - INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A crash
   leaves stray files in `tmp/` (`sweep_temporary` removes them), never a shortened block that passes as whole.

@@ -1,6 +1,6 @@
 """CARv1: a stream of blocks behind a header that names one root.
 
-Contract: `encode_header` and `encode_block` give the bytes that every CAR reader accepts; `CarParser`
+Contract: `encode_header` and `encode_block` give the bytes that every CAR reader accepts. `CarParser`
 yields only blocks that match their CIDs and refuses, with `BadCar`, anything but a header of version 1
 with one root in canonical dag-cbor. It never buffers more than one block and what was fed.
 

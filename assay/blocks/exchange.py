@@ -11,7 +11,7 @@ Contract:
   `grace_s`, for a CAR also a time without a new block, a cap on the bytes it may bring, no redirects, no
   cookies, no decompression, and no proxy from the environment.
 - The blocks of one file have a `file_time` together: however many they are, a file that comes slower than the
-  least rate for longer than one grace period is not had (`BlockNotFound`); what came of it stays stored.
+  least rate for longer than one grace period is not had (`BlockNotFound`). What came of it stays stored.
 - A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked for
   end the transfer and the peer's good name.
 - Whatever asking a peer raises, of any type, is that peer's failure and nobody else's.

@@ -4,7 +4,7 @@ Contract: every block that the daemon returns is hashed here, and every CID that
 compared with the one computed here, so a faulty or hostile daemon can refuse service but not substitute data.
 Files are split here and stored block by block: their CIDs do not depend on the daemon's import settings.
 What a `KuboNodeBlocks` adds is in the node's store and in the daemon when the call returns, inner nodes after
-what they name, the root pinned; so a gateway of the daemon serves whatever the node has committed to. What
+what they name, the root pinned. So a gateway of the daemon serves whatever the node has committed to. What
 neither the store nor the peers have is asked of the daemon. A daemon that does not answer costs
 `PeerUnreachable`: nothing counts as published until the daemon has it.
 

@@ -5,7 +5,7 @@ Contract: endpoints are free, so nothing is lost on them but time that others do
   for an open job; then the others by their stake. Strangers without stake come last, but for one in four
   places, so that stake alone hides nobody.
 - Who sends wrong bytes is banned, four times as long each time. Who fails, stalls or drips rests, twice as
-  long each time, and is only half forgiven by a delivery; who says that it has not got a block is not blamed,
+  long each time, and is only half forgiven by a delivery. Who says that it has not got a block is not blamed,
   but loses its place among those that deliver once it mostly says so.
 - All peers of one origin (scheme, host, port) share one record. Leaving the list does not clear it.
 

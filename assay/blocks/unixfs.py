@@ -2,7 +2,7 @@
 hostile DAGs.
 
 Contract of `add_file`: raw leaves of 256 KiB, a balanced tree of dag-pb nodes with at most 174 links,
-sha2-256; a file of one chunk is that raw leaf, the empty file is the empty raw leaf. Memory use does
+sha2-256. A file of one chunk is that raw leaf, the empty file is the empty raw leaf. Memory use does
 not grow with the file.
 
 Contract of `plan_file` / `iter_file` / `read_file`: a file is either refused with `BadDag` or returned

@@ -1,6 +1,6 @@
 """What a command says of an error that is none of ours: a file that cannot be used, or a bug.
 
-Contract: a file or folder that cannot be read or written is named with the system's reason; anything else is
+Contract: a file or folder that cannot be read or written is named with the system's reason. Anything else is
 kept whole, with its traceback, in a file of its own that the report names. Nobody is shown a bare traceback.
 """
 

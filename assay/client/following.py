@@ -1,6 +1,6 @@
 """Following a job: where each round stands, its loss, what it cost so far, what was disputed.
 
-Contract: everything comes from the chain, as of one block, and from published checkpoints; losses are those
+Contract: everything comes from the chain, as of one block, and from published checkpoints. Losses are those
 that the claims' own states hold, marked with the phase of the claim, so a reader sees what is settled and
 what is merely claimed.
 """

@@ -1,6 +1,6 @@
 """What has happened to a job between two looks at it, as events.
 
-Contract: pure; `events_between` of any two moments says everything that differs between them in the order of
+Contract: pure. `events_between` of any two moments says everything that differs between them in the order of
 rounds and shards, also where the chain was reorganised or the job rewound and things go backwards. Not
 guaranteed: that a phase which came and went between two looks is told.
 """

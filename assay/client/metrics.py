@@ -1,7 +1,7 @@
 """A job's training metrics on disk: metrics.jsonl for anything that reads lines, an event file for
 TensorBoard.
 
-Contract: each loss is written once, when it is first seen; a claim that takes another's place (a rewind, a
+Contract: each loss is written once, when it is first seen. A claim that takes another's place (a rewind, a
 reorganisation) writes its loss anew, at the same step, later in the file: the last line of a place stands.
 """
 

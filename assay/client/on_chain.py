@@ -1,6 +1,6 @@
 """Comparing a receipt with the chain that it names.
 
-Contract: `compare` asks one node, whose answers it takes for the chain's; the market's addresses are those
+Contract: `compare` asks one node, whose answers it takes for the chain's. The market's addresses are those
 that the reader's own deployment file names and the node's code was checked against, never the receipt's. What
 the receipt calls final must be so on the chain to the last bit. Of the rounds that it calls settled it may
 leave out no claim, no game and no demand: none can have come since. What it calls open may have ended since,

@@ -1,7 +1,7 @@
 """What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/3).
 
 Contract: a receipt carries what its job's and its claims' ids are hashes of, word by word as the contracts
-encode it, so that everybody recomputes them; a struct that changes changes nothing here. `read_receipt` gives
+encode it, so that everybody recomputes them. A struct that changes changes nothing here. `read_receipt` gives
 back what was written, or says what is wrong; whether it is true is for ``client.verifying``,
 ``client.on_chain`` and ``client.replaying`` to find. Nobody's key is in it: who can write one can write
 another.

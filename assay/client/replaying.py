@@ -1,8 +1,8 @@
 """Replaying a receipt's claims from the job's files: the arithmetic itself, bit by bit.
 
 Contract: `replay` recomputes segments of settled claims, and where each of these claims starts from (rule
-4.4). What it reads, from this machine's blocks or other nodes', was led to a root of the receipt first;
-states that nobody shows are recomputed from the claims before. All of them, or a number drawn at random
+4.4). What it reads, from this machine's blocks or other nodes', was led to a root of the receipt first.
+States that nobody shows are recomputed from the claims before. All of them, or a number drawn at random
 beside the last outer step, from which the model comes. An exception other than BadReceipt means: could not
 decide.
 """

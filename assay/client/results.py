@@ -1,6 +1,6 @@
 """A job's result where that is no model: a loss, a reward, what was written after prompts.
 
-Contract: `numbers` and `written` read what ``client.fetching`` has led to the settled root; `by_round` reads
+Contract: `numbers` and `written` read what ``client.fetching`` has led to the settled root. `by_round` reads
 the published states of settled outer claims, each led to its claim's root, and leaves out what cannot be
 fetched.
 """

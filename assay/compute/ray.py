@@ -1,6 +1,6 @@
 """Workers on a Ray cluster (``pip install 'assay-market[ray]'``).
 
-Contract: as ``compute.pool``: each worker is an actor with one processor of the cluster; it has no block
+Contract: as ``compute.pool``: each worker is an actor with one processor of the cluster. It has no block
 store of the node's, and asks the node for every block. Every machine of the cluster needs this program in the
 same version. Not guaranteed: that a cluster's machines compute right, they are the operator's as this one is;
 secrecy from whoever reaches the cluster, but what is sent is public.

@@ -1,6 +1,6 @@
 """Noticing that blocks which were seen are gone.
 
-Contract: exact for the blocks that were looked at within the last `KEPT`; of those between, it says how many
+Contract: exact for the blocks that were looked at within the last `KEPT`. Of those between, it says how many
 lie behind the newest one that is still there.
 """
 

@@ -5,7 +5,7 @@ row with its checksum, and no row or checksum without the other. Triggers keep t
 need not know of them; a row that is changed is compared first. `rows` compares what it reads. INVARIANT
 nothing-forgotten: of a `sealed` file the number of changes is kept in a record beside it after each
 transaction, so that a file that was cut, emptied, or brought back to an earlier state is not taken for a
-right one. Whatever is wrong is `DamagedDatabase` with the caller's next step; that there is no room, that
+right one. Whatever is wrong is `DamagedDatabase` with the caller's next step. That there is no room, that
 the file may not be opened, or that another process holds it for too long, is left to the caller as SQLite's
 error.
 Does not guarantee that a seal is the latest: a loss of power between a transaction and its seal leaves one

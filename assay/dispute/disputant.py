@@ -1,6 +1,6 @@
 """The honest player of a dispute, on either side (docs/protocol.md, section 6).
 
-Contract: `move` is a function of the game's public history and of a replay of the disputed steps; it gives
+Contract: `move` is a function of the game's public history and of a replay of the disputed steps. It gives
 the move that wins, or None when it is not this player's turn or there is nothing sound to say. A defender
 whose claim is what its replay computes never loses; a challenger whose replay differs from the claim never
 loses. Not guaranteed: anything in time; clocks are the caller's. A cheat is the same player with a faulty

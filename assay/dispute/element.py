@@ -1,6 +1,6 @@
 """The value of one element of one node (docs/protocol.md, 2.4).
 
-Contract: `value` reads the input elements that the row's `spans` name (``program.isa``) and no others; values
+Contract: `value` reads the input elements that the row's `spans` name (``program.isa``) and no others. Values
 are those of the scalar model (f32 as 32-bit patterns, integers and bools as numbers). `data` and `record`
 elements come from a record, not from a span. This module and the arbiter read the same bytes. Not guaranteed:
 speed.

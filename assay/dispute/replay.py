@@ -1,7 +1,7 @@
 """Replaying a run of steps: any state, root or trace along the way, computed when asked for.
 
 Contract: `state(i)` is the state after i steps from the given one, the first of which has step counter
-`first_step`; everything follows from public inputs, so two honest replays agree bit for bit. Memory: at most
+`first_step`. Everything follows from public inputs, so two honest replays agree bit for bit. Memory: at most
 `max_snapshots` states, one trace. Not guaranteed: honesty, when a fault was planted on purpose
 (``program.fault``).
 """

@@ -1,6 +1,6 @@
 """Comparing a machine with the stored digests, and finding the first number that is wrong.
 
-Contract: `check` runs the reference on the processor and compares it with the stored digests; every other
+Contract: `check` runs the reference on the processor and compares it with the stored digests. Every other
 form (fast kernels, compiled, another device) is compared with it element by element. A finding names the
 form, the operation or node, the element, and both bit patterns. An empty list of findings means that every
 compared bit was right. Not guaranteed: that a fault is met that these inputs do not meet.

@@ -1,7 +1,7 @@
 """Programs that exercise every instruction on hard inputs, for comparing machines, devices and forms.
 
 Contract: each `Exercise` passes its operands through and writes the result of each instruction to a slot of
-its own, which has a label; `state(chunk)` gives the operands of one of `chunks` chunks from counters
+its own, which has a label. `state(chunk)` gives the operands of one of `chunks` chunks from counters
 (``numerics.patterns``), the same on every machine. Over all chunks every instruction with an f32, i32 or i16
 result gets more than 1,000,000 values. Not guaranteed: fast execution; programs are as large as they need be.
 """

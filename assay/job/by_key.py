@@ -1,6 +1,6 @@
 """Terms and conditions that are refused, by the keys of the job file that they come from.
 
-Contract: ``protocol.params`` refuses by the words of the contracts and in smallest units; `by_key` says the
+Contract: ``protocol.params`` refuses by the words of the contracts and in smallest units. `by_key` says the
 same by section and key, with the value as it is written, amounts in tokens and times in seconds.
 """
 

@@ -1,6 +1,6 @@
 """The job file's [optimiser], made of the dataclasses of ``training.optimisers``.
 
-Contract: a section has a key for each `option` of its optimiser, all of them required; `chosen` makes the
+Contract: a section has a key for each `option` of its optimiser, all of them required. `chosen` makes the
 optimiser of a section, `optimiser_text` the text of one with the options' values to begin with. Muon's
 [optimiser.others] is a section of AdamW's options without the clipping, which is Muon's.
 """

@@ -1,7 +1,7 @@
 """Sections of job files that train by no outer algorithm: an evaluation, batch inference, GRPO.
 
-Contract: `misplaced` says which section is missing or has no place in a file, by its algorithm and its model;
-what the values of a section have to do with those of another is for ``job.build`` to refuse.
+Contract: `misplaced` says which section is missing or has no place in a file, by its algorithm and its model.
+What the values of a section have to do with those of another is for ``job.build`` to refuse.
 """
 
 from __future__ import annotations

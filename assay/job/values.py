@@ -1,6 +1,6 @@
 """Values of a job file: amounts and durations with their units, counts, numbers; and what a section is.
 
-Contract: every key of a section is required, unknown ones are refused; a number is a number of TOML and no
+Contract: every key of a section is required, unknown ones are refused. A number is a number of TOML and no
 text or truth value that could be read as one.
 """
 

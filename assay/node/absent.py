@@ -2,7 +2,7 @@
 
 Contract: within `during` a file that could not be had is not asked for again, nor is its map of holes made
 twice. What was found so is kept while the action is put off (`PutOff`) or cancelled, and after one of its
-orders that is a part of it; it is forgotten as soon as the action comes to an end, done or failed; so an
+orders that is a part of it; it is forgotten as soon as the action comes to an end, done or failed. So an
 action of many files that never come ends after their own times, however short the pieces are in which it goes
 on, and whatever is tried anew asks anew. A file that was stored meanwhile is there. Not guaranteed: that a
 file which comes while the action is put off is used by it; what is missing is computed or demanded.

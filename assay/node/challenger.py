@@ -3,7 +3,7 @@
 Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a crash:
 salts and intents follow from the operator's secret, the finding and how many of its games on the same claim
 were decided before. It opens no second game on what it is already disputing. A hidden input takes two: a game
-until the claimant has opened a slot that is wrong, then that slot is proven; the game's bond comes back when
+until the claimant has opened a slot that is wrong, then that slot is proven. The game's bond comes back when
 its clock has run out.
 """
 

@@ -1,7 +1,7 @@
 """Where a training run stops being one: the first step after which its loss or a parameter is not finite.
 
 Contract: divergence is a result. The steps that lead there and all after them are as exact, verifiable and
-payable as any other, so nothing here changes a claim; it tells people what they paid for. Optimiser state is
+payable as any other, so nothing here changes a claim. It tells people what they paid for. Optimiser state is
 not looked at: what matters of it shows in the parameters a step later.
 """
 

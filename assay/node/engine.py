@@ -1,7 +1,7 @@
 """How a node computes: on which device, and whether its steps run compiled.
 
 Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
-parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
+parameter. `reference` is the definition; `eager` the same kernels with the fastest backends. `compiled`
 compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
 Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is
 ready.

@@ -1,7 +1,7 @@
 """Whether a running job's products are still as near to exact ones as bfloat16's would be.
 
 Contract: a look from outside. The step after a published state is executed once more with a meter
-(``program.accuracy``); nothing of it enters a state, a claim or a payment, and no node has to do it. Numbers
+(``program.accuracy``). Nothing of it enters a state, a claim or a payment, and no node has to do it. Numbers
 drift while a network learns, and what the first steps needed ("auto", ``training.precision``) may be too
 little later. Not guaranteed: that steps in between look like this one.
 """

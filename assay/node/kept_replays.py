@@ -1,7 +1,7 @@
 """What a node has replayed, on its disk, so that it replays no segment twice.
 
-Contract: a segment counts as replayed if a process of this node ran it from that start and came to that end;
-so the same roots in another claim of its place are known to be right. Only right ends are kept: what
+Contract: a segment counts as replayed if a process of this node ran it from that start and came to that end.
+So the same roots in another claim of its place are known to be right. Only right ends are kept: what
 contradicts a claim is always replayed by the process that stakes on it. States are kept, too, within a number
 of bytes, the latest ones, so that a restart goes on where it was. A line has a checksum, and a state is
 compared with its root before it is used: what is damaged counts as absent. A full disk only means that more

@@ -1,7 +1,7 @@
 """The loop of every node: look and act, keep house, wait.
 
 Contract: nothing that a part raises ends the loop: what stops the look itself, such as a chain that does not
-answer, is shown once and tried again; so is what the machine lacks for the moment; a bug is logged and
+answer, is shown once and tried again. So is what the machine lacks for the moment; a bug is logged and
 counted. The wait ends early once something that is under way is over. Not guaranteed: that a look is short.
 """
 

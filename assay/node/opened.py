@@ -1,7 +1,7 @@
 """A job as a worker has it: its files checked, its programs ready to run, and the states it has at hand.
 
 Contract: made at the first order of a job in this process, from what the node's market and blocks say, and
-kept for the next ones; the last `MOST_JOBS` jobs are kept, and those of which something is being stored. What
+kept for the next ones. The last `MOST_JOBS` jobs are kept, and those of which something is being stored. What
 an order that was put off has found missing is not asked for again by it (``node.absent``).
 """
 

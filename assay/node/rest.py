@@ -1,7 +1,7 @@
 """When a node takes nothing new: what its operator wishes, and what the machine is at.
 
-Contract: to *leave* is to take nothing new, finish what is owed and then hold nothing (``drain``, `Hours`);
-to *pause* is to take nothing new for the moment (load, battery). `Rest` gives the reason for each in words,
+Contract: to *leave* is to take nothing new, finish what is owed and then hold nothing (``drain``, `Hours`).
+To *pause* is to take nothing new for the moment (load, battery). `Rest` gives the reason for each in words,
 empty where there is none; a reason stays the same for as long as it holds. Each call looks anew, so that a
 running node knows what its operator has written at another terminal. What cannot be told while the node runs,
 such as of a battery that was taken out, is no reason; `require_told` says it before the node starts.

@@ -1,6 +1,6 @@
 """A job made ready to compute: any run of its programs, from any state, as a `Replay`.
 
-Contract: a claim is a run of steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3); this
+Contract: a claim is a run of steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3). This
 module knows which steps, with which counter and shard. Executors are made once and shared by all replays of
 the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 """

@@ -1,7 +1,7 @@
 """Contractions: sums, products and scatter-sums as exact integer sums with one rounding
 (docs/arithmetic.md, A30-A36).
 
-Contract: the reduced dimension is the last one, 1 to 4096 long; the result has the same bits for every
+Contract: the reduced dimension is the last one, 1 to 4096 long. The result has the same bits for every
 order, thread count, batch split, device and backend, because nothing is rounded between quantisation and
 the one final rounding. Total on every bit pattern. Not guaranteed: agreement when the caller's process
 flushes f32 subnormals to zero.

@@ -1,7 +1,7 @@
 """What a kernel for products is compared on before anybody gets it.
 
 Contract: `hard_pairs` gives operands of all kinds of numbers (Inf, NaN, subnormals, sums whose parts cancel,
-rows all alike, the largest integers), with exponents of their own rows and of others; `same` compares results
+rows all alike, the largest integers), with exponents of their own rows and of others. `same` compares results
 to the last bit, one NaN with another. Not guaranteed: that a wrong kernel is found out by them.
 """
 

@@ -1,7 +1,7 @@
 """C sources of this package, compiled on the machine that runs them.
 
 Contract: `compiled` gives the library of one source. That of this package's own is kept in the user's cache
-folder (``XDG_CACHE_HOME``) under a name made of all that it depends on and of its bytes' digest; it is loaded
+folder (``XDG_CACHE_HOME``) under a name made of all that it depends on and of its bytes' digest. It is loaded
 only from a folder that nobody else may write to, and only if it has that digest. The caller compares what it
 computes with the definition, in every process, before anybody else gets it. Not guaranteed: that there is a
 compiler; `Unusable` says why a kernel cannot be had, and a `Shared` one is then done without.

@@ -2,8 +2,8 @@
 
 Contract: `load` has ``product_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
 with ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or
-gives another number. That several threads give the same is compared before the first product on several;
-where that is wrong, one computes them, with a warning. (Threads of a busy machine wait long for one another,
+gives another number. That several threads give the same is compared before the first product on several.
+Where that is wrong, one computes them, with a warning. (Threads of a busy machine wait long for one another,
 and most processes have one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not
 guaranteed: speed on processors without instructions for products of i16 pairs.
 

@@ -2,7 +2,7 @@
 consensus.
 
 Contract: `products_of` finds the matrix products and convolutions of a program with the parts that it
-multiplies; `Meter` looks at them while a step is executed and keeps, for each and every `Precision`, the
+multiplies. `Meter` looks at them while a step is executed and keeps, for each and every `Precision`, the
 worst error so far. An error is the norm of a product's deviation from the f64 product of the same f32
 operands, divided by what rounding both operands to bfloat16 would typically give: 1 is bfloat16's own. So is
 that of its worst row or column, where what outliers hide shows first. Large products are sampled: the rows

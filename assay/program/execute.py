@@ -3,7 +3,7 @@
 Contract: bit-identical results on every device, with any number of threads and any kernels that keep
 docs/arithmetic.md; the program must have passed ``program.validate``. No code of a stranger runs: every node
 is one function of `kernels`. Tensors are never changed in place, and a slot that the step does not change is
-the same tensor after it, where that was contiguous, by itself and on the device; an intermediate is dropped
+the same tensor after it, where that was contiguous, by itself and on the device. An intermediate is dropped
 after its last reader. Not guaranteed: canonical NaN bits inside tensors (``numerics.encoding`` writes them).
 """
 

@@ -1,7 +1,7 @@
 """Hashing tensors beside the computation, on threads that hold no lock of Python's.
 
 Contract: every root is that of ``protocol.trees.tensor_root`` over the tensor's canonical bytes. Tensors are
-read later and where they lie, so they must not be changed; each is held until its root is there, which is
+read later and where they lie, so they must not be changed. Each is held until its root is there, which is
 all the memory that is taken besides a contiguous copy of the ones being hashed. Whatever goes wrong is
 raised by the future's `result`. Not guaranteed: order; and speed where ``program.sha_kernel`` cannot be had:
 then the threads take Python's lock at each leaf (docs/decisions/0014-c-kernels.md).

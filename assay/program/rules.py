@@ -1,7 +1,7 @@
 """What one instruction may look like: dtypes, shapes, attributes (docs/protocol.md, 2.2-2.5).
 
 Contract: `check_node` accepts a node exactly when it keeps every rule that can be told from the node itself
-and the record size; nothing is allocated and no integer overflows, whatever the numbers. Not covered: rules
+and the record size. Nothing is allocated and no integer overflows, whatever the numbers. Not covered: rules
 between nodes (earlier references, outputs, limits on a whole program), which are in ``program.validate``.
 """
 

@@ -1,6 +1,6 @@
 """Whether a program keeps every rule of docs/protocol.md, section 2, and the reader's own limits.
 
-Contract: `validate` returns only if the program can be executed, disputed and arbitrated; it allocates
+Contract: `validate` returns only if the program can be executed, disputed and arbitrated. It allocates
 nothing that grows with the sizes that the program names, so a hostile program is refused before it costs
 anything. The limits are the reader's own policy (no consensus parameter), so they have no defaults here. Not
 guaranteed: that the program trains anything.

@@ -1,7 +1,7 @@
 """JSON of files and strangers: parsed only if it is nested no deeper than anything honest is.
 
 Contract: `loads` gives what `json.loads` gives, or raises ValueError for whatever is no JSON or is nested too
-deeply. Why it is needed: Python's parser is written in C and follows nesting with the C stack; its own limit
+deeply. Why it is needed: Python's parser is written in C and follows nesting with the C stack. Its own limit
 is the interpreter's recursion limit, which libraries raise (py_ecc, and PyTorch's compiler, to 100,000 and
 more). Then 200 KB of "[" end the process, with no exception that anybody could catch.
 """

@@ -1,5 +1,5 @@
 """The nouns of a dispute as values: a game's state in its three parts, what was found, how a view tells
-of it; they mirror ``contracts/src/interfaces/Types.sol`` as ``protocol.types`` does.
+of it. They mirror ``contracts/src/interfaces/Types.sol`` as ``protocol.types`` does.
 
 Contract: as there. What a game does is ``spec.game``'s, its moves are ``protocol.dispute``'s.
 """

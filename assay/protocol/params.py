@@ -1,7 +1,7 @@
 """Rules on a job's terms (docs/protocol.md, rules 3.1 and 3.2), the same that the Jobs contract enforces.
 
 Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts from a client with the budget, and
-``check_conditions`` what ``Classes.register`` accepts; both name the first field at fault as the contracts
+``check_conditions`` what ``Classes.register`` accepts. Both name the first field at fault as the contracts
 do. Nothing has a default.
 """
 

@@ -1,12 +1,12 @@
 """The outer algorithms by name, one entry each: everything that differs from one to another.
 
 Contract: the job file's schema, `assay job init`, the fees, the checks, the warnings and the tables of
-docs/concepts.md read `CATALOGUE` and `NUMBERS`; a new algorithm is a new entry. Importing this module does
+docs/concepts.md read `CATALOGUE` and `NUMBERS`. A new algorithm is a new entry. Importing this module does
 not import PyTorch. Not guaranteed: that a paper's numbers suit another model.
 
 Rates and momenta are the papers', as far as they have one; late changes have none or less (decision 0038).
 The rate and ε of FedOpt are tuned for every task in Reddi 2021; 0.1 for both is where to begin. Liu 2024
-takes Δ/N for changes that come singly, so that N of them move θ as far as one round of DiLoCo does; here a
+takes Δ/N for changes that come singly, so that N of them move θ as far as one round of DiLoCo does. Here a
 change is the mean of all shards. Of MuLoCo's residual all is kept (β = 1). PowerSGD's rank is a parameter of
 Vogels 2019. The median norm is SparseLoCo's, here before DiLoCo's mean.
 """

@@ -2,7 +2,7 @@
 
 Contract: each function raises Stop with the reason and what to write instead. `check_algorithm` refuses
 numbers with which a coding, a rule or a mean of ours computes what is no number, moves θ not at all or
-without bound, or could not be posted; it does not look at what is of a class that is not ours, subclasses of
+without bound, or could not be posted. It does not look at what is of a class that is not ours, subclasses of
 ours among them. Not guaranteed: that an algorithm suits a model, nor that its outer steps come to rest
 (``training.stability``).
 """

@@ -1,7 +1,7 @@
 """Eager updates as a market's round: the own change of this round at once, the others' a round later.
 
 Contract: `eager_round` makes loops, links and genesis states of a ``training.overlap.Eager`` with an
-`Algorithm`'s coding and mean. A shard has a θ and a state of the rule of its own; after training it sends its
+`Algorithm`'s coding and mean. A shard has a θ and a state of the rule of its own. After training it sends its
 change Δ and goes on from its own outer step of Δ̄′ + (Δ − Δ′)/K, where Δ̄′ is what the outer claim before
 made of the round before, and Δ′ what the shard itself had sent in it. The outer claim's θ follows the mean
 change itself, so it has what the shards' own have only once all changes have come. A shard that was absent

@@ -2,7 +2,7 @@
 
 Contract: everything is ordinary PyTorch of operations that lower. Problems and samples come from
 counter-based random numbers, so a rollout is a function of (parameters, step counter) alone and can be
-replayed element by element; the reward is computed inside the program, from the problem that the program
+replayed element by element. The reward is computed inside the program, from the problem that the program
 made. Tokens are whole f32. Not guaranteed: that `torch.rand` differs between shards (its counter is the
 step's): whoever runs several actors gives them steps of their own, or a counter (``training.ordered``).
 

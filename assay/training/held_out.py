@@ -2,7 +2,7 @@
 
 Contract: `with_held_out` gives a task one loop more, of one step, before its training: the loss, in
 evaluation mode, of the parameters that the task then begins from, on the same records for every shard. The
-records are a slot of the task's state that stays as it is at genesis, so it is one file, stored once; the
+records are a slot of the task's state that stays as it is at genesis, so it is one file, stored once. The
 loss is the slot `HELD_OUT_LOSS`. The step is committed to, drawn and disputable like one of training, and no
 other slot of a state changes: the model has the same bits as without it. Not guaranteed: a loss of the last
 round's result, from which no task begins; `assay job eval` has that one.

@@ -2,10 +2,10 @@
 
 Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (those that do
 not require a gradient) and buffers that a step changes (``training.buffers``), other frozen parameters, other
-buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch, the gradient, and the
+buffers, optimiser state, ``metric.loss``]. Its step computes the loss of one batch, the gradient, and the
 optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first step). What no step
 changes is no part of the settled model. A buffer or frozen parameter changes where the module writes to it
-(``self.seen.add_(1)``) or sets another tensor in its place; a buffer of a dtype that programs do not have
+(``self.seen.add_(1)``) or sets another tensor in its place. A buffer of a dtype that programs do not have
 (complex numbers, say) is left out, and refused where it is used. The same module, data and arguments give
 the same roots. Raises UnsupportedOperation (with the source line) where the instruction set cannot express
 the step. Not guaranteed: that a model trains well.

@@ -3,7 +3,7 @@
 Contract: `adapt` freezes every parameter of a model and adds to each chosen linear layer W a trained product:
 x·Wᵀ + (x·downᵀ·upᵀ)·alpha ÷ rank, with `up` = 0 at the start, so that nothing changes before the first step.
 In a job the frozen weights are slots that pass through a step unchanged: part of the genesis and of every
-state root, no part of `params`, so that rounds exchange and the settled model holds the adapters alone;
+state root, no part of `params`, so that rounds exchange and the settled model holds the adapters alone.
 `merge` adds them into the weights. Not guaranteed: that the file's weights are those of any published model;
 compare its hash.
 

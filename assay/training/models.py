@@ -1,7 +1,7 @@
 """The built-in models, ordinary modules: a byte-level GPT and two classifiers of small images.
 
 Contract: `Gpt` maps i64 [B, T] bytes to f32 [B, T, 256] logits, `Mlp` and `Cnn` map f32 [B, inputs] to f32
-[B, classes]; a `config` rebuilds the same shapes through `build`. Parameters come from the seed given to
+[B, classes]. A `config` rebuilds the same shapes through `build`. Parameters come from the seed given to
 `build`, not from PyTorch's global generator.
 """
 

@@ -1,6 +1,6 @@
 """The model as PyTorch itself computes it, on the job's own records: what a program cannot refuse as it runs.
 
-Contract: a program clamps an index that is out of range, and keeps 31 bits of a whole number; PyTorch raises
+Contract: a program clamps an index that is out of range, and keeps 31 bits of a whole number. PyTorch raises
 an error at the one and has 63 bits for the other. `check_indices` runs the model, without an update, on the
 records in which some column of the inputs or the targets is the least or the largest (of a tensor of more
 than `COLUMNS` columns the least and the largest number of all), and refuses what PyTorch refuses, with the

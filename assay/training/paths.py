@@ -1,11 +1,11 @@
 """DiPaCo as a market's round: every shard trains one path through modules that it shares with other shards.
 
 Contract: the parameters are S that all paths share and some levels, of each of which there are `modules`
-modules of the same shapes; path u takes module (u div modules^l) mod modules of level l, so modules^levels
+modules of the same shapes. Path u takes module (u div modules^l) mod modules of level l, so modules^levels
 shards are all paths. A task's state is [its path's parameters, shared ones first | the rest of training |
-base | wire]; the outer state is [path 0's parameters | of each further module number all levels' parameters |
+base | wire]. The outer state is [path 0's parameters | of each further module number all levels' parameters |
 the rule's state of each of these | every shard's wire | who is present]. A module's change is the mean over
-those of its paths that are present, times the square root of how many they are; a module with none stands
+those of its paths that are present, times the square root of how many they are. A module with none stands
 still, its momentum too. Bits are those of `path_programs` run in one process. Not guaranteed: that paths
 become unlike, which is for the data to bring about (`own_part`).
 

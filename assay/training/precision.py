@@ -3,7 +3,7 @@
 Contract: `Precisions` says "single", "split" or "auto" for all products and for those of named lines.
 `chosen` lowers a traced step by it. Where it says "auto", the first steps are executed from the genesis with
 all of those products split, each product's error is measured for every precision beside bfloat16's
-(``program.accuracy``), and each gets the cheapest one within `ADMITTED`; the program made so is rehearsed
+(``program.accuracy``), and each gets the cheapest one within `ADMITTED`. The program made so is rehearsed
 again, and what is worse there counts too. The precisions are part of the program, and so of its root.
 Not guaranteed: that later steps look like the first ones (``node.inaccuracy`` watches), and the same choices
 on a machine whose f64 sums differ, for a product at the very limit.

@@ -2,9 +2,9 @@
 
 Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
 any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
-[parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
+[parameters | the rest of training | base | residuals | wire]. The outer step reads the wires and whether each
 shard is present. A rule's state is what its `start` makes of the parameters. With `slices` the parameters are
-that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire; a rule
+that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire. A rule
 begins from zeros there. The bits of every slot are those of the algorithm's programs run in one process. Not
 guaranteed: that an algorithm suits a model.
 """

@@ -1,7 +1,7 @@
 """Parameters in equal blocks, so that a round's outer step is cut into slices of one program.
 
 Contract: `Blocks` joins a program's parameters, flat and in their order, and cuts them into so many blocks of
-equal length; what the last ones have too much is zeros. `Blocks.program` is the same step over blocks in
+equal length. What the last ones have too much is zeros. `Blocks.program` is the same step over blocks in
 place of parameters: it takes them apart, runs, and puts them together, so the numbers of every parameter and
 of every other slot are bit for bit what they were. Not guaranteed: that a step is as fast; each parameter is
 copied twice.

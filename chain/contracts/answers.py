@@ -3,7 +3,7 @@
 Contract: all answers are of one block, named by its hash (EIP-1898), since `move` forgets them: so two
 batches never mix two chains, and after a reorganisation the node says that it has no such block. From a node
 that does not take hashes the block's number is asked for, and after each batch whether its hash is still the
-same; if not, `RpcUnreachable` is raised: look again. No view may depend on who asks. Not safe to share
+same. If not, `RpcUnreachable` is raised: look again. No view may depend on who asks. Not safe to share
 between threads; its owner takes turns.
 """
 

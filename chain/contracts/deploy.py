@@ -1,6 +1,6 @@
 """Deploys a set of contracts that know one another from their constructors, and describes it in a file.
 
-Contract: addresses are predicted from the deployer's nonce before the first transaction; a deployment that
+Contract: addresses are predicted from the deployer's nonce before the first transaction. A deployment that
 was interrupted goes on where it stopped; a deployment file is used only on the chain, and with the code, that
 it names.
 Source: EIP-161 and the yellow paper, section 7 (address of CREATE).

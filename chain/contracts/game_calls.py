@@ -1,7 +1,7 @@
 """How a move is sent: the Court's entry point for it, and that entry point's arguments.
 
 Contract: pure. A move is sent with no more of the game than its entry point takes, a picked child with its
-siblings, an element with the word that holds it; what is sent is accepted and refused exactly as
+siblings, an element with the word that holds it. What is sent is accepted and refused exactly as
 ``protocol.game`` says of the move.
 """
 

@@ -1,6 +1,6 @@
 """What the market's events say, folded into tables.
 
-Contract: a pure fold over events in chain order; after a reorganisation the caller goes on from a `copy` of
+Contract: a pure fold over events in chain order. After a reorganisation the caller goes on from a `copy` of
 an earlier index, or starts a new one, and folds what has happened since. Holds only what events settle for
 good: where a job or claim stands now is asked of the contracts. Of a job that is over (closed, every claim
 ended, nothing in dispute) it holds the terms, and where the events of its claims are: `over`.

@@ -1,7 +1,7 @@
 """Every token that came to an account or went from it, with the reason, from the contracts' events alone.
 
 Contract: the entries of a pot (the free balance in the vault, the stake of each role) add up to what the
-contracts say the pot holds at the same block, to the unit; `Ledger.gaps` names the pots where they do not,
+contracts say the pot holds at the same block, to the unit. `Ledger.gaps` names the pots where they do not,
 which is a bug of this reading or of the contracts. Reasons come from the events of the same transaction: the
 one nearest to the payment that can be its cause. Not guaranteed: tokens outside the vault; the wallet is the
 token's own business.

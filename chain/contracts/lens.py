@@ -2,7 +2,7 @@
 
 Contract: `answers` gives each view's answer as of that block. A view that reverts is left out: who needs it
 asks for it by itself, and gets the contract's own error. A batch that the node refuses, as too much gas, too
-large or too slow, is asked again in half, but not one of a block that it does not have; one that it does not
+large or too slow, is asked again in half, but not one of a block that it does not have. One that it does not
 answer at all is half as large the next time.
 Not guaranteed: that a node which answers one half still knows the block when it is asked for the other.
 """

@@ -1,6 +1,6 @@
 """The deployment plan of a whole market: which contracts there are and who is told of whom.
 
-Contract: the names are those that `chain.contracts.bindings` looks for, and "Token"; every contract knows
+Contract: the names are those that `chain.contracts.bindings` looks for, and "Token". Every contract knows
 the others from its constructor, so nothing has to be wired afterwards and nobody owns anything.
 Does not choose the market's parameters: whoever deploys a market states them.
 """

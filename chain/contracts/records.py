@@ -1,7 +1,7 @@
 """Decoded ABI structs as the market's values; `protocol.encoding.as_tuple` is the way there.
 
 Contract: `protocol.types` mirrors the Solidity structs field by field and in order (a test compares the
-names), so fields go by position; enumerations become numbers and unknown numbers are refused.
+names), so fields go by position. Enumerations become numbers and unknown numbers are refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The market as one account's node sees it: `protocol.ports.MarketView` over a node.
 
-Contract: every answer of one refresh is as of one block, `block`; the view moves on when it is older than
+Contract: every answer of one refresh is as of one block, `block`. The view moves on when it is older than
 `max_age_s` (``chain.eth.freshness``) and after each transaction of this node. What no block changes without
 an event (claims, and jobs that have closed) is asked once, and remembered until that event, or until the
 block it was seen at is gone. Whatever else is to be known of a job, of its claims or of an account is asked
-in one batch; within `snapshot` the rest of a batch is filled with what will be asked next (decision 0070).
+in one batch. Within `snapshot` the rest of a batch is filled with what will be asked next (decision 0070).
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 

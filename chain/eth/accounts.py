@@ -2,7 +2,7 @@
 
 Contract: `account_library` gives `eth_account.Account`, unchanged. eth_keyfile, which it reads key files
 with, imports all of BLS12-381 for key files of version 4 (the beacon chain's validators), and that takes more
-time than everything else that a command does before it sends; here the curve is imported when a key file of
+time than everything else that a command does before it sends. Here the curve is imported when a key file of
 that version is written. Not guaranteed: anything to who imports eth_account by itself before; it works then
 as ever, and takes its time.
 Source: eth_keyfile/keyfile.py names G2ProofOfPossession and curve_order.

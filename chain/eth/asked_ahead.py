@@ -1,6 +1,6 @@
 """A node of which several things are asked at once, so that over a far link they cost one round trip.
 
-Contract: `request` answers as the node does, and raises what it raises; a question that was begun before is
+Contract: `request` answers as the node does, and raises what it raises. A question that was begun before is
 not asked again, and its answer is given once, to whoever asks next. Whatever is begun may be answered in any
 order, before or after what is begun with it: what has to be asked after an answer is asked after it. What was
 begun and not asked for is kept until `drop`, which forgets it and its error. With one question at once there

@@ -1,7 +1,7 @@
 """web3 over what asks a node, with everything switched off that would ask, fill in or wait by itself.
 
 Contract: `eth_module` gives web3's `eth` module. Its middleware sets no fees, nonces, gas or sender, resolves
-no names, and caches nothing; a contract cannot send it to a URL (CCIP-read, EIP-3668); an answer comes
+no names, and caches nothing. A contract cannot send it to a URL (CCIP-read, EIP-3668); an answer comes
 checked for its shape, so web3's formatters do not meet any other. Errors of `ask` pass unchanged. Not to be
 used: `get_block` by a hash, for which web3 chooses the method in an object that all threads share.
 """

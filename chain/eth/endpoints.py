@@ -1,7 +1,7 @@
 """One or more RPC endpoints of one chain as one node: asked again, replaced by one another, and compared.
 
 Contract: a request is repeated, at another endpoint where there is one, until it is answered or its tries are
-used up, with growing random pauses and growing time limits; so a node that fails now and then costs a pause
+used up, with growing random pauses and growing time limits. So a node that fails now and then costs a pause
 and not a whole look at the market. An answer that lags behind what was seen (an older head, a block that is
 suddenly unknown) is asked for again, and never believed (``chain.eth.seen``): `EndpointBehind` is raised
 where no other comes. What is asked of the latest state is asked at the number of the newest block, so that a

@@ -5,10 +5,10 @@ blocks that were read are gone, one `RolledBack` naming the events to forget. Ev
 it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
 stalls or loses its head changes nothing; only a different block at a height that was read does. The file
 holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew. One follower
-has the file; another one beside it (a command beside a running node) goes on from a copy in memory, so that
+has the file. Another one beside it (a command beside a running node) goes on from a copy in memory, so that
 neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
 apart. So the newest blocks are read one by one, by their hashes (decision 0070), and a range's logs have to
-lie between the block that was read last and the one that the range ends with; both are compared again after
+lie between the block that was read last and the one that the range ends with. Both are compared again after
 the logs were read. What need not be asked in turn is asked at once (decision 0072).
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """

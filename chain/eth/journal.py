@@ -1,7 +1,7 @@
 """The record of every transaction this node means to send, kept so that no crash can send one twice.
 
-Contract: an intent (a unique key with its destination, data and value) is on disk before anything is signed;
-a signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for
+Contract: an intent (a unique key with its destination, data and value) is on disk before anything is signed.
+A signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for
 ever, so replays and fee bumps of an intent exclude one another on chain. Opened by several processes, nonces
 stay unique. A journal that is not what was written is not used (``disk.database``).
 Does not guarantee anything for transactions that other programs send from the same account (`lost` handles

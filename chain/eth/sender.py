@@ -1,7 +1,7 @@
 """Sends transactions exactly once, through crashes, restarts, reorganisations and stuck fees.
 
 Contract: `send(key, call)` has the effect of at most one mined transaction for a key, however often and in
-however many processes it is called; it returns the receipt, or raises with the decoded reason. Every call is
+however many processes it is called. It returns the receipt, or raises with the decoded reason. Every call is
 simulated first, so a call that would fail costs nothing. One that failed on chain all the same had no effect:
 once its failure is `final_blocks` deep, the key may be sent again. Keys never leave `account`. `resume` makes
 the account whole after a reorganisation of any depth: what is gone is sent again, a nonce that nothing holds

@@ -1,7 +1,7 @@
 """What an operator says of when a node takes nothing new: options of `run`, and the command `drain`.
 
 Contract: `drain` writes one file in the node's folder, which a running node reads at each look and a later
-one from its first; nothing is sent from here. What the account owes is what the chain says at this moment.
+one from its first. Nothing is sent from here. What the account owes is what the chain says at this moment.
 """
 
 from __future__ import annotations

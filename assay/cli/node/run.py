@@ -1,7 +1,7 @@
 """Running a role as a process: its web face, its peers, its signals.
 
 Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops on
-SIGTERM and SIGINT, within ten seconds (`end_when_told`); nothing else from outside ends it once it runs,
+SIGTERM and SIGINT, within ten seconds (`end_when_told`). Nothing else from outside ends it once it runs,
 neither the chain's node nor a full disk. What it has begun on chain is in its journal; starting it again goes
 on from there.
 """

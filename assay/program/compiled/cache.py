@@ -1,6 +1,6 @@
 """Compiled forms on disk, one directory for each program, machine and setting.
 
-Contract: a `StoredForm` loads a form only if all its files are exactly those that were written; a damaged
+Contract: a `StoredForm` loads a form only if all its files are exactly those that were written. A damaged
 one is deleted, with a warning that says so, and can be compiled again. A directory's name depends on
 everything that the form's code depends on. Of several processes one compiles, the others wait or see that it
 is busy. A form that gave other bits than the definition is refused for good. The directory must be the

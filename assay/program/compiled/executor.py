@@ -2,7 +2,7 @@
 
 Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
 patching or stopping early takes the eager way, which gives the same bits. Before a newly compiled form is
-trusted, its first step is compared bit by bit with the definition; a form that differs is refused for good,
+trusted, its first step is compared bit by bit with the definition. A form that differs is refused for good,
 reported with the instructions that differ, and the run goes on eagerly.
 Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
 when compiling takes minutes (``program.compiled.warming`` trains meanwhile).

@@ -1,7 +1,7 @@
 """The C++ loops of a compiled form, built together instead of each for itself.
 
 Contract: a form that is compiled within `together` builds its loops for processors in as few libraries as
-there are processors to build them, and loads them from there; the functions are those that PyTorch's compiler
+there are processors to build them, and loads them from there. The functions are those that PyTorch's compiler
 writes, letter by letter, with its flags. Built one by one, more than half of the C++ compiler's time goes
 into PyTorch's header, again for each. Not guaranteed: anything for accelerators, whose kernels are no C++.
 """

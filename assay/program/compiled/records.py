@@ -1,6 +1,6 @@
 """A dataset that a compiled form reads by numbers which it computes itself.
 
-Contract: while a dataset is `opened`, a graph reads rows of it with `assay::records`; the graph knows its
+Contract: while a dataset is `opened`, a graph reads rows of it with `assay::records`. The graph knows its
 handle, an i32 scalar, and not its size, so that one form serves any dataset. Not guaranteed: anything for a
 handle that is not open; the graph's step then fails with KeyError.
 """

@@ -1,7 +1,7 @@
 """A large program cut into segments, of which equal ones are compiled once: the layers of a deep model.
 
-Contract: `plan` names, for a program, distinct `Part`s and the segments that run them one after the other;
-together they compute every node that is neither a source nor a move exactly once, in the program's order, so
+Contract: `plan` names, for a program, distinct `Part`s and the segments that run them one after the other.
+Together they compute every node that is neither a source nor a move exactly once, in the program's order, so
 that what the program frees early is freed early here too. Constants and moves (strided, reshape) are repeated
 in each part that reads them, but for slices (`slice_of`). Not guaranteed: the fewest parts, or any part that
 occurs twice.

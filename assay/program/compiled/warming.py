@@ -2,7 +2,7 @@
 
 Contract: every step gives the program's bits, whichever way it runs, so the change is seen in speed alone. A
 stored form is loaded, a missing one compiled in another process (``program.compiled.worker``), each only if
-the steps that are to come save more time than that costs; `always` compiles at the first step. Not
+the steps that are to come save more time than that costs. `always` compiles at the first step. Not
 guaranteed: that it ever pays, since how many steps come is the caller's guess.
 
 Source of the numbers: docs/decisions/0005-compiled-execution.md.

@@ -2,7 +2,7 @@
 
 Contract: the program's slots are the graph's state placeholders in order, its batch is one ``data`` node of
 whole records. An operation without a rule raises UnsupportedOperation with the user's source line.
-Operations that write in place rebind the tensor; where a view of it is read later, they are refused. 64-bit
+Operations that write in place rebind the tensor. Where a view of it is read later, they are refused. 64-bit
 integers become i32: values beyond it are the author's error.
 """
 

@@ -1,6 +1,6 @@
 """What to write in the place of an operation that programs do not have.
 
-Contract: `rewrite_of` gives a sentence for any operation's name; for those that people's models are known to
+Contract: `rewrite_of` gives a sentence for any operation's name. For those that people's models are known to
 use it says what to write, otherwise where the list of operations is.
 """
 

@@ -3,7 +3,7 @@
 Contract: values are those of PyTorch, bit for bit. Equal numbers (both zeros are one) keep the order of their
 places, as in PyTorch's stable sort, which is more than ``torch.topk`` and ``torch.sort`` promise. NaN counts
 as larger than everything. Rows of up to `COUNTED` elements are ranked by comparing all pairs, longer ones
-by a sorting network; the k largest of a long row are found by a search for the k-th key, bit by bit.
+by a sorting network. The k largest of a long row are found by a search for the k-th key, bit by bit.
 
 Source: Batcher, Sorting networks and their applications (1968).
 """

@@ -1,7 +1,7 @@
 """Complex numbers as pairs of real tensors, while a step is traced: Fourier transforms, rotations.
 
 Contract: what makes a complex tensor (``torch.fft``, ``view_as_complex``, ``polar``, ``complex``) makes a
-`Pair` instead, which has the arithmetic, the shapes and the transforms of one; what leaves it again
+`Pair` instead, which has the arithmetic, the shapes and the transforms of one. What leaves it again
 (``view_as_real``, ``.real``, ``abs``, ``irfft``) gives ordinary tensors. A transform of length n is a product
 with a matrix of cosines and sines: n² operations, and a product's error. A complex parameter or buffer that
 the step reads has no place in a state; one that nobody reads is no matter.

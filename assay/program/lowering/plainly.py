@@ -2,7 +2,7 @@
 
 Contract: inside `traced_plainly` recurrent layers run as ordinary operations, attention as its definition,
 activation checkpointing in the one form that ``recomputed`` follows, what ``torch.compile`` has wrapped as it
-was written, and the functions of ``rewritten`` as they are made there; every one gives the same numbers. What
+was written, and the functions of ``rewritten`` as they are made there. Every one gives the same numbers. What
 fake tensors log of an error, its traceback, is not: the error itself is raised and told. Nothing else is
 touched, and all is put back.
 """

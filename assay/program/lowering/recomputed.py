@@ -2,7 +2,7 @@
 
 Contract: inside `regions_marked` both forms of ``torch.utils.checkpoint`` run as the one that is not
 re-entrant, and every traced operation has a `Place`. Nodes of a period above 0 are shared with none that were
-made before it, so that a program keeps what a checkpoint keeps and no more; what is drawn again is what was
+made before it, so that a program keeps what a checkpoint keeps and no more. What is drawn again is what was
 drawn first. Calls may be nested. Not guaranteed: a selection of what is kept (``context_fn``); all of a call
 is computed again.
 """

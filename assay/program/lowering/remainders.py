@@ -1,6 +1,6 @@
 """Rules for floor division and remainders of floats: what is left of x by y, without the rounding of x ÷ y.
 
-Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact; beyond, the
+Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact. Beyond, the
 quotient is floor(x ÷ y) with both steps rounded, and the remainder NaN rather than digits that mean nothing.
 
 Source: Dekker, A floating-point technique for extending the available precision (1971).

@@ -2,7 +2,7 @@
 
 Contract: `trace_step` runs the function once on fake tensors (no arithmetic is done, no value is read) and
 returns a graph of core-ATen operations with example values in ``meta["val"]`` and the user's source in
-``meta["source"]``; an operation of the backward pass carries the line of the forward operation it
+``meta["source"]``. An operation of the backward pass carries the line of the forward operation it
 differentiates. Not guaranteed: that `program.lowering` has every operation that the graph holds; control
 flow that depends on tensor values cannot be traced at all.
 

@@ -1,7 +1,7 @@
 """Sliding windows over planes, what convolutions and pooling are made of.
 
 Contract: `unfold` reads windows of a padded plane by one overlapping view (no copy for each place of the
-window); `fold` is its transpose, a sum over all windows that hold an element, as one row sum. Planes are
+window). `fold` is its transpose, a sum over all windows that hold an element, as one row sum. Planes are
 [B, C, X..] with one or more spatial dimensions.
 """
 
