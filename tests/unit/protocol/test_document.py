@@ -13,7 +13,7 @@ from assay.protocol import params, trees
 from assay.protocol.game import opened_levels
 from assay.protocol.loops import locate
 from assay.protocol.sampling import claim_seed, record_index, sample_segments
-from assay.protocol.types import Address, ClaimId, Loop, Wei
+from assay.protocol.types import Address, ClaimId, Loop, Seconds, Wei
 from spec.settlement import alike, convict, lost_bond
 from tests.property import markets
 
@@ -27,7 +27,7 @@ TERMS = replace(
     slices=1,
     max_unsettled=4,
     verifiers=2,
-    price_period=600,
+    price_period=Seconds(600),
     price_floor=Wei(10),
     price_cap=Wei(20),
     verifier_fee=Wei(3),
