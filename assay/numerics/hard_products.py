@@ -1,8 +1,9 @@
 """What a kernel for products is compared on before anybody gets it.
 
 Contract: `hard_pairs` gives operands of all kinds of numbers (Inf, NaN, subnormals, sums whose parts cancel,
-rows all alike, the largest integers), with exponents of their own rows and of others. `same` compares results
-to the last bit, one NaN with another. Not guaranteed: that a wrong kernel is found out by them.
+rows all alike, the largest integers, results that are subnormal, results whose factors almost overflow), with
+exponents of their own rows and of others. `same` compares results to the last bit, one NaN with another. Not
+guaranteed: that a wrong kernel is found out by them.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ def hard_pairs(rows: int, others: int, length: int) -> Iterator[tuple[Tensor, Te
     count = 2 * max(rows, others) * length
     any_bits = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1).to(torch.int32).view(torch.float32)
     wave = (torch.arange(count) * 7919 % 16385 - 8192).to(torch.float32) / 2
-    for line in (any_bits, wave, torch.ones(count)):
+    ones, large, small, tiny = torch.ones(count), wave * 2.0**100, wave * 2.0**-80, wave * 2.0**-140
+    pairs = (any_bits, any_bits), (wave, wave), (ones, ones), (small, small), (large, small), (wave, tiny)
+    for pair in pairs:
         for batch in ((), (2,)):
-            a, b = (_seen(line, (*batch, n, length)) for n in (rows, others))
+            lines = zip(pair, (rows, others), strict=True)
+            a, b = (_seen(line, (*batch, n, length)) for line, n in lines)
             for x, y in ((a[0], b[0]), (a[1], b[1]), (a[0], b[2])):
                 yield x, _exponents(x), y, _exponents(y)
 

@@ -2,10 +2,12 @@
 
 Contract: `load` has ``product_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
 with ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or
-gives another number. That several threads give the same is compared before the first product on several.
-Where that is wrong, one computes them, with a warning. (Threads of a busy machine wait long for one another,
-and most processes have one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not
-guaranteed: speed on processors without instructions for products of i16 pairs.
+gives another number. On a processor with AMX the same holds of ``product_amx.c``, which then makes products
+of at least `TILE_ROWS` rows and `TILE_LENGTH` numbers; where it cannot be had, the other one makes them. That
+several threads give the same is compared before the first product on several. Where that is wrong, one
+computes them, with a warning. (Threads of a busy machine wait long for one another, and most processes have
+one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
+processors without instructions for products of i16 pairs.
 
 Source: docs/decisions/0005-compiled-execution.md.
 """
@@ -23,19 +25,29 @@ from torch import Tensor
 
 from assay.numerics import contraction
 from assay.numerics.hard_products import hard_pairs, same, wanted
-from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers, processor_flags
 
 log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_suffix(".c")
+_TILES_SOURCE = _SOURCE.with_name("product_amx.c")
 _SHAPES = (1, 70, 300), (17, 33, 64), (40, 9, 131)
 """Rows, columns and lengths of the products by which a kernel is compared."""
+_TILE_SHAPES = *_SHAPES, (64, 96, 128)
+"""The same for tiles: the last has whole panels alone."""
+TILE_ROWS, TILE_LENGTH = 32, 48
+"""Smaller products are slower by tiles (measured: docs/decisions/0014-c-kernels.md)."""
+_MOST_LENGTH = 4096
+"""Of a product by tiles, whose sums are of i32."""
 
 
 class Kernel:
-    """A compiled kernel."""
+    """A compiled kernel; `shapes`: of the products by which its threads are compared."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, shapes: Sequence[tuple[int, int, int]] = _SHAPES) -> None:
+        self.tiles: Kernel | None = None
+        """What makes large products, where the processor has tiles."""
+        self._shapes = shapes
         self._lock = RLock()
         self._several: bool | None = None
         """Whether several threads give what one gives; None: not compared yet."""
@@ -53,6 +65,8 @@ class Kernel:
 
         On as many threads as PyTorch uses, unless told. Raises MemoryError.
         """
+        if self.tiles and x.shape[-2] >= TILE_ROWS and TILE_LENGTH <= x.shape[-1] <= _MOST_LENGTH:
+            return self.tiles.product(x, ex, y, ey, threads)
         out = torch.empty((*x.shape[:-1], y.shape[-2]), dtype=torch.float32)
         sizes = (*x.shape[:-1], *y.shape[-2:])
         ex, ey = ex.contiguous(), ey.contiguous()
@@ -75,7 +89,7 @@ class Kernel:
             if self._several is None:
                 self._several = True  # the comparison's own products use them
                 try:
-                    for shape in _SHAPES:
+                    for shape in self._shapes:
                         _check(self, *shape, 2)
                 except Unusable as reason:
                     self._several = False
@@ -88,10 +102,19 @@ def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
     return checked(compiled(source, flags))
 
 
-def checked(library: ctypes.CDLL) -> Kernel:
+def build_tiles(source: Path = _TILES_SOURCE, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
+    """The same for the kernel on AMX tiles; with the flag -DSHIM on a processor without them. Raises
+    Unusable."""
+    library = compiled(source, flags)
+    if library.amx_permission() != 0:
+        raise Unusable("the system does not let this process use AMX tiles")
+    return checked(library, _TILE_SHAPES)
+
+
+def checked(library: ctypes.CDLL, shapes: Sequence[tuple[int, int, int]] = _SHAPES) -> Kernel:
     """The kernel of a library, compared with the definition. Raises Unusable."""
-    kernel = Kernel(library)
-    for shape in _SHAPES:
+    kernel = Kernel(library, shapes)
+    for shape in shapes:
         _check(kernel, *shape, 1)
     return kernel
 
@@ -111,5 +134,16 @@ def _apart(x: Tensor) -> Tensor:
     return torch.stack((x, x), -1)[..., 0]
 
 
-load = Shared(lambda: build(_SOURCE), "compiled steps take longer, by int8 products,")
+def _best() -> Kernel:
+    """The kernel for this processor."""
+    kernel = build(_SOURCE)
+    if " amx_int8" in processor_flags():
+        try:
+            kernel.tiles = build_tiles()
+        except Unusable as reason:
+            log.warning("products take longer, without AMX, on this machine: %s", reason)
+    return kernel
+
+
+load = Shared(_best, "compiled steps take longer, by int8 products,")
 """The kernel, or None where it cannot be had."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,15 +20,25 @@ from torch import Tensor
 from assay.numerics import contraction, fused, product_kernel
 from assay.numerics.fused import Exponents, Unquantised
 from assay.numerics.hard_products import hard_pairs, same, wanted
+from assay.numerics.native import ARITHMETIC_FLAGS
 from assay.numerics.product_kernel import Kernel, Unusable
 from tests.marked import long
 from tests.unit.planting import UNOPTIMISED, planted
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
+TILES = SOURCE.with_name("product_amx.c")
+SHIM = (*ARITHMETIC_FLAGS, "-DSHIM")
+"""Tiles in plain C, so that any processor with AVX-512 runs the kernel of AMX."""
+
+with_avx512 = pytest.mark.skipif(
+    not torch.cpu.get_capabilities().get("avx512_bw"), reason="what is beside tiles needs AVX-512"
+)
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Kernel:
+@pytest.fixture(scope="module", params=["pairs", pytest.param("tiles", marks=with_avx512)])
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    if request.param == "tiles":
+        return product_kernel.build_tiles(flags=SHIM)
     return product_kernel.build(SOURCE)
 
 
@@ -61,7 +75,8 @@ def _operand(random: Random, batch: tuple[int, ...], rows: int, length: int) -> 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted as Linux shows them")
 @pytest.mark.parametrize("batch", [(), (3,)])
-def test_products_wake_the_threads_that_there_are(kernel: Kernel, batch: tuple[int, ...]) -> None:
+def test_products_wake_the_threads_that_there_are(batch: tuple[int, ...]) -> None:
+    kernel = product_kernel.build(SOURCE)
     x, y = torch.ones(*batch, 120, 512), torch.ones(*batch, 120, 512)
     e = torch.ones(*batch, 120, dtype=torch.int32)
     before, seen = set(os.listdir("/proc/self/task")), set[str]()
@@ -140,6 +155,85 @@ IN_VECTORS = [
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="other products"):
         product_kernel.build(planted(tmp_path, SOURCE, right, wrong), UNOPTIMISED)
+
+
+IN_TILES = [
+    ("_mm512_set1_ps(12582912.0f + 64.0f)", "_mm512_set1_ps(12582912.0f + 63.0f)"),
+    ("static const int ORDER[4] = {0, 2, 1, 3};", "static const int ORDER[4] = {0, 1, 2, 3};"),
+    ("least + low >= -100", "least + low >= -1000"),
+    ("xs->most[i] <= 102", "xs->most[i] <= 1000"),
+    ("_mm512_set1_epi32(16384)", "_mm512_set1_epi32(-1)"),
+    ("_mm512_set1_epi32(16383)", "_mm512_set1_epi32(8191)"),
+    ("int single = 13 - least <= 127;", "int single = 13 - least <= 1000;"),
+    ("    store_last(&st);", "    st.unstored = NULL;"),
+    (
+        "s.low = _mm512_sub_epi8(_mm512_and_si512(low, _mm512_set1_epi8(127)), _mm512_set1_epi8(64));",
+        "s.low = low;",
+    ),
+    ("sum += (uint32_t)((int8_t)shim_tile[a][m][k]", "sum += (uint32_t)((uint8_t)shim_tile[a][m][k]"),
+]
+"""Faults in the kernel of AMX, where they lie in what every processor compiles."""
+
+
+@with_avx512
+@pytest.mark.long
+@pytest.mark.parametrize(("right", "wrong"), IN_TILES)
+def test_a_kernel_of_tiles_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
+    with pytest.raises(Unusable, match="other products"):
+        product_kernel.build_tiles(planted(tmp_path, TILES, right, wrong), (*UNOPTIMISED, "-DSHIM"))
+
+
+@with_avx512
+def test_tiles_that_the_processor_would_refuse_end_the_process(tmp_path: Path) -> None:
+    source = planted(tmp_path, TILES, "c.rows[i] = 16;", "c.rows[i] = 15;")
+    build = f"product_kernel.build_tiles(Path({str(source)!r}), {(*UNOPTIMISED, '-DSHIM')!r})"
+    command = f"from pathlib import Path; from assay.numerics import product_kernel; {build}"
+    assert subprocess.run([sys.executable, "-c", command], capture_output=True).returncode < 0
+
+
+def test_tiles_make_large_products_and_the_other_kernel_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[tuple[int, ...]]()
+
+    class Tiles:
+        def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None) -> Tensor:
+            made.append((*x.shape, len(y)))
+            return torch.zeros(len(x), len(y))
+
+    monkeypatch.setattr(product_kernel, "processor_flags", lambda: "flags : avx512bw amx_int8")
+    monkeypatch.setattr(product_kernel, "build_tiles", Tiles)
+    best = product_kernel._best()
+    for shape in ((31, 64), (32, 47), (32, 48), (64, 4096), (64, 4097)):
+        x = torch.ones(shape)
+        e = torch.ones(len(x), dtype=torch.int32)
+        best.product(x, e, x[:1], e[:1])
+    assert made == [(32, 48, 1), (64, 4096, 1)]
+
+
+@pytest.mark.parametrize(("flags", "why"), [("amx_int8", "not let"), ("avx512bw", None)])
+def test_without_tiles_the_other_kernel_makes_all_products(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, flags: str, why: str | None
+) -> None:
+    def refused() -> Kernel:
+        raise Unusable("the system does not let this process use AMX tiles")
+
+    monkeypatch.setattr(product_kernel, "processor_flags", lambda: f"flags : {flags}")
+    monkeypatch.setattr(product_kernel, "build_tiles", refused)
+    assert product_kernel._best().tiles is None
+    assert ("without AMX, on this machine: the system does not let" in caplog.text) == (why is not None)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="only GCC is asked")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AMX is of x86-64")
+def test_the_real_instructions_compile(tmp_path: Path) -> None:
+    """They run on no processor at hand; their bits are compared when the kernel is loaded on one that has
+    them."""
+    target = tmp_path / "tiles.s"
+    flags = ["-O3", "-std=gnu11", "-fPIC", "-S", "-ffp-contract=off", "-fopenmp", "-march=sapphirerapids"]
+    subprocess.run(["gcc", *flags, "-o", str(target), str(TILES)], check=True)
+    text = target.read_text()
+    assert all(
+        text.count(name) for name in ("tdpbssd", "tileloaddt1", "tilestored", "ldtilecfg", "tilerelease")
+    )
 
 
 @pytest.mark.long
