@@ -140,7 +140,7 @@ class App:
         if amount:
             parts.append(f"moves {show_amount(amount)}")
         if worst_loss:
-            parts.append(f"at worst loses {show_amount(worst_loss)}")
+            parts.append(f"costs {show_amount(worst_loss)} at most")
         text = "; ".join(parts)
         if self.dry_run:
             self.output.result("dry-run", {"action": action, "amount": str(amount)}, f"would send: {text}")
@@ -149,7 +149,11 @@ class App:
             self.output.say(text)
             return
         if not sys.stdin.isatty():
-            raise Ask(f"{text}: needs a yes", hint="repeat the command with --yes", code="needs-confirmation")
+            raise Ask(
+                f"{text}. Nothing was sent: this has to be confirmed",
+                hint="repeat the command with --yes",
+                code="needs-confirmation",
+            )
         if not typer.confirm(f"{text}. Send?", err=True):
             raise typer.Exit(int(Exit.CONFIRM))
 

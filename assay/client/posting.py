@@ -110,10 +110,15 @@ def thin_class(agreed: Wei, conditions: Conditions) -> str:
     if agreed >= enough:
         return ""
     seats = agreed // conditions.verifier_stake
-    new = (
-        "" if agreed else "; verifiers that run with --join agree to a new one, if it is within their limits"
+    if not seats:
+        return (
+            "no verifier has accepted these conditions yet: until one does, tasks are accepted unchecked but"
+            " for your own audit (--audit); verifiers with --join accept what is within their limits"
+        )
+    return (
+        f"verifiers have accepted these conditions with stake for {seats} seats, of {SEATS_ENOUGH} wanted:"
+        " audit more of it yourself (--audit)"
     )
-    return f"stake for {seats} seats agreed to this class, of {SEATS_ENOUGH} wanted: audit it yourself{new}"
 
 
 def open_class(market: Market, conditions: Conditions) -> bytes:

@@ -57,7 +57,7 @@ def agreed(
     app.output.say(f"verifiers with {show_amount(stake)} of stake have agreed to {whose}")
     if thin := posting.thin_class(stake, conditions):
         app.output.say(f"WARNING: {thin}")
-    action = f"post a job: worst case {show_amount(found.worst_case)}"
+    action = "post the job, with its budget in escrow: what is not spent comes back"
     more = Wei(found.to_deposit(bond) - found.to_deposit())
     if more:
         action += f"; deposit {show_amount(more)} more, for the bond of a dispute: it stays yours"

@@ -36,8 +36,11 @@ class Inaccuracy:
 
     def __str__(self) -> str:
         where = f"after step {self.step} (round {self.round}, shard {self.shard})"
-        worst = f"the worst (node {self.node}) {self.error.whole:.2g} times as much"
-        return f"inaccurate {where}: products that lose more than bfloat16 does: {self.products}, {worst}"
+        worst = f"the worst (node {self.node}) loses {self.error.whole:.2g} times as much"
+        return (
+            f"inaccurate {where}: {self.products} matrix products are less precise than bfloat16, {worst};"
+            ' if the loss suffers, write [precision] products = "split" in the next job'
+        )
 
 
 def inaccuracy_of(work: Work, round_: int, shard: int, end: Sequence[Tensor]) -> Inaccuracy | None:

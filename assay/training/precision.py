@@ -101,10 +101,9 @@ class ChosenProduct:
                 " or NaN in every step rehearsed"
             )
         before, after = self.single, self.error
-        why = f"it would lose {before.whole:.2g} times what bfloat16 does"
         return (
-            f"{self.site.source}: {self.precision.value}: {why}"
-            f" ({before.line:.2g} in its worst row or column); now {after.whole:.2g} ({after.line:.2g})"
+            f"{self.site.source}: {self.precision.value}: error {after.whole:.2g} times bfloat16's instead of"
+            f" {before.whole:.2g} (worst row or column: {after.line:.2g} instead of {before.line:.2g})"
         )
 
 

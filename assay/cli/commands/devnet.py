@@ -167,7 +167,7 @@ def restart(
 
 @commands.command()
 def status(context: typer.Context) -> None:
-    """Processes, and what each node says it is doing."""
+    """List the processes, and what each node is doing."""
     import httpx
 
     app = app_of(context)

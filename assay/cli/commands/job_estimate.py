@@ -34,13 +34,17 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),
         ("memory of a step", show_bytes(found.step_memory), f"its state {show_bytes(found.state)}"),
         ("checkpoints", show_bytes(found.checkpoints), "at most, published by all solvers together"),
-        *((("others fetch of a shard", *wire.words),) if wire else ()),
+        *((("sent by each shard", *wire.words),) if wire else ()),
         (
             "done again by draw",
             f"{found.audited:.1%}",
             "of the work, by verifiers",
         ),
-        ("a round, at most", show_span(found.round_at_most), "if a solver goes; else as they compute"),
+        (
+            "a round, at most",
+            show_span(found.round_at_most),
+            "if a solver disappears; else when its shards are trained",
+        ),
         ("last payment", show_span(found.last_payment), "after the last round, if nobody disputes it"),
     ):
         rows.add_row(name, value, note)

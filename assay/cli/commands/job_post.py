@@ -139,8 +139,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         )
         rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
     if wire is not None:
-        rows.add_row("others fetch of a shard", " ".join(wire.words))
-    lines = [*(f"in parts: {line}" for line in split), *map(warning, warnings)]
+        rows.add_row("sent by each shard", " ".join(wire.words))
+    lines = [*(f"in parts, for precision (slower): {line}" for line in split), *map(warning, warnings)]
     rows.caption, rows.caption_justify = "\n".join(lines), "left"
     data |= {"wire": wire and wire.data, "inParts": split, "warnings": warnings}
     app.output.result("job-validate", data, rows)

@@ -175,7 +175,7 @@ def status(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
 ) -> None:
-    """What a running node says it is doing, asked where the chain says that it serves."""
+    """Ask a running node what it is doing, at the address that it has announced on chain."""
     from assay.app.accounts import resolve
     from assay.app.node_status import show_status
 

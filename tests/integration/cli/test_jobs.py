@@ -360,7 +360,7 @@ def test_a_shard_is_let_go_with_its_cost_said_before(assay: Assay, sound_terms: 
     dry = assay("--dry-run", "solver", "release", job_id)
     assert dry.data["amount"] == str(penalty)
     refused = assay("solver", "release", job_id, yes=False)
-    assert refused.status == Exit.CONFIRM and f"at worst loses {show_amount(penalty)}" in refused.err
+    assert refused.status == Exit.CONFIRM and f"costs {show_amount(penalty)} at most" in refused.err
     assert assay("solver", "release", job_id, "--later").data["released"] == []
     before = int(assay("stake", "ls").data["solver"]["active"])
     done = assay("solver", "release", job_id)

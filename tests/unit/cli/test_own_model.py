@@ -306,7 +306,7 @@ def test_validate_says_which_products_are_in_parts_and_why(folder: Path) -> None
     assert status == Exit.OK and not found["warnings"]
     (line,) = found["inParts"]
     where = model.read_text()[: model.read_text().index("return F.linear")].count("\n") + 1
-    assert f"my_model.py:{where}: left: it would lose" in line
+    assert f"my_model.py:{where}: left: error" in line
     file.write_text(text.replace('"auto"', '"single"'))
     status, found = assay("job", "validate", str(file))
     assert status == Exit.OK and not found["inParts"]

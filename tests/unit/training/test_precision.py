@@ -88,7 +88,7 @@ def test_auto_takes_the_hidden_products_operand_in_parts_and_nothing_else() -> N
     (product,) = concerned
     assert product.single.whole > 100 and product.error.within(ADMITTED) and product.within
     assert "test_precision.py:" in product.site.source and "gradient" not in product.site.source
-    assert "left: it would lose" in str(product)
+    assert ": left: error 0" in str(product) and " instead of 4" in str(product)
 
 
 def test_an_ordinary_network_is_left_as_it_is() -> None:
@@ -184,4 +184,4 @@ def test_a_product_that_is_given_no_numbers_is_said_to_be_unknown() -> None:
     for product in unknown:
         assert "nothing is known" in str(product) and " 0 times" not in str(product)
     known = [product for product in files.chosen if product.measured]
-    assert known and all("it would lose" in str(product) for product in known)
+    assert known and all(" instead of " in str(product) for product in known)
