@@ -131,8 +131,8 @@ def _move(thread: int, group: Path) -> None:
 
 
 def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> None:
-    """Give the thread of a solver's worker that computes, slowed, a core, and everybody else the last one: the
-    chain, other nodes, this process, the solver itself, and the thread that stores states."""
+    """Give the thread of a solver's worker that computes, slowed, a core, and everybody else the last one:
+    the chain, other nodes, this process, the solver itself, and the thread that stores states."""
     own, rest = cores[:-1] or cores, cores[-1]
     others = [node.pid for node in devnet.nodes if node.role != "solver"]
     on_rest = [thread for pid in (*others, devnet.chain_pid, os.getpid()) for thread in threads_of(pid)]
