@@ -59,7 +59,7 @@ def prefers_int8(qa: Tensor) -> bool:
 def processor_multiplies_int8() -> bool:
     """Whether PyTorch multiplies int8 by instructions made for it.
 
-    Without them it does so in a plain loop, 40 times slower than in binary64 (docs/decisions/0005).
+    Without them it does so in a plain loop, 40 times slower than in binary64 (docs/decisions/0014).
     """
     known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(known.get("avx512_vnni"))

@@ -53,7 +53,7 @@ def rounded(x: Tensor) -> Tensor:
     """x, f32 just rounded from f64, as something else to a compiler.
 
     GCC 12 takes a vector's way from f64 to f32 and back for no way at all, and drops the rounding
-    (docs/decisions/0013). It does not see through a maximum.
+    (docs/decisions/0005). It does not see through a maximum.
     """
     return torch.maximum(x, torch.full_like(x, -math.inf)) if on_processor(x) else x
 

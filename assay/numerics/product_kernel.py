@@ -9,7 +9,7 @@ computes them, with a warning. (Threads of a busy machine wait long for one anot
 one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
 processors without instructions for products of i16 pairs.
 
-Source: docs/decisions/0005-compiled-execution.md.
+Source: docs/decisions/0014-c-kernels.md.
 """
 
 from __future__ import annotations
