@@ -32,7 +32,7 @@ WHY_NOW = {
     GamePhase.STEPS: "so that the challenger can say at which step they part",
     GamePhase.PICK_STEP: "up to that step they agree; only it stays in dispute",
     GamePhase.TRACE: "the outputs of all operations of the step, as one hash, bind it to what it claims",
-    GamePhase.PICK_NODE: "that half they go on with, until one operation is left",
+    GamePhase.PICK_NODE: "they continue with that half, until one operation is left",
     GamePhase.SPLIT_NODE: "so that the challenger can point further down",
     GamePhase.PICK_LEAF: "until one piece of the operation's output is left",
     GamePhase.SPLIT_LEAF: "so that the challenger can point further down",

@@ -204,7 +204,7 @@ class Settings:
         if read_stopped(self.home) is not None:
             home = "" if self.find("home") else f"--home {self.home} "
             said = f"the devnet in {self.home} is stopped"
-            next_step = f"`assay {home}devnet up` goes on with it"
+            next_step = f"`assay {home}devnet up` resumes it"
         else:
             said = f"no chain is configured, and no devnet runs in {self.home}"
             next_step = "start one with `assay devnet up`, or go to the folder of one that runs"

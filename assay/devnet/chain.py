@@ -92,7 +92,7 @@ def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
         raise Ask(
             f"the devnet in {home} was begun by another version: {', '.join(other)} on its chain are not what"
             " these sources compile to; nothing was changed",
-            hint="go on with the version that began it; or `assay devnet down --wipe` removes it",
+            hint="use the version that began it, or `assay devnet down --wipe` removes it",
             code="devnet-of-another-version",
         )
 

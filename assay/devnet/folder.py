@@ -33,9 +33,7 @@ def own_folder(app: App) -> None:
         f"made {home.absolute()} for keys, blocks and chain: commands in this folder and below use it"
     )
     if (user / DEVNET_FILE).exists() and home.resolve() != user.resolve():
-        app.output.say(
-            f"the devnet in {user} stays as it is; `assay --home {user} devnet up` goes on with it"
-        )
+        app.output.say(f"the devnet in {user} stays as it is; `assay --home {user} devnet up` resumes it")
 
 
 def holds_devnet(home: Path) -> bool:

@@ -1,6 +1,6 @@
-"""The processes of a devnet: brought up, gone on with, and taken down.
+"""The processes of a devnet: started, resumed and stopped.
 
-Contract: what fails on the way up takes everything down again; what is stopped can be gone on with.
+Contract: what fails on the way up takes everything down again; what is stopped can be resumed.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def resume(app: App, stopped: Devnet) -> Devnet:
         )
     if left := take_down(home):
         app.output.say(f"stopped {left} nodes that had lost their chain")
-    app.output.say(f"going on with the devnet of {home}")
+    app.output.say(f"resuming the devnet of {home}")
     chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, port_of(stopped.rpc_url))
     devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
     write_devnet(home, devnet)

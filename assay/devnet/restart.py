@@ -49,7 +49,7 @@ def no_devnet(app: App) -> Ask:
     home = app.settings.home
     up = f"`{app.command('devnet up')}`"
     if read_stopped(home) is not None:
-        return Ask(f"the devnet in {home} is stopped", hint=f"{up} goes on with it", code="no-devnet")
+        return Ask(f"the devnet in {home} is stopped", hint=f"{up} resumes it", code="no-devnet")
     return Ask(f"no devnet runs in {home}", hint=f"{up} starts one", code="no-devnet")
 
 

@@ -47,11 +47,11 @@ def up(
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
     devices: Annotated[str | None, typer.Option(help=DEVICES_HELP)] = None,
 ) -> None:
-    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
+    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or resume the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
     its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
     app, by_name = app_of(context), parse_devices(devices)
-    app.end_dry_run(f"start a devnet in {app.settings.home}, or go on with the one there")
+    app.end_dry_run(f"start a devnet in {app.settings.home}, or resume the one there")
     own_folder(app)
     running = read_devnet(app.settings.home)
     if running is not None and (missing := gone(app, running)):
@@ -131,7 +131,7 @@ def _node_table(home: Path, devnet: Devnet) -> Table:
 def down(
     context: typer.Context, wipe: Annotated[bool, typer.Option(help="Remove its data too.")] = False
 ) -> None:
-    """Stop every process of the devnet; `up` goes on with it."""
+    """Stop every process of the devnet; `up` resumes it."""
     app = app_of(context)
     home = app.settings.home
     if not holds_devnet(home):

@@ -217,7 +217,7 @@ def open_game(
     market, bond = connection.writer, inspection.job.terms.challenge_bond
     challenger = Challenger(market, secret_of(app.node_home(app.settings.account), connection.journal))
     if challenger.running(finding) is not None:
-        app.announce(f"go on with the challenge: {finding}")
+        app.announce(f"continue the challenge: {finding}")
     else:
         app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
         if (missing := bond - market.free(market.me)) > 0:

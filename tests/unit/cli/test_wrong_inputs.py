@@ -143,7 +143,7 @@ def test_a_devnet_that_does_not_run_is_told_in_one_way(folder: Path, words: tupl
     write_devnet(folder / ".assay", Devnet("http://127.0.0.1:1", 0, (node,), genesis_s=1))
     status, error = assay("devnet", *words)
     assert status == Exit.CONFIG and error["code"] == "no-devnet"
-    assert error["message"] == "the devnet in .assay is stopped" and "goes on with it" in error["hint"]
+    assert error["message"] == "the devnet in .assay is stopped" and "resumes it" in error["hint"]
 
 
 @pytest.mark.parametrize("url", ["nonsense", "127.0.0.1:8545", "wss://node", "http://"])

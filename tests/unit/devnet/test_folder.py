@@ -74,10 +74,10 @@ def test_a_home_above_or_named_is_the_one(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_stopped_devnet_is_said_to_be_stopped(user: Path) -> None:
     with pytest.raises(Ask, match="is stopped") as caught:
         _ = Settings(Flags()).rpc_url
-    assert f"`assay --home {user} devnet up` goes on" in caught.value.hint, "`up` alone would begin one here"
+    assert f"`assay --home {user} devnet up` resumes" in caught.value.hint, "`up` alone would begin one here"
     with pytest.raises(Ask, match="is stopped") as caught:
         _ = Settings(Flags(home=str(user))).rpc_url
-    assert "`assay devnet up` goes on" in caught.value.hint
+    assert "`assay devnet up` resumes" in caught.value.hint
     (user / "devnet.json").unlink()
     with pytest.raises(Ask, match="no devnet runs in") as caught:
         _ = Settings(Flags()).rpc_url
