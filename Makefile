@@ -70,6 +70,7 @@ lint-python: setup
 	$(VENV)/bin/lint-imports
 	$(PY) scripts/check_columns.py
 	$(PY) scripts/generate/reference.py --check
+	$(PY) scripts/generate/pictures.py --check
 	@$(MAKE) --no-print-directory site
 
 lint-contracts: setup
