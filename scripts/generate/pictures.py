@@ -1,8 +1,9 @@
 """docs/pictures/NAME.svg from docs/pictures/NAME.txt: boxes, and arrows between them.
 
-A line of the text is `size WIDTH HEIGHT WORDS`, once, with what the picture shows; `box NAME X Y WIDTH HEIGHT
-KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, from the nearer sides of two boxes;
-or `text X Y WORDS`. With --check nothing is written, and a picture that differs ends with status 1.
+A line of the text is `size WIDTH HEIGHT WORDS`, once, with what the picture shows; `box NAME X Y WIDTH
+HEIGHT KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, from the nearer sides of
+two boxes; `dash X Y TO_X TO_Y`, a dashed line; or `text X Y WORDS`. With --check nothing is written, and a
+picture that differs ends with status 1.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-FILLS = {"plain": "#e6e9ee", "warm": "#fbe3c0", "red": "#f8d3d6", "green": "#dcefdc", "none": "none"}
+FILLS = {"plain": "#e6e9ee", "warm": "#fbe3c0", "red": "#f8d3d6", "green": "#dcefdc"}
 LINE = 16
 Box = tuple[float, float, float, float]
 
@@ -45,9 +46,8 @@ def drawn(text: str) -> str:
         elif kind == "box":
             x, y, width, height = map(float, rest[1:5])
             boxes[rest[0]] = (x, y, width, height)
-            stroke = "none" if rest[5] == "none" else "#5a6472"
             at = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
-            shapes.append(f'<rect {at} rx="4" fill="{FILLS[rest[5]]}" stroke="{stroke}"/>')
+            shapes.append(f'<rect {at} rx="4" fill="{FILLS[rest[5]]}" stroke="#5a6472"/>')
             lines = [each.strip() for each in " ".join(rest[6:]).split("|")]
             first = y + height / 2 + 5 - LINE * (len(lines) - 1) / 2
             words_of += [label(x + width / 2, first + LINE * n, each) for n, each in enumerate(lines)]
@@ -59,10 +59,12 @@ def drawn(text: str) -> str:
                 beside = x1 == x2
                 at_x, at_y = (x1 + x2) / 2 + 6 * beside, (y1 + y2) / 2 + (4 if beside else -6)
                 words_of.append(label(at_x, at_y, " ".join(rest[2:]), "start" if beside else "middle", 12))
+        elif kind == "dash":
+            arrows.append(f'<path d="M{" ".join(rest)}" stroke-dasharray="4 3"/>')
         elif kind == "text":
             words_of.append(label(float(rest[0]), float(rest[1]), " ".join(rest[2:]), "start", 12))
         else:
-            raise ValueError(f"{line!r}: a line is a size, a box, an arrow or a text")
+            raise ValueError(f"{line!r}: a line is a size, a box, an arrow, a dash or a text")
     marker = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" orient="auto">'
     return "\n".join(
         [
