@@ -31,9 +31,9 @@ def devices_of(name: str) -> list[str]:
     return [f"cuda:{i}" for i in range(count)] or ["cpu"]
 
 
-def steps_at_once(settings: Settings, replays: int = 1) -> int:
-    """How many steps run at a time in this machine's memory: one for each worker on its processor."""
-    return max(1, devices_of(settings.device).count("cpu") * replays)
+def sharing(settings: Settings, replays: int = 1, ray: str | None = None) -> int:
+    """How many of a node's workers compute in the machine's own memory, at least one."""
+    return 1 if ray is not None else max(devices_of(settings.device).count("cpu") * replays, 1)
 
 
 def workers_of(

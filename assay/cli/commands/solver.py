@@ -84,7 +84,7 @@ def run(
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "solver")
     from assay.app.machine import limits_of
-    from assay.app.workers import devices_of, steps_at_once, workers_of
+    from assay.app.workers import devices_of, sharing, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import Fitness
     from assay.cli.node.room import disk_budget
@@ -107,7 +107,7 @@ def run(
             parts.clock,
             parts.home,
             limits,
-            limits_of(memory, steps_at_once(app.settings)),
+            limits_of(memory, sharing(app.settings)),
             budget=disk_budget(parts.storage.store, disk, max_shards),
             rest=Rest(Drained(parts.home, "solver"), wishes),
             emit=parts.emit,

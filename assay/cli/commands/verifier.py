@@ -89,7 +89,7 @@ def run(
     say_start(app, "verifier")
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, limits_of, secret_of
-    from assay.app.workers import steps_at_once, workers_of
+    from assay.app.workers import sharing, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
@@ -129,7 +129,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            limits_of(memory, steps_at_once(app.settings, replays)),
+            limits_of(memory, sharing(app.settings, replays, ray)),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
         node: Node = kind.service(

@@ -81,7 +81,7 @@ def run(
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "whistleblower")
     from assay.app.machine import limits_of, secret_of
-    from assay.app.workers import steps_at_once, workers_of
+    from assay.app.workers import sharing, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
@@ -103,7 +103,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            limits_of(memory, steps_at_once(app.settings, replays)),
+            limits_of(memory, sharing(app.settings, replays, ray)),
             rest=Rest(Drained(parts.home, "whistleblower"), wishes),
             emit=parts.emit,
             pool=workers,

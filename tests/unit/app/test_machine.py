@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from assay.app import machine
 from assay.app.computing import device_of, engine_of
-from assay.app.machine import limits_of, memory_bytes
+from assay.app.machine import CONTROL_BYTES, WORKER_BYTES, limits_of, memory_bytes
 from assay.app.settings import Flags, Settings
 from assay.protocol.errors import Ask, Stop
 
@@ -53,19 +54,56 @@ def test_names_of_no_device(two_gpus: None, name: str) -> None:
     assert refused.value.code == "bad-device" and "cuda:1" in refused.value.hint
 
 
-def test_a_node_runs_what_the_machines_memory_holds(tmp_path: Path) -> None:
-    unlimited, small = tmp_path / "max", tmp_path / "small"
-    unlimited.write_text("max\n")
-    small.write_text("3000000\n")
-    whole = memory_bytes([unlimited, tmp_path / "absent"])
-    assert whole == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert memory_bytes([unlimited, small]) == 3_000_000
-    assert limits_of(None).step_bytes == memory_bytes() * 2 // 3
-    assert limits_of(None, at_once=4).step_bytes == memory_bytes() * 2 // 3 // 4
+def limited(root: Path, groups: str, limits: dict[str, str]) -> Path:
+    """A system whose process is in these groups, which have these limits."""
+    files = {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{path}": text for path, text in limits.items()}}
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+def physical_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "most"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/\n", {"memory.max": "3000000\n"}, 3_000_000),
+        ("0::/a.slice/b.scope\n", {"a.slice/b.scope/memory.max": "max", "a.slice/memory.max": "7"}, 7),
+        ("9:cpu:/c\n4:memory:/a/b\n0::/\n", {"memory/a/b/memory.limit_in_bytes": "5"}, 5),
+        ("4:memory:/docker/1f\n", {"memory/memory.limit_in_bytes": "6"}, 6),
+        ("4:hugetlb,memory:/a\n", {"memory/memory.limit_in_bytes": str(1 << 63)}, None),
+        ("0::/../../outside\n", {"memory.max": "8"}, 8),
+        ("no groups at all", {}, None),
+    ],
+)
+def test_memory_is_what_every_group_around_the_process_leaves(
+    tmp_path: Path, groups: str, limits: dict[str, str], most: int | None
+) -> None:
+    assert memory_bytes(limited(tmp_path, groups, limits)) == (most or physical_bytes())
+
+
+def test_memory_is_the_machines_where_there_are_no_groups(tmp_path: Path) -> None:
+    assert memory_bytes(tmp_path) == physical_bytes()
+
+
+def test_a_node_runs_what_the_machines_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 4 << 30)
+    left = (4 << 30) - CONTROL_BYTES - WORKER_BYTES
+    assert limits_of(None).step_bytes == left * 2 // 3
+    assert limits_of(None, 2).step_bytes == (left - WORKER_BYTES) * 2 // 3 // 2
     given = limits_of("16GB")
     assert (given.step_bytes, given.state_bytes) == (16 * 10**9, 8 * 10**9)
     with pytest.raises(Stop, match="is not a size"):
         limits_of("16 gigs")
+
+
+def test_in_a_container_that_pytorch_fills_no_job_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 520_000_000)
+    assert limits_of(None).step_bytes == 0
 
 
 def test_attack_T40_a_dataset_is_no_larger_than_the_nodes_memory_allows() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from assay.app import workers
 from assay.app.settings import Flags, Settings
-from assay.app.workers import devices_of, steps_at_once, workers_of
+from assay.app.workers import devices_of, workers_of
 from assay.protocol.errors import Ask
 
 HOME: Any = SimpleNamespace(market=SimpleNamespace(me="0x11"))
@@ -53,12 +53,6 @@ def test_several_replays_are_workers_of_one_thread_each(tmp_path: Path) -> None:
         assert [worker.config.threads for worker in pool._workers] == [1] * 3  # type: ignore[attr-defined]
     with workers_of(settings("cpu", tmp_path, threads="4"), None)(HOME) as pool:
         assert [worker.config.threads for worker in pool._workers] == [4]  # type: ignore[attr-defined]
-
-
-def test_workers_on_the_processor_share_its_memory(tmp_path: Path) -> None:
-    assert steps_at_once(settings("cpu", tmp_path)) == 1 == steps_at_once(settings("cuda:0,cuda:1", tmp_path))
-    assert steps_at_once(settings("cuda:0,cpu,cpu", tmp_path)) == 2
-    assert steps_at_once(settings("cpu", tmp_path), replays=4) == 4
 
 
 def test_several_replays_on_a_gpu_are_refused(tmp_path: Path) -> None:
