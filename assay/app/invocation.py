@@ -92,11 +92,13 @@ class App:
     def storage(self, name: str) -> NodeStorage:
         """The block store of account `name` in this home folder, fetching from the nodes on chain; beside it
         the operator's Kubo, where there is one."""
+        from assay.app.reach import private_peers
         from assay.app.wiring import open_storage
 
+        home, private = self.node_home(name), private_peers(self.settings)
         if self.dry_run:
-            return open_storage(self.node_home(name), below=self.settings.home / "nodes" / name / "store")
-        return open_storage(self.node_home(name), self.settings.value("ipfs"))
+            return open_storage(home, below=self.settings.home / "nodes" / name / "store", private=private)
+        return open_storage(home, self.settings.value("ipfs"), private=private)
 
     def node_home(self, name: str) -> Path:
         """Folder of one account's blocks, journal and event cursor; in a dry run a copy without the blocks,

@@ -6,15 +6,20 @@ something else, is a PeerUnreachable that names the address that was asked.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from assay.app.invocation import App
 from assay.app.output import table
+from assay.app.reach import private_peers
 from assay.app.units import show_bytes
 from assay.app.worker_status import in_words, listed
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
+
+if TYPE_CHECKING:
+    from assay.blocks.public_net import Network
 
 WAIT_S = 5.0
 MOST_BYTES = 1 << 18
@@ -29,7 +34,7 @@ def show_status(app: App, address: Address, command: str) -> None:
             hint=f"start it with `{app.command(command)}`; `assay account ls` lists your accounts",
             code="not-found",
         )
-    body = answer_of(url)
+    body = answer_of(url, _networks(app, address))
     rows = table(f"{address} at {printable(url)}", "what", "value")
     for name in ("role", "name", "action", "error", "job", "round", "step", "loss"):
         if (value := body.get(name)) not in (None, "", 0) or name == "action":
@@ -43,6 +48,16 @@ def show_status(app: App, address: Address, command: str) -> None:
     app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
 
 
+def _networks(app: App, address: Address) -> Sequence[Network]:
+    """Where the node may be asked: anywhere if its key is in this home, as its address is then the operator's
+    own word."""
+    from assay.blocks.public_net import EVERYWHERE
+    from assay.chain.eth.keystore import Keystore
+
+    own = {stored.address for stored in Keystore(app.settings.keystore).list()}
+    return EVERYWHERE if address in own else private_peers(app.settings)
+
+
 def _counted(name: str, value: object) -> tuple[str, str]:
     """A counter's name in words, and its value with its unit."""
     words = name.replace("_", " ")
@@ -53,9 +68,12 @@ def _counted(name: str, value: object) -> tuple[str, str]:
     return words, printable(value)
 
 
-def answer_of(url: str) -> dict[str, Any]:
-    """The node's /status. Raises PeerUnreachable."""
+def answer_of(url: str, private: Sequence[Network]) -> dict[str, Any]:
+    """The node's /status. `private`: networks in which it may be, beside the public one. Raises
+    PeerUnreachable."""
     import httpx
+
+    from assay.blocks.public_net import PublicTransport
 
     def unreachable(why: str) -> PeerUnreachable:
         hint = "see whether its process runs; from elsewhere, whether its port can be reached"
@@ -63,7 +81,10 @@ def answer_of(url: str) -> dict[str, Any]:
 
     data = b""
     try:
-        with httpx.stream("GET", url.rstrip("/") + "/status", timeout=WAIT_S) as response:
+        with (
+            httpx.Client(transport=PublicTransport(private), timeout=WAIT_S) as client,
+            client.stream("GET", url.rstrip("/") + "/status") as response,
+        ):
             response.raise_for_status()
             for part in response.iter_bytes():
                 data += part

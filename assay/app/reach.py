@@ -1,4 +1,4 @@
-"""Where a node or a client listens, and where it tells others to fetch its blocks.
+"""Where a node or a client listens, where it tells others to fetch its blocks, and where it asks others.
 
 Contract: loopback unless the operator says otherwise; what is announced is what others can use: never the
 wildcard that a socket listens on. `announce_url` is "auto" (where it listens), "none" (nothing is announced,
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from assay.app.settings import Settings
 from assay.protocol.errors import Ask
 from assay.protocol.peer_url import BadPeerUrl, peer_url
+
+if TYPE_CHECKING:
+    from assay.blocks.public_net import Network
 
 AUTO, NONE = "auto", "none"
 
@@ -45,6 +49,29 @@ def reach_of(settings: Settings, port: int = 0) -> Reach:
             code="bad-config",
         )
     return Reach(host, port, announce)
+
+
+def private_peers(settings: Settings) -> list[Network]:
+    """Networks beside the public one in which others' nodes are asked: what the operator names, and on a
+    local chain this machine's own. Raises Ask for what is no network."""
+    from assay.blocks.public_net import LOOPBACK, networks
+    from assay.chain.contracts.deploy import NoDeployment, parse
+    from assay.chain.eth.anvil import AnvilOptions
+
+    given = settings.value("private_peers")
+    try:
+        named = networks(given)
+    except ValueError as error:
+        raise Ask(
+            f"private_peers: {error}; nobody was asked",
+            hint="name networks, such as 10.0.0.0/8 or 192.168.1.0/24,fd00::/8",
+            code="bad-config",
+        ) from error
+    try:
+        local = parse(settings.deployment).chain_id == AnvilOptions.chain_id
+    except NoDeployment:
+        local = False
+    return [*named, *(LOOPBACK if local else ())]
 
 
 def base_url(host: str, port: int) -> str:

@@ -57,6 +57,7 @@ class Flags:
     finality: str | None = None
     host: str | None = None
     announce_url: str | None = None
+    private_peers: str | None = None
 
 
 _ENVIRONMENT = {
@@ -77,6 +78,7 @@ _ENVIRONMENT = {
     "finality": ("ASSAY_FINALITY",),
     "host": ("ASSAY_HOST",),
     "announce_url": ("ASSAY_ANNOUNCE_URL",),
+    "private_peers": ("ASSAY_PRIVATE_PEERS",),
 }
 _DEFAULTS = {
     "account": "",
@@ -91,6 +93,7 @@ _DEFAULTS = {
     "finality": "12",
     "host": "127.0.0.1",
     "announce_url": "auto",
+    "private_peers": "",
 }
 """Of settings whose default is the same everywhere. What they mean: docs/operating.md."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from assay.blocks.blockstore import BlockStore
     from assay.blocks.exchange import Exchange
     from assay.blocks.node import NodeBlocks
+    from assay.blocks.public_net import Network
     from assay.blocks.traffic import Traffic
 
 
@@ -184,21 +185,23 @@ class NodeStorage:
         self.traffic.save()
 
 
-def open_storage(home: Path, ipfs_url: str = "", below: Path | None = None) -> NodeStorage:
+def open_storage(
+    home: Path, ipfs_url: str = "", below: Path | None = None, private: Sequence[Network] = ()
+) -> NodeStorage:
     """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there. `below`: a
-    store that is read and not written."""
-    import httpx
-
+    store that is read and not written; `private`: networks in which strangers' addresses are asked, beside
+    the public one."""
     from assay.blocks import traffic
     from assay.blocks.blockstore import BlockStore
     from assay.blocks.exchange import Exchange
     from assay.blocks.kubo import KuboClient, KuboNodeBlocks
     from assay.blocks.node import NodeBlocks
     from assay.blocks.overlay import OverlayStore
+    from assay.blocks.public_net import AsyncPublicTransport
 
     store = BlockStore(home / "store") if below is None else OverlayStore(home / "store", below)
     counted = traffic.Traffic(home / traffic.FILE)
-    transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
+    transport = traffic.CountingTransport(AsyncPublicTransport(private), counted)
     exchange = Exchange(store, transport=transport)
     if not ipfs_url:
         return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)

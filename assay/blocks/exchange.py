@@ -17,8 +17,8 @@ Contract:
 - Whatever asking a peer raises, of any type, is that peer's failure and nobody else's.
 - `BlockNotFound` names peers asked and what became of it.
 
-Does not guarantee: that a peer list is safe to contact; peers are URLs from strangers, so run nodes
-without access to private HTTP services. Who may be on the list is the caller's decision.
+Does not guarantee: that a peer list is safe to contact: who may be on it is the caller's decision, and which
+addresses are reached is the transport's (``blocks.public_net``).
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
 """
@@ -435,7 +435,9 @@ class Exchange:
     def _unreachable(self, peer: Peer, cid: Cid, error: Exception) -> PeerUnreachable:
         """Blame a peer for what asking it has brought about; what nobody expects of one is logged whole."""
         self._peers.failed(peer)
-        if not isinstance(error, (PeerUnreachable, TimeoutError, httpx.HTTPError)):
+        if isinstance(error, PeerUnreachable):
+            return error
+        if not isinstance(error, (TimeoutError, httpx.HTTPError)):
             _LOG.warning("asking peer %s failed as no peer should fail", peer.url, exc_info=error)
         return PeerUnreachable(
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),

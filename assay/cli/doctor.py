@@ -26,6 +26,8 @@ from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, Role
 
 if TYPE_CHECKING:
+    import httpx
+
     from assay.app.wiring import Connection
 
 LEAST_DISK_BYTES = 5 << 30
@@ -53,7 +55,7 @@ def examine(app: App, role: str) -> Iterator[Line]:
         yield from _tried("bytecode", lambda: _bytecode(app, connection[0]))
         yield from _tried("clock", lambda: _clock(connection[0]))
         yield from _tried("account", lambda: _account(app, connection[0], role))
-        yield from _tried("storage", lambda: _peers(connection[0]))
+        yield from _tried("storage", lambda: _peers(app, connection[0]))
     yield from _tried("compiler", lambda: _compiler(app))
     if role != "client":
         yield from _devices(app, role)
@@ -178,9 +180,15 @@ def _stake(app: App, connection: Connection, address: Address, role: Role) -> Li
     return Line("stake", "bad", said, app.command(f"stake deposit AMOUNT --role {name}"))
 
 
-def _peers(connection: Connection) -> Iterator[Line]:
+def _peers(app: App, connection: Connection) -> Iterator[Line]:
+    import httpx
+
+    from assay.app.reach import private_peers
+    from assay.blocks.public_net import PublicTransport
+
     urls = list(connection.market.endpoints().values())[-8:]
-    answered = sum(map(_answers, urls))
+    with httpx.Client(transport=PublicTransport(private_peers(app.settings)), timeout=2) as client:
+        answered = sum(_answers(client, url) for url in urls)
     fix = "" if answered else "job files come from other nodes: check that theirs and this network are up"
     state = "ok" if answered or not urls else "note"
     yield Line("storage", state, f"{answered} of the last {len(urls)} nodes that serve blocks answer", fix)
@@ -189,12 +197,10 @@ def _peers(connection: Connection) -> Iterator[Line]:
         yield Line("storage", "note", found, "nobody is asked there; its owner has to announce another")
 
 
-def _answers(url: str) -> bool:
+def _answers(client: httpx.Client, url: str) -> bool:
     """Whether a stranger's node answers."""
-    import httpx
-
     try:
-        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+        return client.get(f"{url}/healthz").status_code == 200
     except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
         return False
 

@@ -84,6 +84,13 @@ def options(
     ipfs: Annotated[
         str | None, typer.Option(help="RPC of a Kubo daemon to publish in too, and to ask (ASSAY_IPFS).")
     ] = None,
+    private_peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Private networks in which others' nodes may be asked, such as 10.0.0.0/8,fd00::/8"
+            " (ASSAY_PRIVATE_PEERS); else public addresses alone, on a local chain this machine's too."
+        ),
+    ] = None,
     max_fee: Annotated[
         str | None, typer.Option(help="Most for a unit of gas; 500gwei (ASSAY_MAX_FEE).")
     ] = None,
@@ -112,6 +119,7 @@ def options(
     flags = Flags(
         *(home, urls, account, password_file, keystore, deployment, devices, executor, threads),
         *(ipfs, max_fee, tip, fee_bump, confirmations, finality),
+        private_peers=private_peers,
     )
     for name, value in (("device", devices), ("executor", executor), ("threads", threads)):
         if value is not None:  # said before a command that computes nothing takes it in silence
@@ -144,7 +152,7 @@ UsageProblem: type[Exception] = next(
 )
 ROOT_OPTIONS = frozenset(
     {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment"}
-    | {"--device", "--executor", "--threads", "--ipfs"}
+    | {"--device", "--executor", "--threads", "--ipfs", "--private-peers"}
     | {"--max-fee", "--tip", "--fee-bump", "--confirmations", "--finality"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )

@@ -4,7 +4,8 @@ Contract: `peer_url` gives a URL's one spelling, or raises `BadPeerUrl` and no o
 has the scheme http or https; a host that is a name of IDNA 2008 (in ASCII) or an IP address that is not the
 wildcard; a port of 1 to 65535, left out where it is the scheme's own; a path of plain characters without a
 last slash; and no credentials, query, fragment, escape or control character.
-Not guaranteed: that anybody answers there, or that it is safe to ask: it may be an address of one's own net.
+Not guaranteed: that anybody answers there, or that it is safe to ask: where a name leads is looked at by
+whoever connects (``blocks.public_net``).
 Source: RFC 3986; RFC 5891 (by the package idna, imported where a name is looked at).
 """
 

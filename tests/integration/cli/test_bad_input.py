@@ -17,6 +17,7 @@ import pytest
 from assay.app.output import Exit
 from assay.app.wiring import open_storage
 from assay.blocks.blockstore import BlockStore
+from assay.blocks.public_net import LOOPBACK
 from assay.disk import record
 from assay.protocol.errors import BlockNotFound
 from tests.integration.cli.conftest import Assay, Ran, run
@@ -155,7 +156,7 @@ def test_a_corrupted_block_from_a_peer_is_not_taken(tmp_path: Path) -> None:
     cid = BlockStore(tmp_path / "honest").put(b"the block")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Liar)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    storage = open_storage(tmp_path / "node")
+    storage = open_storage(tmp_path / "node", private=LOOPBACK)
     try:
         storage.exchange.set_peers([f"http://127.0.0.1:{server.server_address[1]}"])
         with pytest.raises(BlockNotFound, match=r"corrupt|match|wrong"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +18,8 @@ import pytest
 from assay.app.invocation import App
 from assay.app.node_status import MOST_BYTES, answer_of, show_status
 from assay.app.output import Output
+from assay.app.settings import Flags, Settings
+from assay.blocks.public_net import LOOPBACK
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
 
@@ -42,13 +46,12 @@ def node() -> Iterator[tuple[str, list[bytes]]]:
     server.shutdown()
 
 
-def app_with(endpoints: dict[Address, str]) -> App:
+def app_with(endpoints: dict[Address, str], private: str = "127.0.0.0/8") -> App:
     market = SimpleNamespace(endpoints=lambda: endpoints)
     view = SimpleNamespace(market=market)
-    output = Output(False)
-    return cast(
-        App, SimpleNamespace(view=lambda: view, output=output, command=lambda words: f"assay {words}")
-    )
+    settings = Settings(Flags(home="/nowhere", private_peers=private))
+    parts = {"view": lambda: view, "output": Output(False), "command": lambda words: f"assay {words}"}
+    return cast(App, SimpleNamespace(settings=settings, **parts))
 
 
 def test_what_a_node_counts_is_told_with_its_unit(node: tuple[str, list[bytes]]) -> None:
@@ -86,11 +89,25 @@ def test_what_is_no_status_is_refused(answer: bytes, node: tuple[str, list[bytes
     url, answers = node
     answers[0] = answer
     with pytest.raises(PeerUnreachable, match="gives no status"):
-        answer_of(url)
+        answer_of(url, LOOPBACK)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "http://[", "not a url"])
 def test_whoever_does_not_answer_is_named(url: str) -> None:
     with pytest.raises(PeerUnreachable) as refused:
-        answer_of(url)
+        answer_of(url, LOOPBACK)
     assert url in refused.value.message
+
+
+def test_attack_W14_a_strangers_status_is_not_asked_for_at_a_private_address(
+    node: tuple[str, list[bytes]], tmp_path: Path
+) -> None:
+    url, _ = node
+    with pytest.raises(PeerUnreachable) as refused:
+        show_status(app_with({ME: url}, private=""), ME, "solver run")
+    assert refused.value.code == "private-address"
+    own = app_with({ME: url}, private="")
+    own.settings = Settings(Flags(keystore=str(tmp_path), private_peers=""))
+    (tmp_path / "me").write_text(json.dumps({"address": ME.removeprefix("0x"), "version": 3}))
+    with redirect_stdout(io.StringIO()):
+        show_status(own, ME, "solver run")

@@ -7,10 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assay.app.reach import Reach, reach_of
+from assay.app.reach import Reach, private_peers, reach_of
 from assay.app.settings import Flags, Settings
 from assay.app.web import WebServer, node_app
 from assay.blocks.blockstore import BlockStore
+from assay.blocks.public_net import LOOPBACK, networks
+from assay.chain.contracts.deploy import Deployment
 from assay.protocol.errors import Ask
 
 
@@ -60,6 +62,22 @@ def test_a_wildcard_is_nobodys_address(host: str) -> None:
 def test_what_nobody_could_fetch_from_is_refused(url: str) -> None:
     with pytest.raises(Ask, match="no base URL"):
         reach(announce_url=url)
+
+
+def deployed(folder: Path, chain: str) -> Settings:
+    """Settings of a market on this chain."""
+    path = folder / "deployment.json"
+    Deployment(f"{chain}:0x{'ab' * 32}", 0, "", {"Jobs": "0x" + "11" * 20}, {"Jobs": "0x"}).save(path)
+    return Settings(Flags(deployment=str(path), private_peers="10.0.0.0/8"))
+
+
+def test_this_machine_is_asked_for_blocks_on_a_local_chain_alone(tmp_path: Path) -> None:
+    own = networks("10.0.0.0/8")
+    assert private_peers(deployed(tmp_path, "31337")) == [*own, *LOOPBACK]
+    assert private_peers(deployed(tmp_path, "1")) == own
+    assert private_peers(Settings(Flags(deployment=str(tmp_path / "absent")))) == []
+    with pytest.raises(Ask, match="private_peers"):
+        private_peers(Settings(Flags(private_peers="10.0.0.1/8")))
 
 
 def test_an_ipv6_address_serves_and_is_written_in_brackets(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from assay.app.output import Exit, Output
+from assay.app.settings import Flags, Settings
 from assay.chain.eth.seen import EndpointBehind
 from assay.cli import doctor
 from assay.protocol.errors import AssayError
@@ -74,15 +75,16 @@ def test_attack_T46_whatever_one_node_brings_about_the_others_are_counted(
         def unusable(self) -> dict[str, str]:
             return {"0xc": "http://xn--a\x1b[31m"}
 
-    def get(url: str, timeout: float) -> httpx.Response:
+    def get(_: httpx.Client, url: str) -> httpx.Response:
         if "bad" in url:
             raise error
         return httpx.Response(200)
 
-    monkeypatch.setattr(httpx, "get", get)
+    monkeypatch.setattr(httpx.Client, "get", get)
+    app: Any = SimpleNamespace(settings=Settings(Flags(home="/nowhere")))
     connection: Any = Announced()
     connection.market = connection
-    lines = list(doctor._tried("storage", lambda: doctor._peers(connection)))
+    lines = list(doctor._tried("storage", lambda: doctor._peers(app, connection)))
     assert lines[0].state == "ok" and lines[0].found.startswith("1 of the last 2")
     assert "0xc announces 'http://xn--a\\x1b[31m'" in lines[1].found and lines[1].fix.isprintable()
 
