@@ -1,8 +1,9 @@
 """Waking somebody: a node's clocks that pass half and nine tenths of their time, as events, to a webhook, and
 as notifications on the desktop.
 
-Contract: a webhook or a desktop that is slow or fails holds nothing up; what could not be sent is counted and
-said, and not sent again. A webhook's message is JSON: node, role, address, what is owed, what is lost,
+Contract: clocks run on where they cannot be looked at, whatever the reason: a full disk, a chain that does
+not answer. A webhook or a desktop that is slow or fails holds nothing up; what could not be sent is counted
+and said, and not sent again. A webhook's message is JSON: node, role, address, what is owed, what is lost,
 seconds left. A notification is its text, by `notify-send` (libnotify).
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -81,14 +83,25 @@ class Watch:
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
         self._tell = tell
         self._alarms = Alarms()
+        self._seen: tuple[int, float, list[Clock]] = 0, time.monotonic(), []
+        """The chain's time at the last look that came to an end, this machine's, and the clocks then."""
         self._pool = ThreadPoolExecutor(1, "alarm") if tell else None
         self.told, self.unsent = 0, 0
         self.nearest: tuple[float, Clock] | None = None
         """The clock that is furthest gone, and its share."""
 
     def __call__(self) -> None:
-        """Look once. Raises RpcUnreachable."""
-        now, running = int(self._now()), clocks(self._market, self._market.me)
+        """Look once, and tell what is due; where that cannot be looked at, by the last look. Raises what
+        looking raises."""
+        try:
+            now = int(self._now())
+            self._seen = now, time.monotonic(), clocks(self._market, self._market.me)
+        finally:
+            self._tell_due()
+
+    def _tell_due(self) -> None:
+        seen, since_s, running = self._seen
+        now = seen + int(time.monotonic() - since_s)
         shares = [(clock.share(now), clock) for clock in running if clock.begins != clock.ends]
         self.nearest = max(shares, key=lambda found: found[0], default=None)
         for alarm in self._alarms.look(running, now):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from assay.cli.node.alarms import Watch, ways
-from assay.cli.node.run import Logged, in_words
+from assay.cli.node.run import Housekeeping, Logged, in_words
 from assay.protocol.errors import Ask
 from tests.fakes.market_day import MarketDay
 
@@ -93,6 +95,44 @@ def test_a_webhook_and_a_desktop_that_fail_are_said_and_counted(
     unsent = [event["error"] for event in events if event["event"] == "alarm-unsent"]
     assert len(unsent) == watch.counters()["alarms_unsent"] == 4
     assert unsent[1] == unsent[3] == "notify-send ended with 3: no bus" and "Connect" in unsent[0]
+
+
+def full(*_: object, **__: object) -> Any:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise error
+
+
+def test_attack_W25_a_full_disk_keeps_no_alarm_back(
+    tmp_path: Path, hook: tuple[str, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the counts of traffic nor the events of the chain can be written: nothing can be looked at."""
+    day, events = MarketDay(tmp_path), list[dict[str, Any]]()
+    job_id = day.post()
+    solver = day.solver("ann")
+    while day.address("ann") not in (holder.solver for holder in day.market_state.jobs[job_id].holders):
+        solver.tick()
+        day.market_state.advance(1)
+    machine_s = [1_000.0]
+    monkeypatch.setattr("assay.cli.node.alarms.time.monotonic", lambda: machine_s[0])
+    tell = ways(hook[0], False)
+    watch = Watch(day.markets["ann"], lambda: day.market_state.time, "ann", "solver", events.append, tell)
+    storage = SimpleNamespace(traffic=SimpleNamespace(save=full), follow=lambda market: None)
+    writer = SimpleNamespace(sender=SimpleNamespace(resume=full), endpoints=full, me=day.address("ann"))
+    connection = SimpleNamespace(writer=writer, market=day.markets["ann"])
+    keep_house = Housekeeping(cast(Any, connection), cast(Any, storage), "http://a", watch)
+    keep_house._last = -1_000.0
+    with pytest.raises(sqlite3.OperationalError):
+        keep_house()
+    assert events == []
+    monkeypatch.setattr(day.markets["ann"], "jobs", full)
+    machine_s[0] += 0.95 * day.market_state.jobs[job_id].view.terms.task_time
+    keep_house._last = -1_000.0
+    with pytest.raises(sqlite3.OperationalError):
+        keep_house()
+    watch.close()
+    assert [event["share"] for event in events] == [0.9] == [body["share"] for body in hook[1]]
+    assert watch.counters()["clock_percent"] >= 90
 
 
 def test_a_desktop_without_the_program_is_refused_at_the_start(
