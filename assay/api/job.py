@@ -19,12 +19,13 @@ from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS
 from assay.app.units import parse_amount
 from assay.app.wiring import Connection, NodeStorage
+from assay.client.closing import Closing, close, closes_at
 from assay.client.following import Following, follow
 from assay.client.job_events import JobEvent, events_between
 from assay.client.losses import Losses, losses_of
 from assay.node.artifacts import load_job
 from assay.protocol.errors import Retry, Stop
-from assay.protocol.types import JobId, Wei
+from assay.protocol.types import JobId, Seconds, Wei
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,6 +52,7 @@ class Job:
         self._app, self._connection, self._storage = app, connection, storage
         self._job_id, self._model = job_id, model
         self._losses: Losses | None = None
+        self._closing = Closing(connection.writer) if connection.journal is not None else None
         self.folder = app.settings.home / "models" / job_id.hex()[:16]
         """Where `fetch` writes unless told otherwise."""
 
@@ -168,12 +170,21 @@ class Job:
         market.top_up(connection.intent("top-up", self.id, value), self._job_id, value)
 
     def halt(self) -> None:
-        """Begin no further round: finished work is paid, the rest of the budget comes back."""
+        """Begin no further round: finished work is paid, the rest of the budget comes back once the job is
+        closed."""
         self._connection.writer.halt(f"halt/{self.id}", self._job_id)
 
+    def close(self) -> None:
+        """End a job whose rounds are settled, or that was halted: what it did not cost comes back. `watch`
+        and solvers do so by themselves. Raises Reverted where it is too early."""
+        market = self._connection.writer
+        found = market.job(self._job_id)
+        close(market, found, closes_at(market, found, market.claims(self._job_id)) or Seconds(0))
+
     def _look(self, losses: bool) -> Following:
-        if self._connection.journal is not None:
+        if self._closing is not None:
             self._connection.writer.sender.resume()
+            self._closing.look(self._connection.clock.now())
         return self.progress(losses=losses)
 
     def _set_peers(self) -> None:

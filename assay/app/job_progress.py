@@ -9,10 +9,11 @@ from rich.table import Table
 from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.output import table
+from assay.app.times import show_moment
 from assay.app.units import show_amount, show_count
 from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
-from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress
+from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress, Seconds
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
@@ -23,8 +24,9 @@ _OVER = (Phase.SETTLED, Phase.CONVICTED)
 """Of which no node keeps the states."""
 
 
-def progress_table(following: Following) -> Table:
-    """Rounds by shards: who holds what, in which phase, at which loss."""
+def progress_table(following: Following, now: Seconds | None = None) -> Table:
+    """Rounds by shards: who holds what, in which phase, at which loss; with the chain's time, when a halted
+    job can be closed."""
     job = following.job
     at = f"{in_words(job.progress, job.terms.rounds)}, paid {show_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
@@ -42,12 +44,27 @@ def progress_table(following: Following) -> Table:
             _outer(following, round_),
             *("" if each is None else f"{each:.3f}" for each in (loss, tested[round_])[: 1 + len(last)]),
         )
+    lines = [closing_words(following, now)] if now is not None and job.progress.halted else []
     if following.divergence or following.inaccuracy:
         told = following.divergence or following.inaccuracy
         way_out = "; `assay job halt` ends it before the next round" if goes_on(job.progress) else ""
-        rows.caption = f"{told}{way_out}"
-        rows.caption_justify = "left"
+        lines.append(f"{told}{way_out}")
+    if lines := [line for line in lines if line]:
+        rows.caption, rows.caption_justify = "\n".join(lines), "left"
     return rows
+
+
+def closing_words(following: Following, now: Seconds) -> str:
+    """When a job can be closed, or what that waits for; empty of a closed one."""
+    if following.job.progress.closed:
+        return ""
+    back = f"{show_amount(following.job.escrow)} of its escrow come back to the client"
+    at = following.closes_at
+    if at is None:
+        return f"{back} once it is closed, which waits until what has begun is settled"
+    if now < at:
+        return f"{back} once it is closed: from {show_moment(at, now)}, `assay job close`"
+    return f"it can be closed: `assay job close`, and {back}"
 
 
 def unread(following: Following) -> str:

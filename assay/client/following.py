@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.client.closing import closes_at
 from assay.node.rounds import Claims, standing
 from assay.protocol.ports import MarketView
-from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Seconds, Wei
 
 if TYPE_CHECKING:  # a job is followed without PyTorch where nobody asks for its losses
     from assay.client.losses import Losses
@@ -58,6 +59,9 @@ class Following:
     inaccuracy: Inaccuracy | None = None
     """The last round's, if products are further from exact ones than bfloat16's; None if nobody looked."""
 
+    closes_at: Seconds | None = None
+    """From when on, by the chain's time, the job can be closed (``client.closing``)."""
+
     @property
     def done(self) -> bool:
         progress = self.job.progress
@@ -91,6 +95,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
         claims = Claims(market.claims(job_id))
         games = market.games(job_id)
         holders = [market.holder(job_id, shard).solver for shard in range(job.terms.shards)]
+        until = closes_at(market, job, claims)
     first: Divergence | None = None
     inaccuracy: Inaccuracy | None = None
     tasks = []
@@ -116,7 +121,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
     amount, rewinds = paid(job, claims), job.progress.rewinds
     told = tuple(tasks), tuple(outer), tuple(slices), amount, convictions, rewinds
-    return Following(job, *told, first, inaccuracy)
+    return Following(job, *told, first, inaccuracy, until)
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:

@@ -15,6 +15,7 @@ from assay.app.units import parse_payment, show_amount
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
+from assay.protocol.errors import Stop
 
 if TYPE_CHECKING:
     from assay.client.losses import Losses
@@ -77,7 +78,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
         storage.close()
     lost = unread(following) if LOSS_SLOT in files.slot_names else ""
     data = {**vars(following), "results": results, "unread": lost}
-    app.output.result("job", data, progress_table(following))
+    app.output.result("job", data, progress_table(following, connection.clock.now()))
     if lost:
         app.output.say(lost)
     for number in results[-1:]:
@@ -121,7 +122,7 @@ def watch(
                     known = losses_if_fetched(app, connection, storage, job_id)
                 following = follow(market, job_id, known)
                 record(following)
-                shown = progress_table(following)
+                shown = progress_table(following, connection.clock.now())
                 if app.output.err.is_terminal:
                     live.update(shown, refresh=True)
                 elif (line := line_of(following)) != last:
@@ -132,7 +133,7 @@ def watch(
                 time.sleep(every)
     finally:
         storage.close()
-    app.output.result("job", following, progress_table(following))
+    app.output.result("job", following, progress_table(following, connection.clock.now()))
 
 
 @commands.command()
@@ -160,7 +161,38 @@ def halt(context: typer.Context, job: JobArgument) -> None:
     connection.market.job(job_id)
     app.announce("halt the job: no further round begins")
     result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)
-    app.output.result("transaction", result, f"halted; transaction {result.tx_hash}")
+    said = f"halted; transaction {result.tx_hash}"
+    later = f"`{app.command(f'job close {job}')}` brings back what is left, once it is due"
+    app.output.result("transaction", result, f"{said}; {later}")
+
+
+@commands.command()
+def close(context: typer.Context, job: JobArgument) -> None:
+    """End a job whose rounds are settled, or that was halted: what it did not cost comes back to its client.
+    `job post`, `job serve` and solvers do so by themselves."""
+    from assay.app.times import show_moment
+    from assay.client.closing import close as close_job
+    from assay.client.closing import closes_at
+
+    app = app_of(context)
+    connection = app.connect()
+    market = connection.writer
+    found = market.job(job_id_of(market, job))
+    at, now = closes_at(market, found, market.claims(found.job_id)), connection.clock.now()
+    if found.progress.closed:
+        app.output.result("job-close", {"closed": True}, "it is closed already: nothing was sent")
+        return
+    if at is None or now < at:
+        when = f"can be closed from {show_moment(at, now)}" if at is not None else "goes on"
+        raise Stop(
+            f"the job {when}, so nothing was sent: its {show_amount(found.escrow)} of escrow stay with it",
+            hint="`assay job show JOB` says where it stands; `assay job halt JOB` begins no further round",
+            code="not-finished",
+        )
+    back = show_amount(found.escrow)
+    app.announce(f"close the job: {back} come back to {found.terms.client}")
+    result = close_job(market, found, at)
+    app.output.result("transaction", result, f"closed, {back} came back; transaction {result.tx_hash}")
 
 
 commands.command()(fetch)

@@ -14,6 +14,7 @@ from assay.app.output import table
 from assay.app.reach import reach_of
 from assay.app.units import parse_amount, show_amount
 from assay.cli.node.options import AnnounceUrl, Host, Port
+from assay.client.closing import Closing
 from assay.node.shortage import shortage
 from assay.protocol.errors import AssayError
 from assay.protocol.types import JobId, Terms
@@ -214,9 +215,9 @@ def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = Non
     reorganisation of the chain may remove, and say what troubles there are."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
-    said, over = "", False
+    said, over, closing = "", False, Closing(connection.writer)
     while connection.clock.wait(LOOK_AFTER_S):
-        trouble, closed = _looked(connection, job_id)
+        trouble, closed = _looked(app, connection, closing, job_id)
         if trouble and not app.settings.deployment.exists():
             trouble = f"{app.settings.deployment} is gone: the market was taken down; stop with Ctrl-C"
         if trouble != said:
@@ -238,11 +239,14 @@ def _ended(app: App, job_id: JobId) -> str:
     )
 
 
-def _looked(connection: Connection, job_id: JobId | None) -> tuple[str, bool]:
-    """Send again what the chain has lost; what is not as it should be, if anything, and whether the job is
-    closed."""
+def _looked(app: App, connection: Connection, closing: Closing, job_id: JobId | None) -> tuple[str, bool]:
+    """Send again what the chain has lost, and close what is due; what is not as it should be, if anything,
+    and whether the job is closed."""
     try:
         connection.writer.sender.resume()
+        for job in closing.look(connection.clock.now()):
+            back = show_amount(job.escrow)
+            app.output.say(f"closed job {job.job_id.hex()[:DIGITS]}: {back} of its escrow came back")
         return "", job_id is not None and connection.market.job(job_id).progress.closed
     except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
         lack = shortage(error) or error

@@ -130,6 +130,17 @@ def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file:
     assert assay("job", "halt", posted).status == Exit.OK
     (entry,) = [e for e in assay("job", "ls").data if e["job_id"] == posted]
     assert entry["progress"]["halted"] is True
+    early = assay("job", "close", posted)
+    assert (
+        early.status != Exit.OK
+        and early.error["code"] == "not-finished"
+        and ", in " in early.error["message"]
+    )
+    assert assay("devnet", "warp", "300s").status == Exit.OK
+    closed = assay("job", "close", posted)
+    assert closed.status == Exit.OK, closed.err
+    (entry,) = [e for e in assay("job", "ls").data if e["job_id"] == posted]
+    assert entry["progress"]["closed"] is True and entry["escrow"] == "0"
 
 
 @pytest.mark.long
