@@ -13,7 +13,7 @@ from typing import Any
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.slot_index import state_root_of
-from assay.node.slots import SlotReader
+from assay.node.slots import SlotReader, TensorCache
 from assay.program.isa import Program
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId
@@ -75,7 +75,7 @@ class Resuming:
         lead to the state's.
         """
         program = self._program
-        reader = SlotReader(self._blocks, 0)
+        reader = SlotReader(self._blocks, TensorCache(0))
         slots = reader.index(checkpoint.cid, program.slots)
         if slots is None or state_root_of(slots) != checkpoint.root:
             return None

@@ -89,7 +89,9 @@ class SolverService(Node):
 
     def spec(self, job_id: JobId) -> SolverSpec:
         room = None if self.budget is None else Room(self.budget.limit_bytes, self.budget.shards)
-        return SolverSpec(job_id, self.market.job(job_id).terms, self.resource_limits, None, room)
+        job = self.market.job(job_id)
+        settled = job.progress.settled_rounds
+        return SolverSpec(job_id, job.terms, self.resource_limits, settled=settled, room=room)
 
     def unclaimed(self, job_id: JobId) -> Unclaimed:
         job = self.market.job(job_id)

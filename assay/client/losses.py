@@ -15,7 +15,7 @@ from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
 from assay.node.published import Published
-from assay.node.slots import SlotReader
+from assay.node.slots import SlotReader, TensorCache
 from assay.node.work import Work
 from assay.protocol.errors import AssayError
 from assay.protocol.ports import Blocks, MarketView
@@ -37,7 +37,7 @@ class Losses:
 
     def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
         self._work, self._measure = work, measure
-        self._published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
+        self._published = Published(blocks, SlotReader(blocks, TensorCache(CACHE_BYTES)))
         self._inaccuracies: dict[int, Inaccuracy | None] = {}
         self._ends: dict[ClaimId, tuple[float | None, str, float | None]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}

@@ -19,7 +19,7 @@ from assay.client.losses import CACHE_BYTES
 from assay.node.artifacts import LoadedJob
 from assay.node.published import Published
 from assay.node.rounds import Claims, standing
-from assay.node.slots import SlotReader
+from assay.node.slots import SlotReader, TensorCache
 from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed, width
 from assay.protocol.ports import Blocks, MarketView
@@ -126,7 +126,7 @@ def by_round(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob
         return []
     with market.snapshot():
         job, claims = market.job(job_id), Claims(market.claims(job_id))
-    published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
+    published = Published(blocks, SlotReader(blocks, TensorCache(CACHE_BYTES)))
     found = []
     for round_ in range(job.progress.settled_rounds):
         for slot, name in slots.items():

@@ -37,8 +37,8 @@ class Accusing:
 
     def spec(self, job_id: JobId) -> JobSpec:
         """How its workers open a job."""
-        node = self._node
-        return JobSpec(job_id, node.market.job(job_id).terms, node.resource_limits, self.kept)
+        job, limits = self._node.market.job(job_id), self._node.resource_limits
+        return JobSpec(job_id, job.terms, limits, self.kept, job.progress.settled_rounds)
 
     def release_pins(self) -> None:
         """Keep no state for what can be disputed no more."""

@@ -1,8 +1,9 @@
 """A job as a worker has it: its files checked, its programs ready to run, and the states it has at hand.
 
 Contract: made at the first order of a job in this process, from what the node's market and blocks say, and
-kept for the next ones. The last `MOST_JOBS` jobs are kept, and those of which something is being stored. What
-an order that was put off has found missing is not asked for again by it (``node.absent``).
+kept for the next ones. The last `MOST_JOBS` jobs are kept, and those of which something is being stored.
+Their states in memory are bounded together, and those of settled rounds leave it. What an order that was put
+off has found missing is not asked for again by it (``node.absent``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from assay.node.audit import replay_for
 from assay.node.engine import Engine, ExecutorKind
 from assay.node.kept_replays import KeptReplays
 from assay.node.orders import JobSpec
+from assay.node.slots import TensorCache
 from assay.node.states import StateProvider
 from assay.node.work import Work
 
@@ -38,6 +40,7 @@ class OpenJob:
         self.state_provider: StateProvider = spec.make_states(
             desk.market, blocks, self.work, kept_of(bench, spec), desk.books
         )
+        self.state_provider.reader.cache = tensors_of(bench, spec)
         self.disputant = Disputant(desk.market.me, lambda game: replay_for(self.state_provider, game))
         self.role: object = None
         """What a role keeps with the job."""
@@ -51,6 +54,12 @@ class OpenJob:
         """End what the role has begun."""
         if hasattr(self.role, "close"):
             self.role.close()
+
+
+def tensors_of(bench: Bench, spec: JobSpec) -> TensorCache:
+    """The states that this worker has in memory, of all jobs."""
+    cache: TensorCache = bench.cache.setdefault("tensors", TensorCache(spec.limits.cache_bytes))
+    return cache
 
 
 def engine_of(bench: Bench) -> Engine:
@@ -93,6 +102,7 @@ def opened(bench: Bench, spec: JobSpec, what: str, part: bool = False) -> Iterat
             assert bench.desk is not None, "a job's orders need a node"
             job = OpenJob(bench, spec, SparingBlocks(bench.desk.blocks, absent))
         jobs[spec.job_id] = job
+        job.state_provider.settled(spec.settled)
         for oldest in list(jobs)[:-MOST_JOBS]:
             if not jobs[oldest].is_storing:
                 jobs.pop(oldest).close()

@@ -6,7 +6,7 @@ node's blocks, or are computed again (``node.states``). No order needs PyTorch b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from random import SystemRandom
@@ -51,6 +51,8 @@ class JobSpec:
     terms: Terms
     limits: ResourceLimits
     kept: KeptSpec | None = None
+    settled: int = field(default=0, compare=False)
+    """Rounds that are settled: their states leave the worker's memory."""
 
     def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
         """The job made ready to compute (a drill overrides this)."""

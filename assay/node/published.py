@@ -17,7 +17,7 @@ from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, Gap, read_checkpoints
 from assay.node.manifests import BadManifest
 from assay.node.slot_index import UNFETCHABLE, SlotFile, Slots, state_root_of
-from assay.node.slots import KnownSlots, Roots, SlotReader, store_state
+from assay.node.slots import KnownSlots, Roots, SlotReader, Used, store_state
 from assay.program.isa import Node, Program
 from assay.protocol.ports import Blocks
 from assay.protocol.types import ClaimId, ClaimView
@@ -42,13 +42,31 @@ class Published:
         self._slots: dict[tuple[bytes, int], Slots] = {}
         """Of states that are known, by their root and how many slots they have: a claim may name the root of
         another program's state."""
+        self._used_claims = Used[ClaimId](self._forget)
+        self._used_slots = Used[tuple[bytes, int]](lambda key: self._slots.pop(key, None))
+
+    def turn(self) -> None:
+        """Forget what was not used since the turn before."""
+        self._used_claims.turn()
+        self._used_slots.turn()
+
+    def _forget(self, claim_id: ClaimId) -> None:
+        self._hidden.discard(claim_id)
+        self._checkpoints.pop(claim_id, None)
+
+    def _known(self, root: bytes, count: int) -> Slots | None:
+        """The slots of a state that is known."""
+        self._used_slots.add((root, count))
+        return self._slots.get((root, count))
 
     def learn(self, root: bytes, slots: Slots) -> None:
         """Remember the slots of a state that has this root."""
-        self._slots.setdefault((root, len(slots)), slots)
+        if self._known(root, len(slots)) is None:
+            self._slots[root, len(slots)] = slots
 
     def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
         """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("": unpublished)."""
+        self._used_claims.add(view.claim_id)
         if view.claim_id not in self._checkpoints:
             try:
                 found = read_checkpoints(self.blocks, view.claim.manifest, view.roots)
@@ -60,17 +78,17 @@ class Published:
 
     def unpublished(self, view: ClaimView) -> None:
         """Know of a claim that nothing of it is published, and ask nobody."""
+        self._used_claims.add(view.claim_id)
         self._checkpoints[view.claim_id] = tuple(Checkpoint("", root) for root in view.roots)
 
     def forget_hidden(self, claim_id: ClaimId) -> None:
         """Ask for the manifest again, if it could not be had."""
         if claim_id in self._hidden:
-            self._hidden.discard(claim_id)
-            del self._checkpoints[claim_id]
+            self._forget(claim_id)
 
     def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
         """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
-        return self._slots.get((view.roots[leaf], program.slots)) or self._files(view, leaf, program)
+        return self._known(view.roots[leaf], program.slots) or self._files(view, leaf, program)
 
     def _files(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
         """The slots of a claim's state with the files that it publishes, if it does."""
@@ -78,6 +96,7 @@ class Published:
         found = self.reader.index(cid, program.slots) if cid else None
         if found is None or state_root_of(found) != root:
             return None
+        self._used_slots.add((root, len(found)))
         self._slots[root, len(found)] = found
         return found
 
@@ -91,7 +110,7 @@ class Published:
 
     def remembered(self, root: bytes, program: Program) -> State | None:
         """The state of this root, if all of it is in memory."""
-        slots = self._slots.get((root, program.slots))
+        slots = self._known(root, program.slots)
         return None if slots is None else self.reader.remembered(slots, program.state)
 
     def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
@@ -115,7 +134,7 @@ class Published:
 
     def keep(self, root: bytes, tensor_roots: Sequence[bytes], state: Sequence[Tensor]) -> None:
         """Remember a state that this process has computed, which has this root."""
-        known = self._slots.get((root, len(tensor_roots)))
+        known = self._known(root, len(tensor_roots))
         slots = known or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
         self.learn(root, slots)
         self.reader.keep(slots, state)

@@ -170,7 +170,8 @@ class Node:
 
     def spec(self, job_id: JobId) -> JobSpec:
         """How its workers open a job."""
-        return JobSpec(job_id, self.market.job(job_id).terms, self.resource_limits)
+        job = self.market.job(job_id)
+        return JobSpec(job_id, job.terms, self.resource_limits, settled=job.progress.settled_rounds)
 
     def write(self, action: Any) -> Write:
         """The call that an action to be sent with others is."""

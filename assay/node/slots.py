@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Generic, TypeVar
 from weakref import ReferenceType, ref
 
+import torch
 from torch import Tensor
 
 from assay.node.slot_index import (
@@ -40,6 +42,9 @@ from assay.protocol.ports import Blocks, Holding
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K")
+TensorKey = tuple[bytes, torch.dtype, tuple[int, ...]]
+"""Root, dtype and shape."""
 PARALLEL = 4
 """Slots of one state that are fetched at the same time."""
 Roots = Callable[[], list[bytes]]
@@ -138,36 +143,56 @@ def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:
     return tensor
 
 
+class Used(Generic[K]):
+    """Keys that were used since the last two turns; `drop` is told of each that was not."""
+
+    def __init__(self, drop: Callable[[K], object]) -> None:
+        self._drop, self._now, self._before = drop, set[K](), set[K]()
+
+    def add(self, key: K) -> None:
+        """It is used."""
+        self._now.add(key)
+
+    def turn(self) -> None:
+        """Let go of what was not used since the turn before."""
+        for key in self._before - self._now:
+            self._drop(key)
+        self._before, self._now = self._now, set()
+
+
 class TensorCache:
     """Tensors by root, dtype and shape, the least recently used dropped beyond a number of bytes."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
-        self._tensors: OrderedDict[tuple[object, ...], Tensor] = OrderedDict()
+        self._tensors: OrderedDict[TensorKey, Tensor] = OrderedDict()
         self._bytes = 0
 
-    def get(self, root: bytes, node: Node) -> Tensor | None:
+    def get(self, key: TensorKey) -> Tensor | None:
         """The tensor of a slot, if it is here."""
-        key = (root, TORCH_DTYPES[node.dtype], node.shape)
         if key in self._tensors:
             self._tensors.move_to_end(key)
         return self._tensors.get(key)
+
+    def drop(self, key: TensorKey) -> None:
+        """Let one of them go."""
+        dropped = self._tensors.pop(key, None)
+        if dropped is not None:
+            self._bytes -= dropped.numel() * dropped.element_size()
 
     def clear(self) -> None:
         """Let all of them go."""
         self._tensors.clear()
         self._bytes = 0
 
-    def put(self, root: bytes, tensor: Tensor) -> None:
-        """Keep a tensor that has this root."""
-        key = (root, tensor.dtype, tuple(tensor.shape))
+    def put(self, key: TensorKey, tensor: Tensor) -> None:
+        """Keep a tensor of this root, dtype and shape."""
         if key in self._tensors:
             return
         self._tensors[key] = tensor
         self._bytes += tensor.numel() * tensor.element_size()
         while self._bytes > self._capacity and len(self._tensors) > 1:
-            _, dropped = self._tensors.popitem(last=False)
-            self._bytes -= dropped.numel() * dropped.element_size()
+            self.drop(next(iter(self._tensors)))
 
 
 @cache
@@ -178,19 +203,30 @@ def _fetchers() -> ThreadPoolExecutor:
 class SlotReader:
     """Slots from memory, from this node's blocks, or from others'."""
 
-    def __init__(self, blocks: Blocks, cache_bytes: int) -> None:
-        self.blocks = blocks
-        self._cache = TensorCache(cache_bytes)
+    def __init__(self, blocks: Blocks, cache: TensorCache) -> None:
+        """`cache`: of this reader, or of several."""
+        self.blocks, self.cache = blocks, cache
+        self.used = Used[TensorKey](lambda key: self.cache.drop(key))
         self._refused: set[tuple[bytes, str]] = set()
 
     def forget(self) -> None:
         """Have no tensor in memory."""
-        self._cache.clear()
+        self.cache.clear()
 
     def keep(self, slots: Iterable[SlotFile], state: Iterable[Tensor]) -> None:
         """Remember tensors that have these roots."""
         for slot, tensor in zip(slots, state, strict=True):
-            self._cache.put(slot.root, tensor)
+            self._put(slot.root, tensor)
+
+    def _get(self, root: bytes, node: Node) -> Tensor | None:
+        key = root, TORCH_DTYPES[node.dtype], node.shape
+        self.used.add(key)
+        return self.cache.get(key)
+
+    def _put(self, root: bytes, tensor: Tensor) -> None:
+        key = root, tensor.dtype, tuple(tensor.shape)
+        self.used.add(key)
+        self.cache.put(key, tensor)
 
     def index(self, cid: str, count: int) -> Slots | None:
         """The entries of an index; None where it cannot be had, or is none."""
@@ -201,7 +237,7 @@ class SlotReader:
 
     def remembered(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor] | None:
         """These slots' tensors, if all of them are in memory."""
-        found = [self._cache.get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
+        found = [self._get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
         kept = [tensor for tensor in found if tensor is not None]
         return kept if len(kept) == len(found) else None
 
@@ -210,7 +246,7 @@ class SlotReader:
         absent = {
             slot.cid or slot.root.hex(): slot.file_bytes(node)
             for slot, node in zip(slots, nodes, strict=True)
-            if self._cache.get(slot.root, node) is None and not (slot.cid and self._has(slot.cid))
+            if self._get(slot.root, node) is None and not (slot.cid and self._has(slot.cid))
         }
         return sum(absent.values())
 
@@ -229,7 +265,7 @@ class SlotReader:
 
     def tensors(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor | None]:
         """These slots' tensors; None for each that cannot be had."""
-        found = [self._cache.get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
+        found = [self._get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
         wanted: dict[tuple[object, ...], list[int]] = {}
         for i, tensor in enumerate(found):
             if tensor is None:
@@ -241,7 +277,7 @@ class SlotReader:
             for i in places:
                 found[i] = tensor
             if tensor is not None:
-                self._cache.put(slots[places[0]].root, tensor)
+                self._put(slots[places[0]].root, tensor)
         return found
 
     def _read(self, slot: SlotFile, node: Node) -> Tensor | None:

@@ -28,7 +28,7 @@ from assay.node.limits import ResourceLimits
 from assay.node.published import Published
 from assay.node.rounds import PASSED
 from assay.node.slot_index import SlotFile, Slots, state_root_of
-from assay.node.slots import SlotReader
+from assay.node.slots import SlotReader, TensorCache
 from assay.node.work import Work
 from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
@@ -80,8 +80,9 @@ class StateProvider:
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
         self._kept = kept
-        self.reader = SlotReader(blocks, cache_bytes)
+        self.reader = SlotReader(blocks, TensorCache(cache_bytes))
         self._published = Published(blocks, self.reader)
+        self._settled = 0
 
     def share(self, other: StateProvider) -> None:
         """Use what another provider of the same job has in memory, and keep in it what is computed here."""
@@ -335,6 +336,14 @@ class StateProvider:
         tree = state_tree(state) if tree is None else tree
         self._published.keep(tree.root, tree.levels[0], state)
         return tree.root
+
+    def settled(self, rounds: int) -> None:
+        """So many rounds are settled. With each further one, what was last used before the one before it
+        leaves the memory: no later input comes from it, and it can be read or computed again."""
+        if rounds > self._settled:
+            self._settled = rounds
+            self.reader.used.turn()
+            self._published.turn()
 
     def forget(self) -> None:
         """Have no state in memory, as what is there may not be what it was."""

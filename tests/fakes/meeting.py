@@ -12,6 +12,7 @@ from assay.node.opened import OpenJob
 from assay.solver.orders import SolverSpec
 from assay.solver.service import SolverService
 from assay.solver.trainer import TaskTrainer, Told
+from drills.orders import spec_of
 
 MEET_S = 90.0
 
@@ -53,4 +54,4 @@ class MeetingSolver(SolverService):
 
     def spec(self, job_id: Any) -> SolverSpec:
         spec = super().spec(job_id)
-        return MeetingSpec(spec.job_id, spec.terms, spec.limits, spec.kept, spec.room, self._meet)
+        return spec_of(MeetingSpec, spec, folder=self._meet)

@@ -17,7 +17,7 @@ from assay.node.checkpoints import Checkpoint, publish_checkpoints, read_checkpo
 from assay.node.findings import sampled
 from assay.node.manifests import BadManifest
 from assay.node.slot_index import ENTRY_BYTES, MAX_INDEX_BYTES, SlotFile, decode_index, encode_index
-from assay.node.slots import SlotReader, read_slot, store_state
+from assay.node.slots import SlotReader, TensorCache, read_slot, store_state
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.numerics.encoding import EncodingError, to_bytes
@@ -135,7 +135,7 @@ def test_whole_numbers_are_stored_in_the_bits_that_they_need() -> None:
     assert lengths == [slot.file_bytes(n) for slot, n in zip(stored.slots, nodes, strict=True)]
     assert [slot.bits for slot in stored.slots] == [4, 0, 1, 0] and lengths == [20_004, 36, 379, 4]
     assert stored.root == state_root(state), "roots are over the numbers"
-    reader = SlotReader(FakeBlocks(blocks.network), 1 << 20)
+    reader = SlotReader(FakeBlocks(blocks.network), TensorCache(1 << 20))
     assert reader.missing_bytes(stored.slots, nodes) == sum(lengths)
     slots = reader.index(stored.cid, 4)
     assert slots == stored.slots
@@ -160,7 +160,7 @@ def test_attack_43_a_slots_file_of_another_form_is_refused() -> None:
     for slot, as_node in wrong:
         with pytest.raises((EncodingError, BlockTooLarge)):
             read_slot(blocks, slot, as_node)
-        assert SlotReader(blocks, 1 << 20).tensors([slot], [as_node]) == [None]
+        assert SlotReader(blocks, TensorCache(1 << 20)).tensors([slot], [as_node]) == [None]
 
 
 def test_a_hole_in_a_packed_file_is_led_to_the_bytes_of_the_slot() -> None:
