@@ -1,6 +1,21 @@
 """``python -m assay``: the ``assay`` command."""
 
-from assay.cli.main import main
+import sys
+
+
+def main() -> None:
+    """Entry point. On Windows, whose files are not locked and synced as a node's must be, it ends at once."""
+    if sys.platform == "win32":
+        print(
+            "assay does not run on Windows itself, and did nothing: install it under WSL2"
+            " (docs/running.md says what is supported)",
+            file=sys.stderr,
+        )
+        raise SystemExit(3)
+    from assay.cli.main import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()
