@@ -40,13 +40,20 @@ from assay.protocol.errors import Stop
 
 StatusOf = Callable[[], Any]
 MAX_HEADER_BYTES = 16 * 1024
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""By which a browser runs nothing in a node's page, should a text in it ever be markup."""
 
 
 def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> Starlette:
     """The web application of one node. `status` gives a dataclass that may change from call to call."""
 
     def page(_: Request) -> Response:
-        return HTMLResponse(status_page(role, plain(status())))
+        return HTMLResponse(status_page(role, plain(status())), headers=PAGE_HEADERS)
 
     def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
