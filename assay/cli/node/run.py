@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from assay.app.invocation import EVENTS_FILE, App
+from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.output import plain
 from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
@@ -43,9 +43,15 @@ from assay.protocol.errors import AssayError, Retry
 
 _LOG = logging.getLogger(__name__)
 PEERS_EVERY_S = 2.0
+LAST_BYTES = 1 << 20
+"""Of the events of an earlier process, how many are looked at."""
 ENDS_S = 8.0
 """After which a node that was told to end is ended, whatever it waits for: a chain that does not answer, a
 transaction that is not mined, a device."""
+WAS_KILLED = (
+    "the process before this one ended without a word: it was killed, as for want of memory, or the machine"
+    " lost power; it goes on where that one was"
+)
 PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 """What a role fetches for, where it is not for training."""
 
@@ -83,6 +89,19 @@ class EventLog:
         if written:
             self._whole = written == len(data)
         self.lost += written < len(data)
+
+
+def killed_at(path: Path) -> float | None:
+    """When the process before this one said its last word, if it never said that it stops."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - LAST_BYTES, 0))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    events = [event for event in map(event_of, lines) if event]
+    lives = [event["event"] for event in events if event.get("event") in ("started", "stopping")]
+    return float(events[-1].get("time", 0.0)) if lives and lives[-1] == "started" else None
 
 
 def in_words(event: Mapping[str, Any]) -> str:
@@ -148,6 +167,7 @@ def run_node(
     home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = app.connect(), app.storage(name)
     end_when_told(connection.clock.stop)
+    killed = killed_at(home / EVENTS_FILE)
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     logging.getLogger().addHandler(Logged(emit))
     deleting = ThreadPoolExecutor(1, thread_name_prefix="deleting")
@@ -168,6 +188,8 @@ def run_node(
     try:
         with suppress(Retry):  # it is announced once the chain answers
             service.loop.housekeeping()
+        if killed is not None:
+            emit({"event": "was-killed", "name": name, "last": killed, "why": WAS_KILLED})
         where = {"name": name, "url": url, "announced": announced}
         emit({"event": "started", "role": service.status.role, **where})
         service.run()
