@@ -1,17 +1,20 @@
 """What a solver does about its own convictions: at the first it believes nothing it has kept, at the next it
 stops.
 
-Contract: every conviction is heeded once, whatever restarts: what was kept on disk and in memory is put aside
-and computed again. A claim that has fallen is not committed a second time, unless it fell by silence alone (a
-clock that ran out, a demand that was not met), which says nothing against it. From then on, and after a
-conviction of work that was committed when everything had begun anew, nothing is staked until a person has
-looked. What is remembered is a record on disk; a damaged one stops the node.
+Contract: every conviction is heeded once, whatever restarts. One by silence (a clock that ran out, a demand
+that was not met) says nothing against the work where this node was away, so nothing is concluded from it; one
+that it could not answer as its own replay contradicts the claim does. After any other than by silence what
+was kept on disk and in memory is put aside and computed again, and a claim that has fallen so is not
+committed a second time. From then on, and after such a conviction of work that was committed when everything
+had begun anew, nothing is staked until a person has looked. What is remembered is a record on disk; a damaged
+one stops the node.
 Does not guarantee that a first conviction never happens: memory or processor may fail before any check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.disk import record
@@ -39,12 +42,15 @@ class Convictions:
         """Raises DamagedRecord."""
         self._path = path
         self._heeded: tuple[ClaimId, ...] = ()
+        self._doubted: tuple[ClaimId, ...] = ()
+        """Claims of which this node's own replay has said that they cannot be defended."""
         self._at = Seconds(0)
         self.alarm = ""
         """Why nothing is staked until a person has looked; empty if nothing is wrong."""
         body = record.read(path, _KIND, hint=f"look why this node was convicted, then move {path} away")
         if body is not None:
             self._heeded = tuple(ClaimId(bytes.fromhex(claim)) for claim in body["heeded"])
+            self._doubted = tuple(ClaimId(bytes.fromhex(claim)) for claim in body.get("doubted", ()))
             self._at = Seconds(body["at"])
             self.alarm = body["alarm"]
 
@@ -58,30 +64,44 @@ class Convictions:
         return _NEXT.format(path=self._path)
 
     def _save(self) -> None:
-        heeded = [claim.hex() for claim in self._heeded]
-        record.write(self._path, _KIND, {"heeded": heeded, "at": self._at, "alarm": self.alarm})
+        body = {
+            "heeded": [claim.hex() for claim in self._heeded],
+            "doubted": [claim.hex() for claim in self._doubted],
+            "at": self._at,
+            "alarm": self.alarm,
+        }
+        record.write(self._path, _KIND, body)
 
-    def news(self, observation: Observation) -> list[ClaimView]:
+    def doubt(self, claim_id: ClaimId) -> None:
+        """Remember that a claim of ours cannot be defended, by our own replay: that it falls by silence is no
+        excuse then."""
+        if claim_id not in self._doubted:
+            self._doubted = (*self._doubted, claim_id)
+            self._save()
+
+    def news(self, observation: Observation) -> list[Fallen]:
         """Convicted claims of ours that were not heeded yet."""
-        found = (view for job in observation.jobs for view in fallen(job.claims, observation.me))
-        return [view for view in found if view.claim_id not in self._heeded]
+        found = (one for job in observation.jobs for one in self._fallen(job, observation.me))
+        return [one for one in found if one.view.claim_id not in self._heeded]
 
-    def heed(self, news: Sequence[ClaimView], now: Seconds) -> None:
-        """Remember that these were heeded. To be called when all that was kept has been put aside."""
-        again = next((view for view in news if self._heeded and view.claim.committed_at > self._at), None)
+    def heed(self, news: Sequence[Fallen], now: Seconds) -> None:
+        """Remember that these were heeded. To be called when all that was kept has been put aside, unless all
+        of them fell by silence."""
+        wrong = [one.view for one in news if not one.silent]
+        again = next((view for view in wrong if self._at and view.claim.committed_at > self._at), None)
         if again is not None and not self.alarm:
             self.alarm = (
                 f"claim 0x{again.claim_id.hex()} was convicted although everything had been computed anew"
                 " after an earlier conviction"
             )
-        self._heeded = (*self._heeded, *(view.claim_id for view in news))
-        self._at = now
+        self._heeded = (*self._heeded, *(one.view.claim_id for one in news))
+        self._at = now if wrong else self._at
         self._save()
 
     def check(self, job: JobObservation, me: Address, claim: Claim, roots: Sequence[bytes]) -> None:
         """Raises WouldFallAgain where committing this would be to lose its stake."""
         place = (claim.kind, claim.round, claim.shard)
-        for view in shown_wrong(job, me):
+        for view in (one.view for one in self._fallen(job, me) if not one.silent):
             was = view.claim
             if (was.kind, was.round, was.shard) == place and tuple(view.roots) == tuple(roots):
                 self.alarm = self.alarm or (
@@ -90,6 +110,10 @@ class Convictions:
                 )
                 self._save()
         self.refuse()
+
+    def _fallen(self, job: JobObservation, me: Address) -> list[Fallen]:
+        found = fallen(job, me)
+        return [replace(one, silent=one.silent and one.view.claim_id not in self._doubted) for one in found]
 
     @property
     def heeded(self) -> int:
@@ -102,13 +126,16 @@ class Convictions:
             raise WouldFallAgain(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
 
 
-def fallen(claims: Iterable[ClaimView], me: Address) -> list[ClaimView]:
+@dataclass(frozen=True)
+class Fallen:
+    """A convicted claim. `silent`: nobody has shown that it is wrong."""
+
+    view: ClaimView
+    silent: bool
+
+
+def fallen(job: JobObservation, me: Address) -> list[Fallen]:
     """Claims of this account that were convicted."""
-    return [v for v in claims if v.claim.claimant == me and v.status.phase == Phase.CONVICTED]
-
-
-def shown_wrong(job: JobObservation, me: Address) -> list[ClaimView]:
-    """Those that did not fall by silence alone."""
     lost = [game for game in job.games if game.decided and game.challenger_won and not game.game.ballot]
     withheld = {demand.claim_id for demand in job.demands if demand.outcome == "withheld"}
 
@@ -116,4 +143,5 @@ def shown_wrong(job: JobObservation, me: Address) -> list[ClaimView]:
         reasons = {game.reason for game in lost if game.game.claim_id == claim_id}
         return reasons == {"timeout"} or (not reasons and claim_id in withheld)
 
-    return [view for view in fallen(job.claims, me) if not silent(view.claim_id)]
+    found = (view for view in job.claims if view.claim.claimant == me)
+    return [Fallen(v, silent(v.claim_id)) for v in found if v.status.phase == Phase.CONVICTED]

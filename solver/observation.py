@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from assay.node.rounds import closable, standing
+from assay.node.rounds import CHALLENGEABLE, closable, moving, standing
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
 from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Terms, Wei
@@ -48,6 +48,9 @@ class Limits:
     slow: bool | None = None
     """Of a job that has slow shards: take these alone, or the others alone; None: any."""
     takes: Takes = Takes.BOTH
+    max_loss: Wei | None = None
+    """The most that may be at risk at once, by what is held and by all claims that this may come to; None:
+    all that is staked."""
     leave: str = ""
     """Why it takes nothing new and gives everything back; empty if it does not (``node.rest``)."""
     pause: str = ""
@@ -129,6 +132,38 @@ class Observation:
 def holds(observation: Observation, job: JobObservation) -> list[int]:
     """Shards of the job that this solver holds."""
     return [k for k, holder in enumerate(job.holders) if holder.solver == observation.me]
+
+
+def at_risk(observation: Observation, more: Terms | None = None) -> Wei:
+    """The most that this solver may lose by sleeping or by faults of its own: of each shard that it holds the
+    penalty, and the stakes of all claims that may be unsettled at once; of other claims what they lock now.
+    `more`: with another shard of such a job."""
+    most, mine = observation.staked - observation.unlocked, observation.limits.takes
+    for job in observation.open_jobs:
+        held = len(holds(observation, job))
+        if held:
+            most += _most_of(job.view.terms, held, mine) - _locked_in(observation, job, held)
+    return Wei(most + (_most_of(more, 1, mine) if more else 0))
+
+
+def _most_of(terms: Terms, shards: int, takes: Takes) -> int:
+    """What shards of a job may come to lock at once."""
+    outer = 0 if takes == Takes.TASKS else min(terms.slices, shards)
+    rounds = min(terms.max_unsettled, terms.rounds)
+    return shards * terms.miss_penalty + rounds * (shards + outer) * terms.solver_stake
+
+
+def _locked_in(observation: Observation, job: JobObservation, shards: int) -> int:
+    """What they and our claims in the job lock now."""
+    claims = [v for v in moving(job.claims) if v.claim.claimant == observation.me]
+    live = sum(view.status.phase in CHALLENGEABLE for view in claims)
+    return shards * job.view.terms.miss_penalty + live * job.view.terms.solver_stake
+
+
+def due(job: JobObservation, shard: int) -> Seconds:
+    """When a shard's task of the present round is due (rule 4.3.3); after that it can only be expired."""
+    start = max(job.view.progress.due_since, job.holders[shard].since)
+    return Seconds(start + job.view.terms.task_time)
 
 
 def round_open(job: JobObservation, now: Seconds) -> bool:

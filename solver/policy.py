@@ -17,7 +17,7 @@ from assay.node.rounds import accepted, closable, closable_since, moving
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
-from assay.solver.observation import JobObservation, Observation, Takes, holds, round_open
+from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open
 from assay.solver.reasons import why, why_no_outer, why_no_shard
 
 MOST_GUESSED = Fraction(1, 4)
@@ -185,15 +185,13 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for view in moving(job.claims):
         if poke := poke_for(watcher, job.view, job.claims, view):
             yield poke
-    progress, terms = job.view.progress, job.view.terms
+    progress = job.view.progress
     if round_open(job, observation.now):
         for shard, holder in enumerate(job.holders):
-            if holder.solver in (ZERO_ADDRESS, observation.me) or job.standing(
-                Kind.TASK, progress.round, shard
-            ):
+            if holder.solver == ZERO_ADDRESS or job.claimed(Kind.TASK, progress.round, shard):
                 continue
-            end = max(progress.due_since, holder.since) + terms.task_time
-            if observation.now > end + observation.limits.patience:
+            patience = 0 if holder.solver == observation.me else observation.limits.patience
+            if observation.now > due(job, shard) + patience:
                 reason = f"shard {shard} missed its deadline and holds the round up"
                 yield Expire(job.view.job_id, shard, holder.since, reason)
     if progress.settled_rounds >= progress.final_round and not progress.closed:
@@ -260,6 +258,8 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
             continue
         if job.claimed(Kind.TASK, progress.round, shard) or not round_open(job, observation.now):
             continue
+        if observation.now > due(job, shard):
+            continue  # it is too late for a claim: `_pokes` ends it
         if job.refusal:
             yield Wait(job_id, f"shard {shard} cannot be trained: {job.refusal}")
             continue

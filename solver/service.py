@@ -29,14 +29,16 @@ from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims, standing
 from assay.protocol.errors import Retry
+from assay.protocol.game_state import GameView
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Seconds, Wei
+from assay.protocol.words import show_amount
 from assay.solver import policy, reasons
 from assay.solver.books import Place, SolverBooks, Tasks
 from assay.solver.convictions import Convictions
 from assay.solver.drafting import Draft
 from assay.solver.looking import read_job
-from assay.solver.observation import JobObservation, Limits, Observation, holds
+from assay.solver.observation import JobObservation, Limits, Observation, at_risk, holds
 from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -160,8 +162,13 @@ class SolverService(Node):
         if question := self._convictions.question:
             self.report.note(questions={**self.status.questions, "convictions": question})
         self.report.complain(no_stake("solver"), not observation.staked)
+        self._show_risk(observation)
         self._let_go(observation)
         return apart.decided(observation, policy.decide, self.set_aside)
+
+    def _show_risk(self, observation: Observation) -> None:
+        most, now = observation.limits.max_loss, show_amount(at_risk(observation))
+        self.report.note(at_risk=now if most is None else f"{now} of at most {show_amount(most)}")
 
     def _let_go(self, observation: Observation) -> None:
         """Keep nothing in memory of jobs that are over and hold nothing of ours."""
@@ -170,16 +177,20 @@ class SolverService(Node):
         self.tasks.keep(watched.items())
 
     def _heed(self, observation: Observation) -> bool:
-        """A new conviction of ours: whatever was kept, on disk or in memory, is not believed any longer."""
+        """A new conviction of ours: unless it fell by silence, whatever was kept, on disk or in memory, is
+        not believed any longer."""
         news = self._convictions.news(observation)
         if not news:
             return False
-        self.pool.renew(self._distrust)
+        if any(not one.silent for one in news):
+            self.pool.renew(self._distrust)
         self._convictions.heed(news, observation.now)
-        for view in news:
-            place = {"kind": view.claim.kind.name, "round": view.claim.round, "shard": view.claim.shard}
-            self.report.count("convicted")
-            self.report.emit("convicted", job=view.claim.job_id.hex(), **place, claim=view.claim_id.hex())
+        for one in news:
+            claim, claim_id = one.view.claim, one.view.claim_id.hex()
+            place = {"kind": claim.kind.name, "round": claim.round, "shard": claim.shard}
+            self.report.count("convicted_by_silence" if one.silent else "convicted")
+            fields = {"claim": claim_id, "silent": one.silent}
+            self.report.emit("convicted", job=claim.job_id.hex(), **place, **fields)
         if self._convictions.alarm:
             self.report.emit("alarm", error=self._convictions.alarm)
         return True
@@ -190,6 +201,10 @@ class SolverService(Node):
         self._progress.distrust()
         self._examined.clear()
         self.tasks.clear()
+
+    def speechless(self, view: GameView) -> None:
+        if view.game.defender == self.market.me and not view.game.ballot:
+            self._convictions.doubt(view.game.claim_id)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else reasons.idle(self._seen)

@@ -28,7 +28,7 @@ from assay.node.orders import JobSpec, NextMove
 from assay.node.report import Emit, Report, Status, ignore
 from assay.node.retention import NOTHING, Unclaimed
 from assay.protocol.errors import RpcUnreachable
-from assay.protocol.game_state import Game
+from assay.protocol.game_state import Game, GameView
 from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, JobId, Seconds
 
@@ -167,6 +167,9 @@ class Node:
     def books(self) -> NodeBooks:
         """What its workers tell it."""
         return NodeBooks(self)
+
+    def speechless(self, view: GameView) -> None:
+        """There is nothing sound to say in a game, by our own replay."""
 
     def spec(self, job_id: JobId) -> JobSpec:
         """How its workers open a job."""
@@ -325,6 +328,8 @@ class Node:
         if played is None:
             order = NextMove(self.spec(action.job_id), subject(action), view)
             move = await self.order(order, Priority.GAME, half_time(view.game))
+            if move is None:
+                self.speechless(view)
             played = await self.actions.send(partial(with_move, self.market, view, move))
         if played.move:
             side = "challenger" if view.game.challenger == self.market.me else "defender"

@@ -29,6 +29,7 @@ from assay.protocol.types import (
 )
 from assay.solver import policy
 from assay.solver.ahead import Ahead, ExpectedStates, unmade
+from assay.solver.convictions import Fallen
 from assay.solver.drafting import Draft
 from assay.solver.observation import Limits, Observation
 from assay.solver.orders import Train
@@ -296,7 +297,8 @@ def test_a_commit_that_waits_is_not_sent_after_an_alarm_a_conviction_or_a_rewind
     ann, later = sending(day)
     assert day.run(lambda: bool(later.given))
     if what == "conviction":
-        ann._convictions.heed([unmade(COMMITTED[0].claim, COMMITTED[0].roots)], ann.clock.now())
+        fallen = Fallen(unmade(COMMITTED[0].claim, COMMITTED[0].roots), silent=False)
+        ann._convictions.heed([fallen], ann.clock.now())
     elif what == "alarm":
         ann._convictions.alarm = "this machine was convicted twice"
     else:

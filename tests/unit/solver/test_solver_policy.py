@@ -82,6 +82,7 @@ def observation(
     claims: tuple[ClaimView, ...] = (),
     *,
     unlocked: int = 1_000,
+    staked: int = 1_000,
     now: int = NOW,
     progress: Progress = BEGUN,
     limits: Limits = LIMITS,
@@ -93,7 +94,7 @@ def observation(
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)
     view = JobView(JOB, terms(min_shards=min_shards), progress, Wei(1_000))
     job = JobObservation(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
-    return Observation(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)
+    return Observation(ME, Seconds(now), 50, Wei(unlocked), (job,), limits, Wei(max(staked, unlocked)))
 
 
 def kinds(seen: Observation) -> list[type]:
@@ -118,7 +119,7 @@ def kinds(seen: Observation) -> list[type]:
         (observation((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
         (observation((ME, OTHER), examined=False), [Examine]),
         (observation((ME, OTHER), progress=OVER), [Release]),
-        (observation((ME, OTHER), now=NOW + 571), [TrainSegment]),
+        (observation((ME, OTHER), now=NOW + 571), [Expire]),
     ],
 )
 def test_what_a_solver_does(seen: Observation, expected: list[type]) -> None:
@@ -168,8 +169,10 @@ def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
     accepted = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED),)
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
     late = partial(observation, (OTHER, ME), accepted, progress=begun, min_shards=1)
-    assert TrainSegment in kinds(late(now=STRAGGLERS_END))
-    assert TrainSegment not in kinds(late(now=STRAGGLERS_END + 1))
+    due = NOW + terms().task_time
+    assert TrainSegment in kinds(late(now=due)) and TrainSegment not in kinds(late(now=due + 1))
+    assert Expire in kinds(late(now=STRAGGLERS_END))
+    assert Expire not in kinds(late(now=STRAGGLERS_END + 1))
 
 
 def test_votes_that_come_too_late_are_not_tallied() -> None:
