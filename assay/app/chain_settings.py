@@ -20,9 +20,11 @@ MOST_BLOCKS = 100_000
 def policy_of(settings: Settings, max_spend: str | None = None) -> FeePolicy:
     """Fees, confirmations and finality. Raises Ask for a value that is none."""
     described = settings.describe()
-    finality, tip = described["finality"], described["tip"]
+    finality, tip, worth = described["finality"], described["tip"], described["token_worth"]
     return FeePolicy(
         max_fee_per_gas_wei=_wei("max_fee", described["max_fee"]),
+        emergency_fee_per_gas_wei=_wei("emergency_fee", described["emergency_fee"]),
+        token_worth_wei=_wei("token_worth", worth, "an amount such as 0.002ether") if worth.value else None,
         tip_wei=None if tip.value == "auto" else _wei("tip", tip),
         bump_percent=_whole("fee_bump", described["fee_bump"], LEAST_BUMP_PERCENT, 1_000),
         confirmations=_whole("confirmations", described["confirmations"], 0, MOST_BLOCKS),
@@ -31,11 +33,11 @@ def policy_of(settings: Settings, max_spend: str | None = None) -> FeePolicy:
     )
 
 
-def _wei(name: str, setting: Setting) -> int:
+def _wei(name: str, setting: Setting, takes: str = "an amount such as 2gwei, for each unit of gas") -> int:
     try:
         return parse_amount(setting.value)
     except AssayError as error:
-        raise _bad(name, setting, "an amount such as 2gwei, for each unit of gas") from error
+        raise _bad(name, setting, takes) from error
 
 
 def _whole(name: str, setting: Setting, least: int, most: int) -> int:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from assay.protocol.errors import Ask
+from assay.protocol.words import masked_url
 
 CONFIG_FILE = "assay.toml"
 HOME_FOLDER = ".assay"
@@ -51,6 +52,8 @@ class Flags:
     threads: str | None = None
     ipfs: str | None = None
     max_fee: str | None = None
+    emergency_fee: str | None = None
+    token_worth: str | None = None
     tip: str | None = None
     fee_bump: str | None = None
     confirmations: str | None = None
@@ -72,6 +75,8 @@ _ENVIRONMENT = {
     "threads": ("ASSAY_THREADS",),
     "ipfs": ("ASSAY_IPFS",),
     "max_fee": ("ASSAY_MAX_FEE",),
+    "emergency_fee": ("ASSAY_EMERGENCY_FEE",),
+    "token_worth": ("ASSAY_TOKEN_WORTH",),
     "tip": ("ASSAY_TIP",),
     "fee_bump": ("ASSAY_FEE_BUMP",),
     "confirmations": ("ASSAY_CONFIRMATIONS",),
@@ -80,6 +85,7 @@ _ENVIRONMENT = {
     "announce_url": ("ASSAY_ANNOUNCE_URL",),
     "private_peers": ("ASSAY_PRIVATE_PEERS",),
 }
+ENDPOINTS = ("rpc_url", "ipfs")
 _DEFAULTS = {
     "account": "",
     "device": "auto",
@@ -87,6 +93,8 @@ _DEFAULTS = {
     "threads": "",
     "ipfs": "",
     "max_fee": "500gwei",
+    "emergency_fee": "2000gwei",
+    "token_worth": "",
     "tip": "auto",
     "fee_bump": "25",
     "confirmations": "0",
@@ -154,6 +162,11 @@ class Settings:
         if found["rpc_url"] == Setting(self._devnet_url() or "", "default") and found["rpc_url"].value:
             found["rpc_url"] = Setting(found["rpc_url"].value, f"the devnet in {self.home}")
         return found
+
+    def shown(self) -> dict[str, Setting]:
+        """The same for a person or a log: of endpoints, which often have a key in them, the host alone."""
+        found = self.describe()
+        return found | {name: replace(found[name], value=masked(found[name].value)) for name in ENDPOINTS}
 
     def _default(self, name: str) -> str:
         if name in _DEFAULTS:
@@ -256,6 +269,11 @@ class Settings:
     def threads(self) -> str:
         """Empty: as many as PyTorch chooses. Raises Ask for no number of threads."""
         return check_computing("threads", self._value("threads"))
+
+
+def masked(urls: str) -> str:
+    """A comma-separated list of endpoints, without what may be a key in them."""
+    return ",".join(masked_url(url.strip()) for url in urls.split(",") if url.strip())
 
 
 def is_http(url: str) -> bool:

@@ -94,6 +94,20 @@ def options(
     max_fee: Annotated[
         str | None, typer.Option(help="Most for a unit of gas; 500gwei (ASSAY_MAX_FEE).")
     ] = None,
+    emergency_fee: Annotated[
+        str | None,
+        typer.Option(
+            help="Most for a unit of gas of a move, vote or task that is nearly too late; 2000gwei"
+            " (ASSAY_EMERGENCY_FEE)."
+        ),
+    ] = None,
+    token_worth: Annotated[
+        str | None,
+        typer.Option(
+            help="What a token is worth, such as 0.002ether: not more than what is at stake is then paid to"
+            " save it (ASSAY_TOKEN_WORTH)."
+        ),
+    ] = None,
     tip: Annotated[
         str | None, typer.Option(help="Priority fee for a unit of gas; auto: the node's (ASSAY_TIP).")
     ] = None,
@@ -118,7 +132,7 @@ def options(
     urls, devices = ",".join(rpc_url or ()) or None, ",".join(device or ()) or None
     flags = Flags(
         *(home, urls, account, password_file, keystore, deployment, devices, executor, threads),
-        *(ipfs, max_fee, tip, fee_bump, confirmations, finality),
+        *(ipfs, max_fee, emergency_fee, token_worth, tip, fee_bump, confirmations, finality),
         private_peers=private_peers,
     )
     for name, value in (("device", devices), ("executor", executor), ("threads", threads)):
@@ -153,7 +167,8 @@ UsageProblem: type[Exception] = next(
 ROOT_OPTIONS = frozenset(
     {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment"}
     | {"--device", "--executor", "--threads", "--ipfs", "--private-peers"}
-    | {"--max-fee", "--tip", "--fee-bump", "--confirmations", "--finality"}
+    | {"--max-fee", "--emergency-fee", "--token-worth", "--tip", "--fee-bump"}
+    | {"--confirmations", "--finality"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
 _BELOW_ZERO = re.compile(r"-[.\d]")

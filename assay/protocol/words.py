@@ -1,4 +1,4 @@
-"""Amounts and moments as people read them, and words that they may have meant.
+"""Amounts, moments and addresses as people read them, and words that they may have meant.
 
 Contract: amounts are exact, in decimal, never floating point; moments are the chain's, in this machine's time
 zone.
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from difflib import get_close_matches
+from urllib.parse import urlsplit
 
 from assay.protocol.types import Kind
 
@@ -34,6 +35,16 @@ def show_time(moment: int, now: int) -> str:
     """``14:05:12``; with the date where it is more than half a day from `now`. Both in seconds since 1970."""
     near = abs(moment - now) < 43_200
     return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def masked_url(url: str) -> str:
+    """An endpoint's scheme, host and port. Its path, query and user part, which often hold an access key, are
+    never shown."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return "?"
 
 
 def meant(word: str, known: Iterable[str]) -> str:

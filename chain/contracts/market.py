@@ -7,7 +7,7 @@ before gas is spent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,15 @@ from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.abi import MalformedData, decode_log, find, topic
+from assay.chain.eth.fees import Due
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Receipt
 from assay.chain.eth.rpc import Rpc
 from assay.chain.eth.sender import Sender
 from assay.protocol.demands import Asked, Chunk, StateLeaf, VoteProof
-from assay.protocol.dispute import Move
+from assay.protocol.dispute import Move, Timeout
 from assay.protocol.encoding import as_tuple, encode
-from assay.protocol.errors import AssayError
+from assay.protocol.errors import AssayError, Unknown
 from assay.protocol.game_state import Found, Game
 from assay.protocol.peer_url import peer_url
 from assay.protocol.ports import Write
@@ -164,7 +165,7 @@ class ChainMarket(ChainView):
         segments_root, claimant, price, committed_at and attempt are the contract's to fill in; `rewinds` are
         those of the job when the claim was computed, and another number of them refuses it.
         """
-        receipt = self._send(intent, "Tasks", "commit", claim, roots)
+        receipt = self._send(intent, "Tasks", "commit", claim, roots, due=self._due(self._due_of_task, claim))
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
@@ -193,7 +194,7 @@ class ChainMarket(ChainView):
         self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
     ) -> TxResult:
         """Vote, with the leaves of the vote's traces tree; refused where the claim has another seed."""
-        return self.do(intent, "Tasks", "vote", claim_id, seed, valid, traces)
+        return self._write(Write(intent, "vote", (claim_id, seed, valid, traces)))
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:
         """Give a seat up without a vote."""
@@ -312,7 +313,8 @@ class ChainMarket(ChainView):
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         """Make a move of a game that stands as `game`."""
         function, arguments = call_of(game_id, game, move)
-        return self.do(intent, "Court", function, *arguments)
+        due = None if isinstance(move, Timeout) else self._due(self._due_of_move, game)
+        return self.do(intent, "Court", function, *arguments, due=due)
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
@@ -338,11 +340,51 @@ class ChainMarket(ChainView):
         self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
     ) -> TxResult:
         """Show all that is asked for."""
-        return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks)
+        due = self._due(self._due_of_answer, asked, claim)
+        return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks, due=due)
 
     def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
         """End a demand whose time is up."""
         return self.do(intent, "Availability", "expire", demand_id, asked, claim)
+
+    # What is lost without a call, and when (rules 4.3, 4.6, 5.3)
+
+    def _due(self, of: Callable[..., Due | None], *about: Any) -> Due | None:
+        """Until when a call has to be mined; None where it need not be, as for what the market has not."""
+        try:
+            return of(*about)
+        except Unknown:
+            return None  # a reorganisation has taken it
+
+    def _due_of_move(self, game: Game) -> Due:
+        terms = self.job(game.accused.job_id).terms
+        stake = terms.verifier_stake if game.ballot else terms.solver_stake
+        if game.challenger == self.me:
+            stake = terms.challenge_bond
+        return Due(game.deadline - game.move_time, game.deadline, stake)
+
+    def _due_of_answer(self, asked: Asked, claim: Claim) -> Due:
+        terms = self.job(claim.job_id).terms
+        return Due(asked.deadline - terms.move_time, asked.deadline, terms.solver_stake)
+
+    def _due_of(self, write: Write) -> Due | None:
+        """Of the calls that go together, votes alone are owed."""
+        if write.method != "vote":
+            return None
+        return self._due(self._due_of_vote, write.arguments[0])
+
+    def _due_of_vote(self, claim_id: ClaimId) -> Due:
+        view = self.claim(claim_id)
+        terms, since = self.job(view.claim.job_id).terms, view.status.since
+        return Due(since, since + terms.vote_time, terms.miss_penalty)
+
+    def _due_of_task(self, claim: Claim) -> Due | None:
+        """None of an outer claim, which nobody has to make."""
+        if claim.kind == Kind.OUTER:
+            return None
+        job = self.job(claim.job_id)
+        begins = max(job.progress.due_since, self.holder(claim.job_id, claim.shard).since)
+        return Due(begins, begins + job.terms.task_time, job.terms.miss_penalty)
 
     # Sending
 
@@ -350,7 +392,7 @@ class ChainMarket(ChainView):
         """What became of each write; several that were not sent before go in one transaction."""
         ready = self._all_ready(writes)
         known = [write for write in ready if isinstance(write, Write)]
-        unknown = send_together(self.sender, self.contracts["Tasks"], known)
+        unknown = send_together(self.sender, self.contracts["Tasks"], known, self._due_of)
         return [
             (unknown.get(one.intent) or self._outcome(one)) if isinstance(one, Write) else one
             for one in ready
@@ -391,17 +433,21 @@ class ChainMarket(ChainView):
 
     def _write(self, write: Write) -> TxResult:
         function, arguments = entry_point(write)
-        return self.do(write.intent, "Tasks", function, *arguments)
+        return self.do(write.intent, "Tasks", function, *arguments, due=self._due_of(write))
 
-    def _send(self, intent: str, contract: str, function: str, *arguments: Any) -> Receipt:
+    def _send(
+        self, intent: str, contract: str, function: str, *arguments: Any, due: Due | None = None
+    ) -> Receipt:
         call = self.contracts[contract].call(function, *(as_tuple(a) for a in arguments))
-        receipt = self.sender.send(intent, call)
+        receipt = self.sender.send(intent, replace(call, due=due))
         self.refresh()
         return receipt
 
-    def do(self, intent: str, contract: str, function: str, *arguments: Any) -> TxResult:
-        """One call of a contract of the market, by name."""
-        receipt = self._send(intent, contract, function, *arguments)
+    def do(
+        self, intent: str, contract: str, function: str, *arguments: Any, due: Due | None = None
+    ) -> TxResult:
+        """One call of a contract of the market, by name. `due`: until when, where something is lost."""
+        receipt = self._send(intent, contract, function, *arguments, due=due)
         gas = receipt.gas_used // self.sender.effects_of(receipt)
         return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{contract}.{function}")
 

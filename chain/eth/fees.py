@@ -1,9 +1,11 @@
 """What to pay for gas, and how long to wait for it.
 
-Contract: `fees` leaves room for the base fee to double, within the operator's cap; above the cap it asks. The
-tip is the operator's, or else what the node proposes, or what recent blocks were paid. `raised` gives what
-pools take in place of what waits, or nothing above the cap. All of it is gas of the chain itself: what a
-rollup adds for its data on another chain is not in it.
+Contract: `fees` leaves room for the base fee to double, within a cap; above the cap it asks. The cap is the
+operator's usual one; for a call without which something is lost at a known time (`Due`) it rises in steps
+with that clock, up to the operator's cap for emergencies (`most_wei`). The tip is the operator's, or else
+what the node proposes, or what recent blocks were paid. `raised_fees` gives what pools take in place of what
+waits, or nothing above the cap. All of it is gas of the chain itself: what a rollup adds for its data on
+another chain is not in it.
 Source: EIP-1559; go-ethereum's transaction pool (a replacement pays 10 % more).
 """
 
@@ -24,11 +26,31 @@ _USUAL_BLOCKS = 10
 """Blocks whose tips are looked at where the node proposes none."""
 
 
+UNIT = 10**18
+"""Smallest units of a token."""
+STEPS = 3
+"""In which the cap rises, at a quarter, a half and three quarters of a clock."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """When a call has to be mined, and what is lost otherwise. Times are the chain's, in seconds."""
+
+    begins: int
+    ends: int
+    stake: int
+    """In the token's smallest unit."""
+
+
 @dataclass(frozen=True)
 class FeePolicy:
     """What to pay and how long to wait. Operator configuration."""
 
     max_fee_per_gas_wei: int = 500 * 10**9
+    emergency_fee_per_gas_wei: int = 2_000 * 10**9
+    """The cap of a call whose clock is three quarters over."""
+    token_worth_wei: int | None = None
+    """What a token is worth; None: not known, so that only the cap for emergencies bounds what is paid."""
     tip_wei: int | None = None
     """None: what the node proposes."""
     bump_percent: int = 25
@@ -50,34 +72,81 @@ class FeePolicy:
     spend_limit_wei: int | None = None
 
 
-def fees(rpc: Rpc, policy: FeePolicy, purpose: str) -> tuple[int, int]:
-    """(max fee, tip) in wei per gas: room for the base fee to double. Raises Ask above the cap,
+def most_wei(policy: FeePolicy, now: int, due: Due | None, gas: int) -> int:
+    """The most for a unit of gas at chain time `now`, of a call that takes `gas`: the usual cap, which rises
+    for one that is due. Never more in all than what would be lost is worth, where that is known."""
+    usual = policy.max_fee_per_gas_wei
+    if due is None:
+        return usual
+    top = policy.emergency_fee_per_gas_wei
+    if policy.token_worth_wei is not None:
+        top = min(top, due.stake * policy.token_worth_wei // UNIT // max(gas, 1))
+    step = (now - due.begins) * (STEPS + 1) // max(due.ends - due.begins, 1)
+    return usual + max(top - usual, 0) * min(max(step, 0), STEPS) // STEPS
+
+
+def fees(rpc: Rpc, policy: FeePolicy, purpose: str, gas: int = 0, due: Due | None = None) -> tuple[int, int]:
+    """(max fee, tip) in wei per gas: room for the base fee to double. Raises TooDear above the cap,
     RpcUnreachable."""
+    return _offer(rpc, policy, purpose, gas, due)[:2]
+
+
+def _offer(rpc: Rpc, policy: FeePolicy, purpose: str, gas: int, due: Due | None) -> tuple[int, int, int]:
+    """The same, and the cap."""
     block = get_block(rpc, "latest")
     if block is None:
         raise RpcUnreachable("the node has no latest block; nothing was sent", hint="wait until it is synced")
     base_wei = block.get("baseFeePerGas") or 0
     tip_wei = _proposed_tip(rpc) if policy.tip_wei is None else policy.tip_wei
-    cap_wei = policy.max_fee_per_gas_wei
+    now = 0 if due is None else block["timestamp"]
+    cap_wei = most_wei(policy, now, due, gas)
     if base_wei > cap_wei:
-        raise Ask(
-            f"{purpose}: gas costs {base_wei} wei and the limit is {cap_wei}; no transaction was sent",
-            hint="wait, or raise --max-fee",
-            code="gas-too-dear",
-        )
+        raise TooDear(purpose, base_wei, cap_wei, policy, now, due)
     fee_wei = min(2 * base_wei + tip_wei, cap_wei)
-    return fee_wei, min(tip_wei, fee_wei)
+    return fee_wei, min(tip_wei, fee_wei), cap_wei
 
 
 def raised_fees(
-    rpc: Rpc, policy: FeePolicy, purpose: str, last_fee_wei: int, last_tip_wei: int
+    rpc: Rpc,
+    policy: FeePolicy,
+    purpose: str,
+    last_fee_wei: int,
+    last_tip_wei: int,
+    gas: int = 0,
+    due: Due | None = None,
 ) -> tuple[int, int] | None:
     """(max fee, tip) in wei per gas at which pools take a transaction in the place of one that is stuck: so
     much more as the operator says, and at least what `fees` says; None above the cap. Raises as `fees`."""
-    fee, tip = fees(rpc, policy, purpose)
+    fee, tip, cap = _offer(rpc, policy, purpose, gas, due)
     fee = max(fee, last_fee_wei + last_fee_wei * policy.bump_percent // 100 + 1)
     tip = max(tip, last_tip_wei + last_tip_wei * policy.bump_percent // 100 + 1)
-    return (fee, min(tip, fee)) if fee <= policy.max_fee_per_gas_wei else None
+    return (fee, min(tip, fee)) if fee <= cap else None
+
+
+class TooDear(Ask):
+    """Gas costs more than may be paid for a call."""
+
+    code = "gas-too-dear"
+
+    def __init__(
+        self, purpose: str, base_wei: int, cap_wei: int, policy: FeePolicy, now: int, due: Due | None
+    ) -> None:
+        said = (
+            f"{purpose}: gas costs {gwei(base_wei)} and the limit is {gwei(cap_wei)}; no transaction was sent"
+        )
+        if due is None:
+            super().__init__(said, hint="wait, or raise --max-fee")
+            return
+        top = gwei(policy.emergency_fee_per_gas_wei)
+        said += f". It is due in {due.ends - now} s, or {due.stake / UNIT:,.6g} tokens are lost"
+        super().__init__(
+            said, hint=f"the limit rises to {top} until then; raise --emergency-fee or --max-fee"
+        )
+
+
+def gwei(amount_wei: int) -> str:
+    """A price of gas, for a person."""
+    return f"{amount_wei / 10**9:,.6g} gwei"
 
 
 def final_block(rpc: Rpc, policy: FeePolicy) -> int:

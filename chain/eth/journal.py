@@ -19,11 +19,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from assay.chain.eth.fees import Due
 from assay.disk.database import Database
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, Stop
@@ -63,7 +64,7 @@ CREATE TABLE IF NOT EXISTS members (
 _NEXT = (
     "restore it from a copy that is not older than the account's last transaction; without one, wait until"
     " the chain has mined all that the account has sent, then move {path} and the files beside it away that"
-    " begin with its name: the node decides anew from the chain"
+    " begin with its name, and start the node with --take-over: it decides anew from the chain"
 )
 
 
@@ -96,12 +97,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """What to send: `to` None creates a contract."""
+    """What to send: `to` None creates a contract. `due`: until when, where that matters; it is not kept."""
 
     to: str | None
     data: bytes
     purpose: str
     value_wei: int = 0
+    due: Due | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,16 @@ class Journal:
         """The entry of this key."""
         found = self._select("WHERE key = ?", (key,))
         return found[0] if found else None
+
+    def is_open(self, key: str) -> bool:
+        """Whether the intent is still to be mined."""
+        intent = self.get(key)
+        return intent is not None and intent.state in (State.RECORDED, State.SIGNED)
+
+    def has_signed(self, prefix: str) -> bool:
+        """Whether a transaction was signed for an intent whose key begins so."""
+        end = prefix + chr(0x10FFFF)
+        return bool(self._select("WHERE key >= ? AND key < ? AND state <> 'recorded' LIMIT 1", (prefix, end)))
 
     def batch_of(self, key: str) -> Intent | None:
         """The batch that carries this intent, signed or mined; None if there is none, or it had no effect."""

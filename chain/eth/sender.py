@@ -15,10 +15,12 @@ Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's t
 
 from __future__ import annotations
 
+import hmac
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +34,16 @@ from assay.chain.eth.errors import (
     explain,
     reverted,
 )
-from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
+from assay.chain.eth.fees import (
+    UNIT,
+    Due,
+    FeePolicy,
+    TooDear,
+    final_block,
+    gwei,
+    raised_fees,
+    too_cheap,
+)
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.nonces import Nonces
@@ -52,6 +63,10 @@ _NONCE_TAKEN = (
 )
 _FILLER = "gap/"
 """Keys of transactions that only fill a nonce."""
+SILENT_S = 10.0
+"""For which a receipt may be late without a word."""
+_PARTS = 8
+"""Of a clock: what is due by it and waits for one of them is paid better."""
 _DENIALS = 5
 """How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
 
@@ -86,6 +101,12 @@ class Sender:
         journal.bind(self.identity)
         self._nonces = Nonces(rpc, self.address, journal, self.policy)
         self._mined_blocks = MinedBlocks(rpc, journal, self.address)
+        self.told: Callable[[str, str], None] = partial(log.warning, "%s: %s")
+        """Told at once, for a person, which call that is due meets gas above the usual cap, and the whole."""
+        self._due: dict[str, Due] = {}
+        """Of intents that this process was asked to send, until when."""
+        self._unreceipted: dict[str, tuple[str, float]] = {}
+        """Of intents whose nonce is used, what they are and since when no receipt of them comes."""
         self._pending_since: dict[str, float] = {}
         self._pending_lock = threading.Lock()
         self._broadcast_at: dict[str, float] = {}
@@ -120,6 +141,8 @@ class Sender:
         known = self.journal.get(key)
         if known is not None and known.state is State.FAILED and self._is_final(known.receipt):
             self.journal.renew(key)
+        if call.due is not None:
+            self._due[key] = call.due
         intent = self.journal.record(key, self.address, call, members)
         if intent.state is State.RECORDED:
             intent = self._sign_first(intent)
@@ -148,9 +171,11 @@ class Sender:
                 return self._checked(intent, intent.receipt)
             now = self._clock()
             if now - begin > self.policy.confirm_timeout_s:
+                silent = key in self._unreceipted
+                what = "mined, but the node gives no receipt of it" if silent else "not mined"
                 raise ConfirmationTimeout(
-                    f"{intent.call.purpose}: not mined within"
-                    f" {self.policy.confirm_timeout_s:g} s; it may still be",
+                    f"{intent.call.purpose}: {what} within {self.policy.confirm_timeout_s:g} s;"
+                    + (" nothing is sent twice" if silent else " it may still be"),
                     hint="repeat the command: it goes on waiting for the same transaction",
                 )
             if now - healed > self.policy.heal_every_s:
@@ -198,18 +223,35 @@ class Sender:
             log.info("while waiting: %s", error.message)
 
     def _look_after_open(self) -> Iterator[Callable[[], object]]:
-        """What is to be done for each open intent, by nonce."""
+        """What is to be done for each open intent, by nonce. Whatever has a lower nonce than one that is due
+        is as due: it has to be mined first."""
         now, open_intents = self._clock(), self.journal.open_intents(self.address)
-        keys = {intent.key for intent in open_intents}
         with self._pending_lock:
-            self._pending_since = {key: self._pending_since.get(key, now) for key in keys}
-            late = now - self.policy.stuck_after_s
-            stuck = {key for key, since in self._pending_since.items() if since < late}
-            self._pending_since.update(dict.fromkeys(stuck, now))
+            self._due = {key: due for key, due in self._due.items() if self.journal.is_open(key)}
+            due = self._inherited(open_intents)
+            since = {intent.key: self._pending_since.get(intent.key, now) for intent in open_intents}
+            stuck = {key for key in since if now - since[key] > self._stuck_after_s(due[key])}
+            self._pending_since = since | dict.fromkeys(stuck, now)
         for intent in open_intents:
             yield partial(self._advance, intent.key)
             if intent.key in stuck:
-                yield partial(self._bump_if_open, intent.key)
+                yield partial(self._bump_if_open, intent.key, due[intent.key])
+
+    def _inherited(self, open_intents: Sequence[Intent]) -> dict[str, Due | None]:
+        """Of each open intent, by nonce, the clock that ends first of its own and of those behind it."""
+        found: dict[str, Due | None] = {}
+        first: Due | None = None
+        for intent in reversed(open_intents):
+            own = self._due.get(intent.key)
+            if own is not None and (first is None or own.ends < first.ends):
+                first = own
+            found[intent.key] = first
+        return found
+
+    def _stuck_after_s(self, due: Due | None) -> float:
+        """How long a transaction may wait before it is paid better: a part of the clock that it is due by."""
+        usual = self.policy.stuck_after_s
+        return usual if due is None else min(usual, (due.ends - due.begins) / _PARTS)
 
     def _gap_fillers(self) -> Iterator[Callable[[], object]]:
         """A transaction without effect for each nonce that one of ours waits behind and nothing holds."""
@@ -217,16 +259,38 @@ class Sender:
             call = Call(self.address, b"", f"fill nonce {nonce}, which nothing holds any more")
             yield partial(self.submit, f"{_FILLER}{nonce}", call)
 
+    def troubles(self) -> dict[str, str]:
+        """What is mined, by the account's nonce, and has had no receipt for `SILENT_S`, by intent."""
+        late = self._clock() - SILENT_S
+        return {
+            f"receipt of {purpose}": "it is mined, and the chain's node gives no receipt: what follows on it"
+            " waits, nothing is sent twice, and it goes on by itself; if that lasts, use another node"
+            for purpose, since in list(self._unreceipted.values())
+            if since <= late
+        }
+
     def balance_wei(self) -> int:
         """The account's ether."""
         return self.rpc.eth.get_balance(self.address, "latest")
+
+    def secret(self, purpose: bytes) -> bytes:
+        """32 bytes that only who has the account's key can make, and always the same ones."""
+        return hmac.digest(bytes(self._account.key), purpose, "sha256")
 
     def next_nonce(self) -> int:
         """The nonce of the account's next mined transaction."""
         return self._nonces.next()
 
     def _sign_first(self, intent: Intent) -> Intent:
-        plan = self.simulate(intent.call)
+        call = replace(intent.call, due=self._due.get(intent.key))
+        try:
+            plan = self.simulate(call)
+        except TooDear as dear:
+            if call.due is not None:
+                self.told(call.purpose, f"{dear.message}; {dear.hint}")
+            raise
+        if plan.max_fee_wei > self.policy.max_fee_per_gas_wei:
+            self._tell_dear(call, plan.max_fee_wei)
         have = self.balance_wei()
         if have < plan.cost_wei:
             raise InsufficientFunds(
@@ -246,6 +310,16 @@ class Sender:
             intent.key,
             chain_nonce,
             lambda nonce: signed(self._account, intent.call, self.chain_id, nonce, plan.gas, offer),
+        )
+
+    def _tell_dear(self, call: Call, fee_wei: int) -> None:
+        """Say that more than usual may be paid for a call."""
+        assert call.due is not None, "the cap rises for nothing else"
+        stake, usual = call.due.stake / UNIT, gwei(self.policy.max_fee_per_gas_wei)
+        self.told(
+            f"{call.purpose} above --max-fee",
+            f"{call.purpose}: up to {gwei(fee_wei)} is offered for a unit of gas, more than --max-fee"
+            f" ({usual}): without it {stake:,.6g} tokens are lost",
         )
 
     def _advance(self, key: str, *, patiently: bool = False) -> Intent:
@@ -276,6 +350,7 @@ class Sender:
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
+        self._unreceipted.setdefault(intent.key, (intent.call.purpose, self._clock()))
         if not self._nonces.overtaken_for_good(intent.nonce or 0):
             return intent
         # A node that does not know a receipt may be behind, or lie: its block has to show who has the nonce.
@@ -283,6 +358,7 @@ class Sender:
         ours = found is not None and found.lower() in {attempt.hash.lower() for attempt in intent.attempts}
         if ours or (found is None and any(self._receipt(intent) is not None for _ in range(_DENIALS))):
             return intent
+        self._unreceipted.pop(intent.key, None)
         nonce, intent = intent.nonce, self.journal.lost(intent.key)
         if intent.key.startswith(_FILLER):  # a filled gap is all that a filler was for
             return intent
@@ -310,7 +386,7 @@ class Sender:
             text = failure.text.lower()
             # Mined, waiting, or overtaken: the next look at receipts and nonce tells which.
             if not any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
-                if too_cheap(text) and self._bump(intent):
+                if too_cheap(text) and self._bump(intent, self._due.get(intent.key)):
                     return
                 raise explain(intent.call.purpose, failure, self.registry) from failure
         self._broadcast_at = {attempt.hash: now, **self._recent(now)}
@@ -320,20 +396,23 @@ class Sender:
         end = now - self.policy.rebroadcast_every_s
         return {key: sent for key, sent in self._broadcast_at.items() if sent > end}
 
-    def _bump_if_open(self, key: str) -> None:
+    def _bump_if_open(self, key: str, due: Due | None) -> None:
         intent = self.journal.get(key)
         if intent is None or intent.state is not State.SIGNED:
             return
         if self.next_nonce() <= (intent.nonce or 0):  # else it is mined, or can never be
-            self._bump(intent)
+            self._bump(intent, due)
 
-    def _bump(self, intent: Intent) -> bool:
+    def _bump(self, intent: Intent, due: Due | None) -> bool:
         """Offer the same transaction at a fee that pools accept as a replacement; False if the cap forbids
         it."""
         last = intent.attempts[-1]
-        offer = raised_fees(self.rpc, self.policy, intent.call.purpose, last.max_fee_wei, last.tip_wei)
+        purpose = intent.call.purpose
+        offer = raised_fees(self.rpc, self.policy, purpose, last.max_fee_wei, last.tip_wei, last.gas, due)
         if offer is None:
             return False
+        if due is not None and offer[0] > self.policy.max_fee_per_gas_wei >= last.max_fee_wei:
+            self._tell_dear(replace(intent.call, due=due), offer[0])
         nonce = intent.nonce if intent.nonce is not None else 0
         again = self.journal.sign(
             intent.key,
@@ -358,6 +437,7 @@ class Sender:
             self._settle(receipt_of(intent.key, found))
 
     def _settle(self, receipt: Receipt) -> Intent:
+        self._unreceipted.pop(receipt.key, None)
         self._mined_blocks.settled(receipt)
         return self.journal.settle(receipt.key, receipt)
 

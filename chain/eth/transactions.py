@@ -66,7 +66,7 @@ def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Reg
     except RpcFailed as failure:
         raise explain(call.purpose, failure, registry) from failure
     gas += gas * policy.gas_margin_percent // 100
-    max_fee_wei, tip_wei = fees(rpc, policy, call.purpose)
+    max_fee_wei, tip_wei = fees(rpc, policy, call.purpose, gas, call.due)
     cost_wei = gas * max_fee_wei + call.value_wei
     return Simulation(result, gas, max_fee_wei, tip_wei, cost_wei)
 

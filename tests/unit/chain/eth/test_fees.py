@@ -38,8 +38,8 @@ def test_the_tip_is_the_operators_or_the_nodes_or_what_others_paid() -> None:
 
 def test_nothing_is_offered_above_the_cap() -> None:
     assert fees(Node(BASE), FeePolicy(max_fee_per_gas_wei=2 * BASE), "x") == (2 * BASE, BASE)
-    with pytest.raises(Ask, match="the limit is 10"):
-        fees(Node(), FeePolicy(max_fee_per_gas_wei=10), "x")
+    with pytest.raises(Ask, match=r"gas costs 1 gwei and the limit is 0\.5 gwei"):
+        fees(Node(), FeePolicy(max_fee_per_gas_wei=BASE // 2), "x")
     policy = FeePolicy(max_fee_per_gas_wei=4 * BASE)
     assert raised_fees(Node(), policy, "x", 4 * BASE, 3) is None
 

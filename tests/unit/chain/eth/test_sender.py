@@ -417,3 +417,28 @@ def test_a_node_without_a_pending_state_is_asked_about_its_latest_block(tmp_path
 
     node.eth_call = eth_call
     assert sender.send("k", CALL).ok and asked == ["pending", "latest"]
+
+
+def test_w8_a_receipt_that_does_not_come_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    node = FakeNode()
+    time = Time(on_sleep=lambda: node.mine())
+    sender = start(node, tmp_path, time, confirm_timeout_s=60.0)
+    node.unreceipted = lambda tx_hash: True
+    sender.submit("k", CALL)
+    assert sender.troubles() == {}
+    with pytest.raises(ConfirmationTimeout, match="mined, but the node gives no receipt of it"):
+        sender.wait("k")
+    (said,) = sender.troubles().items()
+    assert said[0] == "receipt of make a move" and "it goes on by itself" in said[1]
+    node.unreceipted = lambda tx_hash: False
+    assert sender.send("k", CALL).ok and sender.troubles() == {}
+    assert [tx.data for tx in node.mined()] == [b"move"]
+
+
+def test_w11_whoever_has_the_key_makes_the_same_secret_and_nobody_else(tmp_path: Path) -> None:
+    node = FakeNode()
+    here, there = start(node, tmp_path / "here"), start(node, tmp_path / "there")
+    other = Sender(node, Account.from_key(b"\x02" * 32), Journal(tmp_path / "other.db"))
+    assert here.secret(b"a") == there.secret(b"a") != here.secret(b"b")
+    assert len(here.secret(b"a")) == 32 and other.secret(b"a") != here.secret(b"a")
+    assert ACCOUNT.key not in here.secret(b"a") + here.secret(b"b")
