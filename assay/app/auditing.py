@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.app.invocation import App
-from assay.app.machine import limits_of, secret_of
+from assay.app.machine import limits_of
 from assay.app.units import show_amount
 from assay.app.wiring import CLOCK_AGE_S, Connection, NodeStorage
 from assay.app.workers import workers_of
@@ -114,7 +114,7 @@ class Auditing:
             return
         bonds = Wei(BONDS * max(job.terms.challenge_bond for job in own))
         home = self._app.node_home(self._name)
-        secret = secret_of(home, self._connection.journal)
+        secret = self._connection.secret
         limits = Limits(Mode.PLAY, bonds, shares=Shares(secret, shares))
         if self._service is not None:
             self._service.limits = limits

@@ -59,6 +59,12 @@ class Connection:
         assert isinstance(self.market, ChainMarket)
         return self.market
 
+    @property
+    def secret(self) -> bytes:
+        """The account's own 32 secret bytes, from which salts follow: the same on every machine that has its
+        key. Raises Ask when no key was opened."""
+        return self.writer.sender.secret(b"assay/secret/2")
+
     def require_account(self) -> None:
         """Raises Ask when no key was opened."""
         if not isinstance(self.market, ChainMarket):

@@ -8,7 +8,6 @@ that are trained again, ballots that are replayed, events that are read from the
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from eth_account import Account
 
-from assay.app import devnet_record, machine
+from assay.app import devnet_record
 from assay.app.invocation import event_of
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.traffic import Traffic
@@ -155,24 +154,6 @@ def read_events(folder: Path) -> Any:
 # -- the installation
 
 
-def write_secret(folder: Path, snap: Snap) -> None:
-    snap()
-    journal = Journal(folder / "other" / "journal.db")
-    machine.secret_of(folder, journal)
-    journal.close()
-    _ASIDE["journal"] = folder.with_name("journal of the secret")
-    shutil.move(folder / "other", _ASIDE["journal"])
-
-
-def read_secret(folder: Path) -> bytes:
-    """The journal is not what is damaged here."""
-    journal = Journal(_ASIDE["journal"] / "journal.db")
-    try:
-        return machine.secret_of(folder, journal)
-    finally:
-        journal.close()
-
-
 def write_devnet(folder: Path, snap: Snap) -> None:
     node = devnet_record.NodeRecord("solver-1", "solver", 0, "http://127.0.0.1:4001", ("--port", "4001"))
     devnet = devnet_record.Devnet("http://127.0.0.1:8545", 0, (node, node), 1.5, 1_700_000_000)
@@ -275,7 +256,6 @@ SUBJECTS = (
     Subject("replays", write_replays, read_replays, fewer),
     Subject("journal", write_journal, read_journal),
     Subject("events", write_events, read_events, lambda truth, found: found[1:] == truth[1:]),
-    Subject("secret", write_secret, read_secret),
     Subject("devnet", write_devnet, devnet_record._read),
     Subject("deployment", write_deployment, read_deployment),
     Subject("fitness", write_fitness, read_fitness),

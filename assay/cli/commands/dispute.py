@@ -197,7 +197,6 @@ def open_game(
     app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
     inspection = open_inspection(app, job)
-    from assay.app.machine import secret_of
     from assay.node.challenger import Challenger
 
     try:
@@ -215,7 +214,7 @@ def open_game(
             code="nothing-to-challenge",
         )
     market, bond = connection.writer, inspection.job.terms.challenge_bond
-    challenger = Challenger(market, secret_of(app.node_home(app.settings.account), connection.journal))
+    challenger = Challenger(market, connection.secret)
     if challenger.running(finding) is not None:
         app.announce(f"continue the challenge: {finding}")
     else:

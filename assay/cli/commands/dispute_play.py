@@ -91,7 +91,6 @@ class Session:
     def step(self) -> tuple[Played | None, Pursuit | None]:
         """The one thing that is to be done now: a move, or a step of proving a wrong input; (None, None)
         when a finding was announced and a block must pass."""
-        from assay.app.machine import secret_of
         from assay.dispute.player import play
         from assay.node.audit import wrong_slot
         from assay.node.challenger import Challenger
@@ -99,10 +98,9 @@ class Session:
 
         market, view = self.connection.writer, self.view
         if slots_shown(view.game) and view.game.challenger == market.me and not view.decided:
-            home = self.app.node_home(self.app.settings.account)
             found = wrong_slot(self.state_provider, view)
             if found is not None:
-                challenger = Challenger(market, secret_of(home, self.connection.journal))
+                challenger = Challenger(market, self.connection.secret)
                 pursuit = challenger.pursue(found, self.connection.clock.block())
                 return None, None if pursuit.stage == "announced" else pursuit
         return play(market, self.disputant.move, self.game_id, self.connection.clock.now()), None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +16,7 @@ from assay.app.auditing import UNAUDITED, Auditing, AuditShares, Told, audit_tol
 from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import ZERO_ADDRESS, JobId, JobView, Kind, Wei
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
@@ -52,7 +52,7 @@ def the_app(home: Path) -> App:
 
 def connected(jobs: list[JobView], free: int = BOND) -> Any:
     market = SimpleNamespace(me=account("client"), jobs=lambda: jobs, free=lambda _: Wei(free))
-    return SimpleNamespace(market=market, writer=market, rpc=None, journal=None)
+    return SimpleNamespace(market=market, writer=market, rpc=None, journal=None, secret=b"s" * 32)
 
 
 class Service:
@@ -158,14 +158,21 @@ def test_a_job_that_is_not_to_be_audited_starts_nothing(
     assert not begun
 
 
-def test_a_damaged_secret_is_said_and_serving_goes_on(
+def test_a_key_that_cannot_be_used_is_said_and_serving_goes_on(
     tmp_path: Path, jobs: list[JobView], begun: list[Service]
 ) -> None:
+    class Locked:
+        """A connection whose key was not opened."""
+
+        market = connected(jobs[:1]).market
+        writer, rpc, journal = market, None, None
+
+        @property
+        def secret(self) -> bytes:
+            raise Ask("this connection only reads", hint="pass --account NAME")
+
     app = the_app(tmp_path)
-    path = app.node_home("client") / "secret"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"junk")
-    with Auditing(app, connected(jobs[:1]), NO_BLOCKS, "client") as audit:
+    with Auditing(app, cast(Any, Locked()), NO_BLOCKS, "client") as audit:
         assert "WARNING: nothing is audited: " in said(app, audit.look)
     assert not begun
 
