@@ -88,7 +88,7 @@ def run(
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "verifier")
     from assay.app.earnings import Fees
-    from assay.app.machine import RESOURCE_LIMITS, limits_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, limits_of
     from assay.app.workers import sharing, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
@@ -127,7 +127,7 @@ def run(
             parts.storage.blocks,
             parts.clock,
             parts.home,
-            secret_of(parts.home, parts.connection.journal),
+            parts.connection.secret,
             limits,
             limits_of(memory, sharing(app.settings, replays, ray)),
         )

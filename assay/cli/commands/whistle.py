@@ -80,7 +80,7 @@ def run(
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     wishes = wishes_of(hours, max_load, pause_on_battery)
     say_start(app, "whistleblower")
-    from assay.app.machine import limits_of, secret_of
+    from assay.app.machine import limits_of
     from assay.app.workers import sharing, workers_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
@@ -101,7 +101,7 @@ def run(
             parts.storage.blocks,
             parts.clock,
             parts.home,
-            secret_of(parts.home, parts.connection.journal),
+            parts.connection.secret,
             limits,
             limits_of(memory, sharing(app.settings, replays, ray)),
             rest=Rest(Drained(parts.home, "whistleblower"), wishes),
