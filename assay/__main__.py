@@ -7,7 +7,7 @@ def main() -> None:
     """Entry point. On Windows, whose files are not locked and synced as a node's must be, it ends at once."""
     if sys.platform == "win32":
         print(
-            "assay does not run on Windows itself, and did nothing: install it under WSL2"
+            "Windows itself is not supported, and nothing was done: install Assay under WSL2"
             " (docs/running.md says what is supported)",
             file=sys.stderr,
         )
