@@ -17,7 +17,7 @@ import typer
 
 from assay.app.ids import SHORT, job_id_of
 from assay.app.output import Exit, Output
-from assay.app.settings import Flags, Settings
+from assay.app.settings import ENDPOINTS, Flags, Settings, masked
 from assay.app.units import show_amount
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
@@ -121,9 +121,10 @@ class App:
         return copy
 
     def command(self, words: str) -> str:
-        """A command as it is to be typed here: with the options that this one was given."""
+        """A command as it is to be typed here: with the options that this one was given. Endpoints, which
+        often have a key in them, are without it."""
         given = [
-            f"--{f.name.replace('_', '-')} {value}"
+            f"--{f.name.replace('_', '-')} {masked(value) if f.name in ENDPOINTS else value}"
             for f in fields(self.flags)
             if (value := getattr(self.flags, f.name))
         ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from assay.app.invocation import App
 from assay.app.output import table
 from assay.app.reach import private_peers
+from assay.app.troubles import troubles
 from assay.app.units import show_bytes
 from assay.app.worker_status import in_words, listed
 from assay.protocol import bounded_json
@@ -21,6 +22,7 @@ from assay.protocol.types import Address
 if TYPE_CHECKING:
     from assay.blocks.public_net import Network
 
+_WORDS = {"sleep": "may sleep", "at_risk": "at risk"}
 WAIT_S = 5.0
 MOST_BYTES = 1 << 18
 
@@ -34,21 +36,26 @@ def show_status(app: App, address: Address, command: str) -> None:
             hint=f"start it with `{app.command(command)}`; `assay account ls` lists your accounts",
             code="not-found",
         )
-    body = answer_of(url, _networks(app, address))
+    body = answer_of(url, networks_of(app, address))
     rows = table(f"{address} at {printable(url)}", "what", "value")
-    for name in ("role", "name", "action", "error", "job", "round", "step", "loss"):
-        if (value := body.get(name)) not in (None, "", 0) or name == "action":
-            rows.add_row(name, f"{value:.4f}" if isinstance(value, float) else printable(value))
+    for name in ("role", "name", "action"):
+        if body.get(name) or name == "action":
+            rows.add_row(name, printable(body.get(name)))
+    for trouble in troubles(body):
+        rows.add_row(trouble.kind, printable(trouble.text))
+    for name in ("sleep", "at_risk", "job", "round", "step", "loss"):
+        if (value := body.get(name)) not in (None, "", 0):
+            shown = f"{value:.4f}" if isinstance(value, float) else printable(value)
+            rows.add_row(_WORDS.get(name, name), shown)
     for worker in listed(body):
         rows.add_row(f"worker {printable(worker.get('device', ''))}", printable(in_words(worker)))
-    for part, prefix in (("questions", "asks: "), ("endpoints", "chain: "), ("counters", "")):
-        told = body.get(part)
-        for name, value in sorted(told.items()) if isinstance(told, dict) else ():
-            rows.add_row(*_counted(prefix + printable(name), value))
+    told = body.get("counters")
+    for name, value in sorted(told.items()) if isinstance(told, dict) else ():
+        rows.add_row(*_counted(printable(name), value))
     app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
 
 
-def _networks(app: App, address: Address) -> Sequence[Network]:
+def networks_of(app: App, address: Address) -> Sequence[Network]:
     """Where the node may be asked: anywhere if its key is in this home, as its address is then the operator's
     own word."""
     from assay.blocks.public_net import EVERYWHERE
@@ -68,29 +75,17 @@ def _counted(name: str, value: object) -> tuple[str, str]:
     return words, printable(value)
 
 
-def answer_of(url: str, private: Sequence[Network]) -> dict[str, Any]:
+def answer_of(url: str, private: Sequence[Network], within_s: float = WAIT_S) -> dict[str, Any]:
     """The node's /status. `private`: networks in which it may be, beside the public one. Raises
     PeerUnreachable."""
     import httpx
-
-    from assay.blocks.public_net import PublicTransport
 
     def unreachable(why: str) -> PeerUnreachable:
         hint = "see whether its process runs; from elsewhere, whether its port can be reached"
         return PeerUnreachable(f"the node at {url} gives no status: {why}", hint=hint)
 
-    data = b""
     try:
-        with (
-            httpx.Client(transport=PublicTransport(private), timeout=WAIT_S) as client,
-            client.stream("GET", url.rstrip("/") + "/status") as response,
-        ):
-            response.raise_for_status()
-            for part in response.iter_bytes():
-                data += part
-                if len(data) > MOST_BYTES:
-                    raise unreachable(f"its answer is longer than {MOST_BYTES} bytes")
-        body = bounded_json.loads(data)
+        body = bounded_json.loads(whole_answer(url.rstrip("/") + "/status", private, within_s, MOST_BYTES))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         refused = isinstance(error, httpx.ConnectError)
         why = "nothing answers there" if refused else f"{type(error).__name__}: {error}"
@@ -98,6 +93,36 @@ def answer_of(url: str, private: Sequence[Network]) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise unreachable("its answer is no object")
     return body
+
+
+def whole_answer(url: str, private: Sequence[Network], within_s: float, most_bytes: int) -> bytes:
+    """What is at a stranger's URL, headers and all within this time; httpx gives each read the whole limit
+    anew. Raises PrivateAddress, httpx.HTTPError, httpx.InvalidURL, and ValueError for what is longer. Not to
+    be called where an event loop runs."""
+    import asyncio
+
+    import httpx
+
+    from assay.blocks.public_net import AsyncPublicTransport
+
+    async def ask() -> bytes:
+        data = bytearray()
+        async with (
+            asyncio.timeout(within_s),
+            httpx.AsyncClient(transport=AsyncPublicTransport(private), timeout=within_s) as client,
+            client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
+        ):
+            response.raise_for_status()
+            async for part in response.aiter_raw():
+                data += part
+                if len(data) > most_bytes:
+                    raise ValueError(f"its answer is longer than {most_bytes} bytes")
+        return bytes(data)
+
+    try:
+        return asyncio.run(ask())
+    except TimeoutError as error:
+        raise httpx.ReadTimeout(f"its answer was not whole after {within_s:g} s") from error
 
 
 def printable(value: object) -> str:

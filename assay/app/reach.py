@@ -8,13 +8,17 @@ gateway that has the same blocks.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from assay.app.settings import Settings
 from assay.protocol.errors import Ask
 from assay.protocol.peer_url import BadPeerUrl, peer_url
+from assay.protocol.types import Address
 
 if TYPE_CHECKING:
     from assay.blocks.public_net import Network
@@ -35,6 +39,36 @@ class Reach:
         if self.announce == NONE:
             return ""
         return peer_url(listening_url if self.announce == AUTO else self.announce)
+
+
+PROBE_S, PROBED_S, MOST_PROBED = 1.5, 60.0, 1_024
+
+
+class Reaches:
+    """Whether this node can fetch from where another account announces, asked by whoever wants to know of its
+    own. Only what is announced on the chain is asked, and each account's at most once a minute."""
+
+    def __init__(
+        self,
+        announced: Callable[[Address], str | None],
+        answers: Callable[[str, float], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._announced, self._answers, self._clock = announced, answers, clock
+        self._known: dict[tuple[Address, str], tuple[float, bool]] = {}
+
+    def __call__(self, account: Address) -> bool | None:
+        """None where the account announces nothing."""
+        url = self._announced(account)
+        if not url:
+            return None
+        now, known = self._clock(), self._known.get((account, url))
+        if known is None or now - known[0] > PROBED_S:
+            known = now, self._answers(url, PROBE_S)
+            self._known[account, url] = known
+            if len(self._known) > MOST_PROBED:
+                del self._known[next(iter(self._known))]
+        return known[1]
 
 
 def reach_of(settings: Settings, port: int = 0) -> Reach:
@@ -77,6 +111,15 @@ def private_peers(settings: Settings) -> list[Network]:
 def base_url(host: str, port: int) -> str:
     """An HTTP base URL; an IPv6 address in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is each machine's own address."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _is_wildcard(host: str) -> bool:

@@ -21,9 +21,10 @@ _STYLE = (
     ".bad{color:#f28b82}}"
 )
 _SHOWN = (
-    *("address", "action", "error", "job", "round", "step", "loss"),
-    *("workers", "questions", "abandoned", "counters"),
+    *("address", "alarms", "action", "error", "lost", "sleep", "at_risk", "job", "round", "step", "loss"),
+    *("workers", "questions", "endpoints", "abandoned", "counters"),
 )
+_BAD = ("alarms", "error", "questions", "endpoints", "lost")
 
 
 def status_page(role: str, status: Mapping[str, Any]) -> str:
@@ -44,8 +45,8 @@ def status_page(role: str, status: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, value: Any) -> str:
-    bad = ' class="bad"' if name in ("error", "questions") else ""
-    return f'<tr><th scope="row">{escape(name)}</th><td{bad}>{_cell(value)}</td></tr>'
+    bad = ' class="bad"' if name in _BAD else ""
+    return f'<tr><th scope="row">{escape(name.replace("_", " "))}</th><td{bad}>{_cell(value)}</td></tr>'
 
 
 def _cell(value: Any) -> str:

@@ -29,14 +29,16 @@ from assay.app.connections import (
     WebLimits,
 )
 from assay.app.output import plain
-from assay.app.reach import Reach, base_url
+from assay.app.reach import Reach, Reaches, base_url
 from assay.app.status_page import status_page
+from assay.app.troubles import why_not_ready
 from assay.app.wiring import Connection, NodeStorage
 from assay.app.worker_status import listed
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.gateway import gateway_route
 from assay.blocks.traffic import AsgiApp, CountingApp, Traffic
 from assay.protocol.errors import Stop
+from assay.protocol.types import Address
 
 StatusOf = Callable[[], Any]
 MAX_HEADER_BYTES = 16 * 1024
@@ -49,8 +51,19 @@ PAGE_HEADERS = {
 """By which a browser runs nothing in a node's page, should a text in it ever be markup."""
 
 
-def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> Starlette:
+def node_app(
+    store: BlockStore,
+    status: StatusOf,
+    role: str,
+    traffic: Traffic | None = None,
+    reaches: Reaches | None = None,
+) -> Starlette:
     """The web application of one node. `status` gives a dataclass that may change from call to call."""
+
+    def reach(request: Request) -> Response:
+        account = request.path_params["account"]
+        found = None if reaches is None else reaches(Address(account))
+        return JSONResponse({"reached": found}, 404 if found is None else 200)
 
     def page(_: Request) -> Response:
         return HTMLResponse(status_page(role, plain(status())), headers=PAGE_HEADERS)
@@ -59,10 +72,9 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
         return JSONResponse({"status": "ok"})
 
     def readyz(_: Request) -> Response:
-        told = plain(status())
-        if is_ready(told):
-            return JSONResponse({"ready": True})
-        return JSONResponse({"ready": False, "reason": told.get("error") or "it is starting"}, 503)
+        if why := why_not_ready(plain(status())):
+            return JSONResponse({"ready": False, "reason": why}, 503)
+        return JSONResponse({"ready": True})
 
     def show_status(_: Request) -> Response:
         return Response(json.dumps(plain(status())), media_type="application/json")
@@ -78,16 +90,12 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
             Route("/readyz", readyz),
             Route("/status", show_status),
             Route("/metrics", metrics),
+            Route("/reach/{account}", reach),
         ]
     )
     if traffic is not None:
         app.add_middleware(CountingApp, traffic=traffic)
     return app
-
-
-def is_ready(status: Mapping[str, Any]) -> bool:
-    """Whether a node has begun its work and sees the chain: its last look at the market did not fail."""
-    return status.get("action") != "starting" and not str(status.get("error", "")).startswith("tick: ")
 
 
 def _exposed(role: str, status: Mapping[str, Any]) -> bytes:

@@ -57,6 +57,8 @@ T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
 """A block's digest to the URL of whoever published it, where the chain knows."""
 
+EMPTY_BLOCK = "bafkqaaa"
+"""By which the Trustless Gateway specification probes a gateway."""
 _AT_ONCE = 128
 _TAKERS = 4
 """Threads that hash and store what a CAR brings, so that other transfers go on meanwhile."""
@@ -205,6 +207,23 @@ class Exchange:
     def banned(self) -> list[str]:
         """Peers of the current list that sent a corrupt block and are not asked for now."""
         return self._peers.banned()
+
+    def answers(self, url: str, within_s: float) -> bool:
+        """Whether a peer has delivered of late, or gives any HTTP answer when it is asked for the empty
+        block."""
+
+        async def ask() -> bool:
+            try:
+                peer = self._peers.peer(url)
+                if peer.delivers:
+                    return True
+                async with asyncio.timeout(within_s):
+                    await self._client.head(f"{peer.url}/ipfs/{EMPTY_BLOCK}", params={"format": "raw"})
+            except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
+                return False
+            return True
+
+        return self._run(ask())
 
     def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
         """Fetch, verify and store one block, of a file that has this time. Raises `BlockNotFound`."""

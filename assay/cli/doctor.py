@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,19 +19,27 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.app.invocation import App
+from assay.app.node_status import answer_of, networks_of, whole_answer
 from assay.app.output import Exit, table
+from assay.app.reach import is_loopback, private_peers
 from assay.app.times import show_span
+from assay.app.troubles import troubles
 from assay.app.units import show_amount, show_bytes
+from assay.node.clocks import ANY_TIME, may_sleep
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, Role
+from assay.protocol.words import masked_url
 
 if TYPE_CHECKING:
-    import httpx
-
     from assay.app.wiring import Connection
+    from assay.blocks.public_net import Network
+    from assay.chain.contracts.view import ChainView
 
 LEAST_DISK_BYTES = 5 << 30
 CLOCK_OFF_S = 120
+PEER_S, PEER_BYTES = 2.0, 1 << 12
+"""For a whole answer of a stranger's node."""
 ROLES = ("client", "solver", "verifier", "whistleblower")
 
 
@@ -107,7 +115,7 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
     connection.append(app.view())
     found = connection[0]
     number = found.clock.block()
-    yield Line("chain", "ok", f"block {number} at {getattr(found.rpc, 'shown_url', app.settings.rpc_url)}")
+    yield Line("chain", "ok", f"block {number} at {masked_url(app.settings.rpc_url)}")
     for url, trouble in found.rpc.troubles().items():
         fix = "its answers from behind are not used: name one whose nodes are in step, or two (--rpc-url)"
         yield Line("chain", "note", f"{url}: {trouble}", fix)
@@ -169,6 +177,53 @@ def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
     )
     if role in ("solver", "verifier"):
         yield _stake(app, connection, address, Role[role.upper()])
+    if role != "client":
+        now = int(connection.clock.now())
+        yield Line("sleep", "ok", f"its node may sleep {may_sleep(market, address, now) or ANY_TIME}")
+        yield from _tried("node", lambda: _node(app, connection, address))
+
+
+def _node(app: App, connection: Connection, address: Address) -> Iterator[Line]:
+    """What the account's own node says is wrong with it, and whether others can have its blocks."""
+    market = connection.market
+    url = market.endpoints().get(address)
+    if not url:
+        yield Line("node", "note", "none of this account announces where it serves", "start it")
+        return
+    yield from _reach(app, market, address, url)
+    status = answer_of(url, networks_of(app, address))
+    wrong = troubles(status)
+    for one in wrong:
+        state = "note" if one.ready else "bad"
+        yield Line("node", state, str(one), "the line says what to do; `status` has all of them")
+    if not wrong:
+        yield Line("node", "ok", f"{url} says that nothing is wrong")
+
+
+def _reach(app: App, market: ChainView, address: Address, url: str) -> Iterator[Line]:
+    """Whether other nodes have fetched from where this account announces."""
+    fix = "announce what others can reach: --host or --announce-url (docs/chains.md)"
+    if is_loopback(url) and not all(map(is_loopback, app.settings.rpc_urls)):
+        yield Line("reach", "bad", f"{url} is announced, which is each machine's own address", fix)
+        return
+    others = [at for who, at in market.endpoints().items() if who != address][-8:]
+    private = private_peers(app.settings)
+    told = [said for said in (_reached(at, address, private) for at in others) if said is not None]
+    if not told:
+        yield Line("reach", "note", f"no other node says whether it can fetch from {url}", fix)
+    elif not any(told):
+        yield Line("reach", "bad", f"none of {len(told)} other node(s) could fetch from {url}", fix)
+    else:
+        yield Line("reach", "ok", f"{sum(told)} of {len(told)} other node(s) fetched from {url}")
+
+
+def _reached(peer: str, address: Address, private: Sequence[Network]) -> bool | None:
+    """Whether another node can fetch from this account's; None where it does not say."""
+    try:
+        said = bounded_json.loads(whole_answer(f"{peer}/reach/{address}", private, PEER_S, PEER_BYTES))
+    except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
+        return None
+    return said.get("reached") if isinstance(said, dict) and isinstance(said.get("reached"), bool) else None
 
 
 def _stake(app: App, connection: Connection, address: Address, role: Role) -> Line:
@@ -181,14 +236,8 @@ def _stake(app: App, connection: Connection, address: Address, role: Role) -> Li
 
 
 def _peers(app: App, connection: Connection) -> Iterator[Line]:
-    import httpx
-
-    from assay.app.reach import private_peers
-    from assay.blocks.public_net import PublicTransport
-
-    urls = list(connection.market.endpoints().values())[-8:]
-    with httpx.Client(transport=PublicTransport(private_peers(app.settings)), timeout=2) as client:
-        answered = sum(_answers(client, url) for url in urls)
+    private, urls = private_peers(app.settings), list(connection.market.endpoints().values())[-8:]
+    answered = sum(_answers(url, private) for url in urls)
     fix = "" if answered else "job files come from other nodes: check that theirs and this network are up"
     state = "ok" if answered or not urls else "note"
     yield Line("storage", state, f"{answered} of the last {len(urls)} nodes that serve blocks answer", fix)
@@ -197,10 +246,10 @@ def _peers(app: App, connection: Connection) -> Iterator[Line]:
         yield Line("storage", "note", found, "nobody is asked there; its owner has to announce another")
 
 
-def _answers(client: httpx.Client, url: str) -> bool:
+def _answers(url: str, private: Sequence[Network]) -> bool:
     """Whether a stranger's node answers."""
     try:
-        return client.get(f"{url}/healthz").status_code == 200
+        return bool(whole_answer(f"{url}/healthz", private, PEER_S, PEER_BYTES))
     except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
         return False
 

@@ -11,14 +11,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
-
 from assay.app.computing import engine_of
 from assay.app.devnet_record import recorded
 from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS
+from assay.app.node_status import answer_of
 from assay.app.output import plain
+from assay.app.troubles import troubles, why_not_ready
+from assay.blocks.public_net import EVERYWHERE
 from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, hash_of
 from assay.client.following import Following, follow
@@ -38,14 +39,14 @@ from assay.dashboard.views import (
 )
 from assay.node.artifacts import load_job
 from assay.node.states import open_state_provider
-from assay.protocol import bounded_json
-from assay.protocol.errors import AssayError, Retry, Stop
+from assay.protocol.errors import AssayError, PeerUnreachable, Retry, Stop
 from assay.protocol.types import Address, JobId
 
 STATES_AT_ONCE = 4
 """Committed states read for loss curves between two looks at the chain."""
 ENTRIES = 200
 """Lines of a ledger that are shown."""
+HEALTH_S = 1.0
 BOOKS = 32
 """Ledgers that are kept from one look to the next."""
 
@@ -217,18 +218,17 @@ class MarketSource:
         devnet = recorded(self._app.settings.home)
         nodes = [] if devnet is None else [(node.name, node.url) for node in devnet.nodes if node.url]
         nodes += [(url, url) for url in self._node_urls]
-        with httpx.Client(timeout=1.0) as client:
-            return [{"name": name, "url": url, **_health(client, url)} for name, url in nodes]
+        return [{"name": name, "url": url, **_health(url)} for name, url in nodes]
 
 
-def _health(client: httpx.Client, url: str) -> dict[str, Any]:
+def _health(url: str) -> dict[str, Any]:
     """What a node says of itself; that it says nothing, if so."""
     try:
-        status = bounded_json.loads(client.get(url + "/status").content)
-        ready = client.get(url + "/readyz").status_code == 200
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-        return {"answers": False, "ready": False, "status": {}}
-    return {"answers": True, "ready": ready, "status": status if isinstance(status, dict) else {}}
+        status = answer_of(url, EVERYWHERE, HEALTH_S)
+    except PeerUnreachable as error:
+        return {"answers": False, "ready": False, "status": {}, "troubles": [error.message]}
+    wrong = [str(trouble) for trouble in troubles(status)]
+    return {"answers": True, "ready": not why_not_ready(status), "status": status, "troubles": wrong}
 
 
 def names_of(app: App) -> dict[Address, str]:

@@ -1,7 +1,8 @@
-"""The clocks that run against an account: what it owes, since when, and until when.
+"""The clocks that run against an account: what it owes, since when, until when; and how long it may sleep.
 
 Contract: pure. A clock is named by what is owed, so that the same one has the same name at each look. A node
-that does its work in time never sees one come near its end; that one does is a reason to wake somebody.
+that does its work in time never sees one come near its end; that one does is a reason to wake somebody. Once
+it is over, `is_lost` says by the market whether that has cost something.
 Not guaranteed: demands' clocks say when they end, not when they began, and count as half over.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from assay.node.upkeep import voted
+from assay.node.rounds import CHALLENGEABLE
+from assay.node.upkeep import locks, voted, watched
 from assay.protocol.errors import Unknown
+from assay.protocol.game_state import GameView, returns_bond
 from assay.protocol.ports import MarketView
-from assay.protocol.types import Address, ClaimId, ClaimView, JobView, Kind, Phase
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Role
 
 HALF, LATE = 0.5, 0.9
 """Shares of a clock at which somebody is told."""
@@ -29,6 +32,9 @@ class Clock:
     """What is lost when it runs out."""
     begins: int
     ends: int
+    of: tuple[str | int, ...] = ()
+    """What is owed: ``("move", game)``, ``("answer", demand)``, ``("task", job, round, shard)`` or ``("vote",
+    claim)``, ids in hex."""
 
     def share(self, now: int) -> float:
         """How much of it has passed: 0 at its beginning, 1 and more once it is over."""
@@ -58,14 +64,24 @@ def clocks(market: MarketView, me: Address) -> list[Clock]:
                 found += _of_shards(market, job, me)
                 found += [clock for view in market.claims(job.job_id) for clock in _of_votes(job, view, me)]
         for view in market.games():
-            if not view.decided and view.game.mover == me:
+            if not view.decided and view.game.mover == me and not _costs_nothing(market, view, me):
                 what, ends = f"a move in game {view.game_id}", int(view.game.deadline)
-                found.append(Clock(what, "the game is lost", ends - int(view.game.move_time), ends))
+                of = "move", view.game_id
+                found.append(Clock(what, "the game is lost", ends - int(view.game.move_time), ends, of))
         for demand in market.demands():
             if not demand.outcome and _claimant(market, demand.claim_id) == me:
                 ends = int(demand.deadline)
-                found.append(Clock(f"an answer to demand {demand.demand_id}", "the claim falls", ends, ends))
+                what, of = f"an answer to demand {demand.demand_id}", ("answer", demand.demand_id)
+                found.append(Clock(what, "the claim falls", ends, ends, of))
     return found
+
+
+def _costs_nothing(market: MarketView, view: GameView, me: Address) -> bool:
+    """Whether the challenger has its bond back however a game ends: what it is about has fallen otherwise."""
+    try:
+        return view.game.challenger == me and returns_bond(market.claim(view.game.claim_id), view.game)
+    except Unknown:
+        return False
 
 
 def _claimant(market: MarketView, claim_id: ClaimId) -> Address | None:
@@ -85,9 +101,10 @@ def _of_shards(market: MarketView, job: JobView, me: Address) -> Iterator[Clock]
         if holder.solver != me:
             continue
         if market.current(job.job_id, Kind.TASK, progress.round, shard) is None:
-            begins = max(int(progress.round_start), int(holder.since))
+            begins = max(int(progress.due_since), int(holder.since))
             what = f"task {progress.round}/{shard} of job {job.job_id.hex()[:16]}"
-            yield Clock(what, "the shard and a penalty are lost", begins, begins + int(terms.task_time))
+            of = "task", job.job_id.hex(), int(progress.round), shard
+            yield Clock(what, "the shard and a penalty are lost", begins, begins + int(terms.task_time), of)
 
 
 def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
@@ -97,7 +114,81 @@ def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
         if vote.verifier == me and not voted(vote):
             begins = int(view.status.since)
             what = f"a vote on claim {view.claim_id.hex()[:16]}"
-            yield Clock(what, "a penalty is lost", begins, begins + int(job.terms.vote_time))
+            of = "vote", view.claim_id.hex()
+            yield Clock(what, "a penalty is lost", begins, begins + int(job.terms.vote_time), of)
+
+
+def is_lost(market: MarketView, me: Address, clock: Clock) -> bool:
+    """Whether what a clock ran for was not done, by what the market says of it now. Raises RpcUnreachable."""
+    try:
+        match clock.of:
+            case ("move", int(game_id)):
+                view = market.game(game_id)
+                lost = view.decided and view.challenger_won != (view.game.challenger == me)
+                return lost and not _costs_nothing(market, view, me)
+            case ("answer", int(number)):
+                return any(d.demand_id == number and d.outcome == "withheld" for d in market.demands())
+            case ("task", str(job), int(round_), int(shard)):
+                job_id = JobId(bytes.fromhex(job))
+                held = market.holder(job_id, shard).solver == me
+                return not held and not any(
+                    (v.claim.kind, v.claim.round, v.claim.shard, v.claim.claimant)
+                    == (Kind.TASK, round_, shard, me)
+                    for v in market.claims(job_id)
+                )
+            case ("vote", str(claim)):
+                votes = market.claim(ClaimId(bytes.fromhex(claim))).votes
+                return any(vote.verifier == me and vote.gone and not vote.shown for vote in votes)
+    except Unknown:
+        pass  # a reorganisation has taken it
+    return False
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """How long a node may be stopped or asleep from now on without a loss, and what is due then."""
+
+    seconds: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"at most {max(self.seconds, 0)} s: {self.what}"
+
+
+ANY_TIME = "as long as you like: nothing is owed"
+
+
+def may_sleep(market: MarketView, me: Address, now: int) -> Sleep | None:
+    """How long this account's node may sleep; None: nothing is owed, and nothing can come to be. Raises
+    RpcUnreachable."""
+    with market.snapshot():
+        bounds = [Sleep(clock.ends - now, f"{clock.what} is due") for clock in clocks(market, me)]
+        own = market.subscription(me) if market.stake(me, Role.VERIFIER).active else b""
+        for job in watched(market):
+            bounds += _may_come(market, job, me, own)
+    return min(bounds, key=lambda bound: bound.seconds, default=None)
+
+
+def _may_come(market: MarketView, job: JobView, me: Address, own: bytes) -> Iterator[Sleep]:
+    """What others, or the next round, may set against this account at any moment. `own`: its class."""
+    terms, name = job.terms, f"job {job.job_id.hex()[:16]}"
+    move, open_ = int(terms.move_time), not job.progress.closed
+    for view in market.claims(job.job_id):
+        claim = f"claim {view.claim_id.hex()[:16]}"
+        if view.claim.claimant == me and view.status.phase in CHALLENGEABLE:
+            yield Sleep(move, f"a game or a demand may be opened on {claim} at any time")
+        elif locks(view, me):
+            yield Sleep(move, f"a game may be opened on a vote on {claim} at any time")
+    for game in market.games(job.job_id):
+        if not game.decided and me in (game.game.challenger, game.game.defender) and game.game.mover != me:
+            yield Sleep(
+                int(game.game.move_time), f"the other side may move in game {game.game_id} at any time"
+            )
+    if open_ and job.progress.round < job.progress.final_round:
+        if any(market.holder(job.job_id, k).solver == me for k in range(terms.shards)):
+            yield Sleep(int(terms.task_time), f"the next round of {name} may begin at any time")
+        if own == terms.class_id:
+            yield Sleep(int(terms.vote_time), f"a seat may be drawn in {name} at any time")
 
 
 class Alarms:

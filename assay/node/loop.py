@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from assay.node.actions import Actions
-from assay.node.report import Report
+from assay.node.report import LOOK, Report
 from assay.protocol.ports import Clock
 
 CALLS_EVERY_S = 0.05
@@ -41,7 +41,7 @@ class Loop:
         """Tick until the clock says stop."""
         try:
             while True:
-                self._guarded("tick", self._tick)
+                self._guarded(LOOK, self._tick)
                 self._guarded("housekeeping", lambda: self.housekeeping())
                 if not self._pause():
                     return
@@ -75,7 +75,7 @@ class Loop:
         try:
             if failed is not None:
                 self._report.broken(what, failed)
-            elif self._report.status.error.startswith(f"{what}: "):
-                self._report.note(error="")
+            else:
+                self._report.mended(what)
         except Exception:  # noqa: BLE001 - not even that goes, as without memory: at least go on
             self.unsaid += 1

@@ -103,6 +103,13 @@ def owed_by(market: MarketView, me: Address, role: Role | None) -> Owed:
     return owed(me, parts, locked)
 
 
+def at_risk(market: MarketView, me: Address) -> Wei:
+    """What an account has in locked stake and in bonds of its open games: the most that it may lose now."""
+    games = [view.game for view in market.games() if not view.decided and view.game.challenger == me]
+    bonds = sum(market.job(game.accused.job_id).terms.challenge_bond for game in games)
+    return Wei(bonds + sum(market.stake(me, role).locked for role in Role))
+
+
 def resting(leave: str, left: Owed, waits: str = "") -> str:
     """What a node says that leaves and has nothing to do at this moment. `waits`: what for."""
     if not left:

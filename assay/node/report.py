@@ -19,6 +19,8 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId
 
 log = logging.getLogger(__name__)
 
+LOOK = "tick"
+"""The part of the loop that looks at the market."""
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
 
@@ -43,6 +45,14 @@ class Status:
     """Chain endpoints that do not answer at present, and why."""
     workers: tuple[dict[str, Any], ...] = ()
     """What each worker does (``app.worker_status``)."""
+    alarms: dict[str, str] = field(default_factory=dict)
+    """What is at risk at present, by what."""
+    lost: tuple[str, ...] = ()
+    """What was lost of late, and why."""
+    sleep: str = ""
+    """How long the node may be stopped or asleep from now on."""
+    at_risk: str = ""
+    """The most that it may lose now."""
 
     def counted(self, name: str) -> Status:
         return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})
@@ -58,6 +68,8 @@ class Report:
     def __init__(self, role: str, address: Address, emit: Emit = ignore, poll_s: float = 0.0) -> None:
         self.status = Status(role=role, address=address)
         self._emit, self._poll_s = emit, poll_s
+        self._broken: dict[str, str] = {}
+        """Parts of the loop, jobs and claims that have failed, with what was said of them."""
         self._aside: dict[str, str] = {}
         self._aside_now: dict[str, str] = {}
         """What the last look, and this one, have set aside, and why."""
@@ -128,14 +140,28 @@ class Report:
         if not isinstance(error, AssayError):
             log.error("%s failed\n%s", what, "".join(traceback.format_exception(error)))
             self.count("bugs")
-            self.note(error=f"bug: {type(error).__name__}: {error}")
-            self.emit("bug", error=f"{type(error).__name__}: {error}", what=what, **place)
+            text = f"{type(error).__name__}: {error}"
+            self._show_broken(what, f"{what}: bug: {text}")
+            self.emit("bug", error=text, what=what, **place)
             return
         self.count("retries")
-        shown = f"{what}: {_text(error)}"
-        if self.status.error != shown:
-            self.note(error=shown)
+        if self._show_broken(what, f"{what}: {_text(error)}"):
             self.emit("retry", what=what, code=error.code, error=_text(error), after_s=self._poll_s)
+
+    def _show_broken(self, what: str, shown: str) -> bool:
+        """Show what has stopped a part, unless the look at the market failed, which outranks what follows on
+        that; whether it is news."""
+        news = self._broken.get(what) != shown
+        self._broken[what] = shown
+        if LOOK not in self._broken or what == LOOK:
+            self.note(error=shown)
+        return news
+
+    def mended(self, what: str) -> None:
+        """A part of the loop goes again: take back what was said of it."""
+        self._broken.pop(what, None)
+        if self.status.error.startswith(f"{what}: "):
+            self.note(error="")
 
     def lack(self, error: Exception) -> AssayError | None:
         """What this machine lacks for the moment, where that is the error."""
@@ -153,6 +179,7 @@ class Report:
         self.count("set_aside")
         why = f"{type(error).__name__}: {error}"
         if self._aside.get(what) != why:
+            self._broken.pop(what, None)
             self.broken(what, error, **place)
         self._aside_now[what] = why
 

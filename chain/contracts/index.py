@@ -117,6 +117,26 @@ class MarketIndex:
         """Rewards of a job's fallen claims that wait, oldest first."""
         return [each for each in self.rewards.values() if self.job_of(each.claim_id) == job_id]
 
+    def live_claims(self, account: Address) -> list[ClaimId]:
+        """Claims of which no event has told the end, and which are the account's, or have a vote of it."""
+        live = (claim_id for claims in self._moving.values() for claim_id in claims)
+        return [
+            claim_id
+            for claim_id in live
+            if self.claims[claim_id].claimant == account or account in self._votes.get(claim_id, {})
+        ]
+
+    def open_games(self, claim_id: ClaimId) -> int:
+        """Games and demands about a claim that are not over."""
+        job_id = self.claims[claim_id].job_id
+        games = (view for view in self.games_of(job_id) if view.game.claim_id == claim_id)
+        demands = (view for view in self.demands_of(job_id) if view.claim_id == claim_id)
+        return sum(not view.decided for view in games) + sum(not view.outcome for view in demands)
+
+    def committed_in(self, claim_id: ClaimId) -> int:
+        """The block of a claim whose job is not over."""
+        return self._places[claim_id][0][0]
+
     def gateways(self) -> list[Gateway]:
         """Where blocks are served."""
         busy = {terms.client for job_id, terms in self.jobs.items() if job_id not in self.closed}

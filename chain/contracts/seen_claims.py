@@ -40,6 +40,10 @@ class SeenClaims:
         """Forget what was seen at blocks after `agreed`, which are gone."""
         self._kept = {claim_id: seen for claim_id, seen in self._kept.items() if seen[0] <= agreed}
 
+    def doubt(self, claim_ids: Iterable[ClaimId]) -> None:
+        """Ask these again, though no event has changed them."""
+        self._drop(claim_ids)
+
     def forget(self, events: Iterable[Event], index: MarketIndex) -> None:
         """Forget what events may have changed, and the claims of jobs that are over by them."""
         for event in events:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
@@ -33,7 +33,7 @@ from assay.chain.eth.events import AT_ONCE, Event, EventFollower, RolledBack
 from assay.chain.eth.freshness import Freshness
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
-from assay.protocol.errors import Unknown
+from assay.protocol.errors import Retry, Unknown
 from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
     ZERO_DIGEST,
@@ -92,7 +92,8 @@ class ChainView:
             self._followed.read()
         except (KeyError, MalformedData) as error:
             self._read_anew(error)
-        self.refresh()
+        with suppress(Retry):  # whoever reads is told
+            self.refresh()
 
     @property
     def held(self) -> Wei:
@@ -179,6 +180,21 @@ class ChainView:
         """Of the events of transactions with a log that is heeded, as JSON in lower case. To be asked within
         a `snapshot`."""
         return EventReader(self._follower, heeded)
+
+    def unheard(self) -> list[ClaimId]:
+        """Live claims of this account, and claims that it has voted on, of which the contracts count more
+        open games and demands than the node's logs have told. What the contracts say outranks the logs: those
+        since the claim are read again."""
+        with self._pinned() as index:
+            mine = index.live_claims(self._me)
+            self._claims.doubt(mine)
+            self._claims.ask(index, mine, iter(()))
+            found = [c for c in mine if self._claims.view(c).status.open_games > index.open_games(c)]
+            if found:
+                self._follower.read_again(min(index.committed_in(claim_id) for claim_id in found) - 1)
+        if found:
+            self.refresh()
+        return found
 
     def committed(self, claim_id: ClaimId) -> Claim | None:
         """What was committed as this claim, by the market's events; None if there is no such claim."""
@@ -356,6 +372,10 @@ class ChainView:
         """Where nodes say they serve blocks."""
         with self._pinned() as index:
             return dict(index.endpoints)
+
+    def announced(self, account: Address) -> str | None:
+        """The same of one account, by the events read so far. Waits for nobody."""
+        return self._index.endpoints.get(account)
 
     def unusable(self) -> dict[Address, str]:
         """What accounts say of where they serve blocks, and is no base URL."""

@@ -45,7 +45,6 @@ NEWEST = 128
 one and hide nothing, whatever it answers."""
 AT_ONCE = 6
 """Questions that a poll has at once at most."""
-_TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class EventFollower:
             try:
                 read = self._read_new(start, newest[start]) if start in newest else self._read(start, end)
             except RpcFailed as failure:
-                if size == 1 or not any(words in failure.text.lower() for words in _TOO_MUCH):
+                if size == 1 or failure.lacks_block:
                     raise RpcUnreachable(
                         f"the node refused the logs of blocks {start} to {end}: {failure.text}",
                         hint=failure.hint if failure.lacks_block else "use a node that keeps logs",
@@ -268,8 +267,14 @@ class EventFollower:
                     agreed = number
                     break
                 differs = True
-        if not differs:
-            return None
+        return self._forget_after(agreed) if differs else None
+
+    def read_again(self, agreed: int) -> None:
+        """Forget the blocks after one: the next poll takes back what they told, and reads them anew."""
+        self._untold.append(self._forget_after(agreed))
+        self._read_up_to = None
+
+    def _forget_after(self, agreed: int) -> RolledBack:
         rows = list(self._db.rows("logs", "WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)))
         gone = RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
         with self._db:

@@ -135,8 +135,8 @@ class DaySource:
                 ]
                 status: dict[str, Any] = {"role": "solver", "action": "waiting for work"}
                 status |= {"counters": {"commit": 2}, "workers": workers}
-                well = {"answers": True, "ready": True, "status": status}
-                ill: dict[str, Any] = {"answers": False, "ready": False, "status": {}}
+                well = {"answers": True, "ready": True, "status": status, "troubles": []}
+                ill: dict[str, Any] = {"answers": False, "ready": False, "status": {}, "troubles": ["gone"]}
                 nodes = [
                     {"name": "ann", "url": "http://127.0.0.1:1", **well},
                     {"name": "bob", "url": "http://127.0.0.1:2", **ill},

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
-from assay.app.web import is_ready, node_app
+from assay.app.troubles import why_not_ready
+from assay.app.web import node_app
 from assay.blocks.blockstore import BlockStore
 from assay.cli.main import tree
 from assay.node.report import Status
@@ -77,8 +78,8 @@ def test_the_dashboard_of_grafana_draws_metrics_that_there_are(tmp_path: Path) -
 
 
 def test_a_node_is_ready_once_it_has_begun_and_while_it_sees_the_chain() -> None:
-    assert not is_ready({"action": "starting", "error": ""})
-    assert is_ready({"action": "waiting for work", "error": ""})
-    assert is_ready({"action": "waiting", "error": "commit: out of gas"})
-    assert not is_ready({"action": "waiting", "error": "tick: the node does not answer; wait"})
-    assert is_ready({"action": "serving", "role": "client"})
+    assert why_not_ready({"action": "starting", "error": ""})
+    assert not why_not_ready({"action": "waiting for work", "error": ""})
+    assert not why_not_ready({"action": "waiting", "error": "commit: out of gas"})
+    assert why_not_ready({"action": "waiting", "error": "tick: the node does not answer; wait"})
+    assert not why_not_ready({"action": "serving", "role": "client"})

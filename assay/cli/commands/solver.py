@@ -20,6 +20,7 @@ from assay.cli.node.options import (
     OnBattery,
     Poll,
     Port,
+    TakeOver,
     Webhook,
 )
 from assay.cli.node.starting import end_dry_run, say_start
@@ -37,7 +38,15 @@ def run(
     port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
+    take_over: TakeOver = False,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    max_loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Most that may be at risk at once by sleeping or by its own faults, such as 50tok: no shard"
+            " is taken beyond it; by default all that is staked."
+        ),
+    ] = None,
     max_shards: Annotated[int, typer.Option(min=1, help="Most shards held at once.")] = 4,
     slow: Annotated[
         bool | None,
@@ -97,7 +106,10 @@ def run(
     tell = ways(webhook, notify)
     end_dry_run(app, "solver")
     wait = parse_duration(patience)
-    limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
+    most = None if max_loss is None else parse_amount(max_loss)
+    limits = Limits(
+        parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes, max_loss=most
+    )
     fitness = Fitness(app, devices_of(app.settings.device))
 
     def make(parts: NodeParts) -> Node:
@@ -117,7 +129,7 @@ def run(
         fitness.look(service.pool, parts.clock)
         return service
 
-    run_node(app, port, make, tell=tell, serve=kind.serves)
+    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
     fitness.check()
 
 

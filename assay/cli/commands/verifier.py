@@ -23,6 +23,7 @@ from assay.cli.node.options import (
     OnBattery,
     Poll,
     Port,
+    TakeOver,
     Webhook,
     Width,
 )
@@ -41,6 +42,7 @@ def run(
     port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
+    take_over: TakeOver = False,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
     seed_age: Annotated[
@@ -143,7 +145,7 @@ def run(
         )
         return node
 
-    run_node(app, port, make, tell=tell, serve=kind.serves)
+    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
 
 
 def _honest(_: App) -> NodeKind:

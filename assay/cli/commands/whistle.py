@@ -22,6 +22,7 @@ from assay.cli.node.options import (
     OnBattery,
     Poll,
     Port,
+    TakeOver,
     Webhook,
     Width,
 )
@@ -40,6 +41,7 @@ def run(
     port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
+    take_over: TakeOver = False,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck votes also on claims that stand.")] = True,
@@ -111,7 +113,7 @@ def run(
         )
         return node
 
-    run_node(app, port, make, tell=tell, serve=kind.serves)
+    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
 
 
 def _honest(_: App) -> NodeKind:

@@ -37,6 +37,13 @@ Webhook = Annotated[
     str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
 ]
 Notify = Annotated[bool, typer.Option(help="Show the same on the desktop, by notify-send.")]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Go on for an account whose node has run in another home, and is stopped for good.",
+    ),
+]
 HoursOf = Annotated[
     list[str] | None,
     typer.Option(

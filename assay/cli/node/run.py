@@ -26,17 +26,19 @@ from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.output import plain
-from assay.app.reach import reach_of
+from assay.app.reach import Reaches, reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.app.worker_status import shown
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.traffic import PROOF, TRAINING, Traffic
 from assay.chain.eth.clock import ChainClock
-from assay.cli.node.alarms import Tell, Watch
+from assay.cli.node.alarms import BLIND_S, CLOCKS_FILE, Tell, Watch
+from assay.cli.node.taken import Taken
 from assay.compute.inline import InlinePool
 from assay.compute.pool import Pool
-from assay.node.report import Status
+from assay.node.clocks import LATE
+from assay.node.report import LOOK, Status
 from assay.node.retention import Retention
 from assay.node.role import Node
 from assay.protocol.errors import AssayError, Retry
@@ -52,6 +54,11 @@ WAS_KILLED = (
     "the process before this one ended without a word: it was killed, as for want of memory, or the machine"
     " lost power; it goes on where that one was"
 )
+MOST_PAUSE_S = 16.0
+"""Between two tries to reach the chain at the start."""
+SENDING = 16
+"""Calls that wait to be mined at once: more than a node has in order that a move never waits behind those
+whose gas has become too dear."""
 PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 """What a role fetches for, where it is not for training."""
 
@@ -160,18 +167,19 @@ def run_node(
     *,
     tell: Sequence[Tell] = (),
     serve: bool = True,
+    take_over: bool = False,
 ) -> None:
     """Run one role until told to stop; `tell` is told of clocks that run low. If it does not `serve`, nobody
-    gets its blocks."""
+    gets its blocks. Raises AccountElsewhere, unless told to `take_over`."""
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
-    connection, storage = app.connect(), app.storage(name)
+    connection, storage = connected(app, tell), app.storage(name)
     end_when_told(connection.clock.stop)
     killed = killed_at(home / EVENTS_FILE)
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     logging.getLogger().addHandler(Logged(emit))
     deleting = ThreadPoolExecutor(1, thread_name_prefix="deleting")
-    sending = ThreadPoolExecutor(2, thread_name_prefix="sending")
+    sending = ThreadPoolExecutor(SENDING, thread_name_prefix="sending")
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
     service.actions.sender = sending
     retention = Retention(connection.market, storage.store, service.unclaimed, executor=deleting)
@@ -179,13 +187,29 @@ def run_node(
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     role = service.status.role
-    watch = Watch(connection.market, connection.clock.now, name, role, emit, tell)
+    taken = Taken(connection.writer)
+    watch = Watch(
+        connection.market,
+        connection.clock.now,
+        name,
+        role,
+        emit,
+        tell,
+        kept=home / CLOCKS_FILE.format(role),
+        error=lambda: service.status.error,
+        unheard=connection.market.unheard,
+    )
+    connection.writer.sender.told = watch.raise_alarm
     status = partial(_status, service, connection, emit, storage.traffic, watch)
-    server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
+    reaches = Reaches(connection.market.announced, storage.exchange.answers)
+    face = node_app(served, status, role, storage.traffic, reaches)
+    server = WebServer(face, reach.host, reach.port)
     url = server.start()
     announced = reach.announced(url)
-    service.loop.housekeeping = Housekeeping(connection, storage, announced, watch)
+    service.loop.housekeeping = Housekeeping(connection, storage, announced, watch, taken)
     try:
+        if not begun(partial(taken.begin, take_over), service, watch):
+            return
         with suppress(Retry):  # it is announced once the chain answers
             service.loop.housekeeping()
         if killed is not None:
@@ -202,6 +226,40 @@ def run_node(
         deleting.shutdown(wait=True, cancel_futures=True)  # the store is closed after it
         watch.close()
         storage.close()
+
+
+def connected(app: App, tell: Sequence[Tell] = (), sleep: Callable[[float], None] = time.sleep) -> Connection:
+    """The account's connection, once the chain answers; nothing is sent until then. Somebody is woken where
+    that takes long."""
+    pause_s, waited_s = 1.0, 0.0
+    while True:
+        try:
+            return app.connect()
+        except Retry as error:
+            again = f"the node starts once the chain answers: {error.message}; {error.hint}"
+            app.output.say(f"{again} (tried again in {pause_s:g} s)")
+        if waited_s < BLIND_S <= waited_s + pause_s:
+            name = app.settings.account
+            for each in tell:
+                each({"node": name, "role": "", "owes": "", "share": LATE, "text": f"{name}: {again}"})
+        sleep(pause_s)
+        pause_s, waited_s = min(2 * pause_s, MOST_PAUSE_S), waited_s + pause_s
+
+
+def begun(begin: Callable[[], None], service: Node, watch: Watch) -> bool:
+    """Begin as soon as the market can be read; until then the node shows what is wrong, and wakes somebody.
+    False where it was told to stop meanwhile."""
+    while True:
+        try:
+            begin()
+            service.report.mended(LOOK)
+            return True
+        except Retry as error:
+            service.report.broken(LOOK, error)
+        with suppress(Retry):
+            watch()
+        if not service.clock.wait(PEERS_EVERY_S):
+            return False
 
 
 def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch) -> Status:
@@ -223,7 +281,11 @@ def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traf
     return replace(
         status,
         counters=counters,
-        endpoints=connection.rpc.troubles(),
+        endpoints=connection.rpc.troubles() | connection.writer.sender.troubles(),
+        alarms=watch.standing,
+        lost=watch.lost,
+        sleep=watch.sleep,
+        at_risk=status.at_risk or watch.at_risk,
         workers=shown(service.pool.status()),
     )
 
@@ -238,8 +300,11 @@ class Housekeeping:
     """What a node does between its looks: it announces where it serves, looks after its transactions, and
     follows its peers. Called more often than every `PEERS_EVERY_S`, it does nothing."""
 
-    def __init__(self, connection: Connection, storage: NodeStorage, url: str, watch: Watch) -> None:
+    def __init__(
+        self, connection: Connection, storage: NodeStorage, url: str, watch: Watch, taken: Taken
+    ) -> None:
         self._connection, self._storage, self._url, self._watch = connection, storage, url, watch
+        self._taken = taken
         self._last = -PEERS_EVERY_S
         self._announcement = ""
         """Intent of the announcement; once it is mined, `resume` looks after it."""
@@ -253,7 +318,7 @@ class Housekeeping:
         self._last = time.monotonic()
         errors: list[Exception] = []
         resume, save = self._connection.writer.sender.resume, self._storage.traffic.save
-        for part in (save, resume, self._announce, self._follow, self._watch):
+        for part in (self._watch, save, resume, self._announce, self._look_elsewhere, self._follow):
             try:
                 part()
             except Exception as error:  # noqa: BLE001 - a bug in one part must not keep the others waiting
@@ -271,6 +336,11 @@ class Housekeeping:
             self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
             market.set_endpoint(self._announcement, self._url)
         self._announced = True
+
+    def _look_elsewhere(self) -> None:
+        """Wake somebody where another node has announced itself for this account."""
+        if self._announced and (where := self._taken.elsewhere()):
+            self._watch.raise_alarm("account-elsewhere", f"{where.message}; {where.hint}")
 
     def _follow(self) -> None:
         self._storage.follow(self._connection.market)

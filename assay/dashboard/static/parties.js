@@ -35,7 +35,7 @@ function workerLine(worker) {
 }
 
 export function nodes(view) {
-  const words = ({ status, answers, ready }) => (!answers ? "does not answer" : status.error ? status.error : `${ready ? "" : "not ready: "}${status.action ?? ""}`);
+  const words = ({ status, ready, troubles }) => [...troubles.map((line) => h("div", { class: "bad" }, line)), h("div", {}, `${ready ? "" : "not ready: "}${status.action ?? ""}`)];
   const counters = (status) => Object.entries(status.counters ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
   const workers = (status) => (Array.isArray(status.workers) ? status.workers : []).filter((worker) => worker && typeof worker === "object").map((worker) => h("div", {}, workerLine(worker)));
   return [

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,7 +77,7 @@ def test_a_node_says_what_it_does_and_asks(node: tuple[str, list[bytes]]) -> Non
     with redirect_stdout(out):
         show_status(app_with({ME: url}), ME, "solver run")
     text = out.getvalue()
-    assert "trains [/b]" in text and "moves" in text and "asks: job" in text and "\x1b" not in text
+    assert "trains [/b]" in text and "moves" in text and "job: look" in text and "\x1b" not in text
 
 
 def test_a_node_that_nobody_announced_is_told_how_to_start() -> None:
@@ -111,3 +113,25 @@ def test_attack_W14_a_strangers_status_is_not_asked_for_at_a_private_address(
     (tmp_path / "me").write_text(json.dumps({"address": ME.removeprefix("0x"), "version": 3}))
     with redirect_stdout(io.StringIO()):
         show_status(own, ME, "solver run")
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Drip: "])
+def test_w28_an_answer_that_drips_is_no_answer_after_its_time(head: bytes) -> None:
+    """Each byte comes within the time of a read, and the whole never ends: in its headers, or its body."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        with suppress(OSError):
+            client, _ = listening.accept()
+            client.recv(4_096)
+            client.sendall(head)
+            for _ in range(600):
+                client.sendall(b"x")
+                time.sleep(0.05)
+
+    threading.Thread(target=drip, daemon=True).start()
+    begin = time.monotonic()
+    with pytest.raises(PeerUnreachable, match="not whole after"):
+        answer_of(f"http://127.0.0.1:{listening.getsockname()[1]}", LOOPBACK, within_s=0.5)
+    assert time.monotonic() - begin < 3.0
+    listening.close()

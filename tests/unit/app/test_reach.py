@@ -6,14 +6,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
-from assay.app.reach import Reach, private_peers, reach_of
+from assay.app.reach import Reach, Reaches, is_loopback, private_peers, reach_of
 from assay.app.settings import Flags, Settings
 from assay.app.web import WebServer, node_app
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.public_net import LOOPBACK, networks
 from assay.chain.contracts.deploy import Deployment
 from assay.protocol.errors import Ask
+from assay.protocol.types import Address
+
+ME = Address("0x" + "11" * 20)
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +110,31 @@ def test_a_node_that_is_not_ready_says_why(tmp_path: Path) -> None:
         assert httpx.get(url + "/readyz").json() == {"ready": True}
     finally:
         server.stop()
+
+
+def test_w16_a_node_says_whether_it_can_fetch_from_where_another_announces() -> None:
+    asked, now, url = list[str](), [0.0], {ME: "http://10.0.0.1:4001"}
+
+    def answers(where: str, within_s: float) -> bool:
+        asked.append(where)
+        return where.endswith("4001")
+
+    reaches = Reaches(url.get, answers, lambda: now[0])
+    client = TestClient(
+        node_app(BlockStore(Path("store")), lambda: {"role": "solver"}, "solver", reaches=reaches)
+    )
+    for _ in range(3):
+        assert client.get(f"/reach/{ME}").json() == {"reached": True}
+    assert asked == ["http://10.0.0.1:4001"], "once a minute, whoever asks"
+    url[ME] = "http://10.0.0.1:9"
+    assert client.get(f"/reach/{ME}").json() == {"reached": False}
+    assert client.get("/reach/0xnobody").status_code == 404
+    now[0] += 61
+    assert client.get(f"/reach/{ME}").json() == {"reached": False} and len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:4001", "http://[::1]:1", "http://localhost:8", "http://127.9.9.9"]
+)
+def test_each_machines_own_address_is_nobody_elses(url: str) -> None:
+    assert is_loopback(url) and not is_loopback("http://10.0.0.1:4001") and not is_loopback("https://x.org")

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 
 from assay.app.output import Exit, Output
@@ -75,12 +74,12 @@ def test_attack_T46_whatever_one_node_brings_about_the_others_are_counted(
         def unusable(self) -> dict[str, str]:
             return {"0xc": "http://xn--a\x1b[31m"}
 
-    def get(_: httpx.Client, url: str) -> httpx.Response:
+    def answer(url: str, private: object, within_s: float, most_bytes: int) -> bytes:
         if "bad" in url:
             raise error
-        return httpx.Response(200)
+        return b"ok"
 
-    monkeypatch.setattr(httpx.Client, "get", get)
+    monkeypatch.setattr(doctor, "whole_answer", answer)
     app: Any = SimpleNamespace(settings=Settings(Flags(home="/nowhere")))
     connection: Any = Announced()
     connection.market = connection
@@ -128,3 +127,35 @@ def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
     with pytest.raises(SystemExit) as ended:
         Output(as_json=True).fail(EndpointBehind("http://one", 8, 70))
     assert ended.value.code == int(Exit.UNREACHABLE) == 7
+
+
+def reach_of(url: str, rpc: str, others: dict[str, str]) -> doctor.Line:
+    """What doctor says of where an account announces, with the others' nodes."""
+    market: Any = SimpleNamespace(endpoints=lambda: {"0xme": url, **others})
+    app: Any = SimpleNamespace(settings=Settings(Flags(home="/nowhere", rpc_url=rpc)))
+    (line,) = doctor._reach(app, market, "0xme", url)  # type: ignore[arg-type]
+    return line
+
+
+def test_w16_an_address_that_only_this_machine_has_is_bad_on_a_chain_that_is_not_here() -> None:
+    line = reach_of("http://127.0.0.1:4001", "https://eth.example.org", {})
+    assert line.state == "bad" and "each machine's own" in line.found and "--announce-url" in line.fix
+    assert reach_of("http://127.0.0.1:4001", "http://127.0.0.1:8545", {}).state == "note"
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ([b'{"reached": true}', b'{"reached": false}'], "ok"),
+        ([b'{"reached": false}', b'{"reached": false}'], "bad"),
+        ([b"junk", b'{"reached": "yes"}'], "note"),
+    ],
+)
+def test_w16_other_nodes_are_asked_whether_they_can_fetch(
+    told: list[bytes], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = dict(zip(("http://10.0.0.1/reach/0xme", "http://10.0.0.2/reach/0xme"), told, strict=True))
+    monkeypatch.setattr(doctor, "whole_answer", lambda url, private, within_s, most: answers[url])
+    others = {"0x1": "http://10.0.0.1", "0x2": "http://10.0.0.2"}
+    line = reach_of("http://192.0.2.7:4001", "https://eth.example.org", others)
+    assert line.state == state and (state == "ok") == (not line.fix)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.app.output import plain
+from assay.app.troubles import why_not_ready
 from assay.cli.node.run import EventLog
 from assay.node.actions import Actions
 from assay.node.loop import Loop
@@ -183,3 +185,35 @@ def test_events_that_do_not_fit_are_counted_and_the_next_are_read(
     assert log.lost == 2
     assert [json.loads(line)["event"] for line in (lines[0], lines[-1])] == ["one", "two"]
     assert len(lines) == 3, "half a line stands by itself"
+
+
+@pytest.mark.parametrize("fault", [RpcUnreachable("no answer"), ValueError("a stranger's text")])
+def test_a_look_that_fails_is_what_is_shown_until_it_goes_again(fault: Exception) -> None:
+    """Housekeeping fails with it, and must not hide it: a node that does not see the market is not ready."""
+    events: list[dict[str, object]] = []
+    report = Report("solver", Address("0x" + "11" * 20), events.append)
+    report.note(action="waiting for work")
+    seen: list[str] = []
+
+    def fails(number: int) -> None:
+        seen.append(why_not_ready(plain(report.status)))
+
+    clock = Steps(6, fails)
+    looks = iter([fault, fault, fault, None, None, None, None])
+
+    def tick() -> None:
+        if (failed := next(looks)) is not None:
+            raise failed
+
+    loop = Loop(report, Actions(report, clock), clock, tick, lambda: 1.0)
+    keeps = iter([fault, fault, fault, None, None, None, None])
+
+    def keep() -> None:
+        if (failed := next(keeps)) is not None:
+            raise failed
+
+    loop.housekeeping = keep
+    loop.run()
+    assert all(str(fault) in why and why.startswith("chain: ") for why in seen[:3]) and seen[3:6] == [""] * 3
+    told = [event for event in events if event["event"] == "retry"]
+    assert [event["what"] for event in told] == (["tick", "housekeeping"] if isinstance(fault, Retry) else [])

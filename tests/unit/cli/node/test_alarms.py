@@ -120,7 +120,7 @@ def test_attack_W25_a_full_disk_keeps_no_alarm_back(
     storage = SimpleNamespace(traffic=SimpleNamespace(save=full), follow=lambda market: None)
     writer = SimpleNamespace(sender=SimpleNamespace(resume=full), endpoints=full, me=day.address("ann"))
     connection = SimpleNamespace(writer=writer, market=day.markets["ann"])
-    keep_house = Housekeeping(cast(Any, connection), cast(Any, storage), "http://a", watch)
+    keep_house = Housekeeping(cast(Any, connection), cast(Any, storage), "http://a", watch, cast(Any, None))
     keep_house._last = -1_000.0
     with pytest.raises(sqlite3.OperationalError):
         keep_house()

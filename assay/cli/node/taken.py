@@ -1,0 +1,67 @@
+"""Whether an account's node runs in another home: its last announcement, and what it owes, have to be of this
+one.
+
+Contract: reads the market and this home's journal, which has every transaction that this home has sent for
+the account. Not guaranteed: that the other node is found where it has announced nothing and owes nothing yet.
+"""
+
+from __future__ import annotations
+
+from assay.chain.contracts.market import ChainMarket
+from assay.node.owed import owed_by
+from assay.protocol.errors import Ask
+from assay.protocol.types import Role
+
+MINE = "node"
+"""Of a journal: that a node has run with it, or has taken the account over."""
+
+
+class AccountElsewhere(Ask):
+    """Another home has run this account's node."""
+
+    code = "account-elsewhere"
+
+
+class Taken:
+    """One account in one home."""
+
+    def __init__(self, market: ChainMarket) -> None:
+        self._market, self._journal = market, market.sender.journal
+        self._known = ""
+        """What was announced when it was last seen to be of this home."""
+
+    def begin(self, take_over: bool) -> None:
+        """This home's node of the account begins. Raises AccountElsewhere."""
+        if not take_over:
+            if (where := self.elsewhere()) is not None:
+                raise where
+            self._require_known()
+        self._journal.keep_fact(MINE, self._market.endpoints().get(self._market.me, ""))
+
+    def elsewhere(self) -> AccountElsewhere | None:
+        """Where another home has announced itself for the account since; None where none has."""
+        url = self._market.endpoints().get(self._market.me, "")
+        if url not in ("", self._known):
+            if url != self._journal.fact(MINE) and not self._journal.has_signed(f"cli/endpoint/{url}/"):
+                return self._error(f"it announces {url}, which this home has not")
+            self._known = url
+        return None
+
+    def _require_known(self) -> None:
+        """What is owed and was sent by nobody here was sent elsewhere."""
+        sender, me = self._market.sender, self._market.me
+        if self._journal.fact(MINE) is not None or sender.next_nonce() <= self._journal.next_nonce(
+            sender.address
+        ):
+            return
+        left = [found for role in Role if (found := owed_by(self._market, me, role))]
+        if left:
+            raise self._error(f"it owes {left[0]}, and this home's journal does not have what it has sent")
+
+    def _error(self, why: str) -> AccountElsewhere:
+        return AccountElsewhere(
+            f"the node of {self._market.me} has run in another home: {why}. Two nodes of one account overtake"
+            " each other's transactions, and miss what they owe; nothing was sent",
+            hint="stop the other one and copy its folder nodes/NAME here; or, where it is stopped for good"
+            " and its folder is lost, start this one with --take-over (docs/operating.md)",
+        )
