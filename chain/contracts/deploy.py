@@ -91,6 +91,13 @@ class Deployment:
                 " nothing was done",
                 hint="choose the other node (--rpc-url) or the other deployment file",
             )
+        head = rpc.eth.block_number
+        if deployment.first_block > head:
+            raise NoDeployment(
+                f"{path} says that the contracts begin at block {deployment.first_block}, and the chain is at"
+                f" block {head}; nothing was done",
+                hint="wait until the node is synced, or mend firstBlock: fetch the file again",
+            )
         for name, address in deployment.addresses.items():
             found = _code_hash(rpc, address)
             if found != deployment.code_hashes[name]:

@@ -102,7 +102,7 @@ class Endpoints(Rpc):
     ) -> None:
         if not endpoints:
             raise ValueError("at least one endpoint is needed")
-        self._all = [Watched(endpoint, place, clock) for place, endpoint in enumerate(endpoints)]
+        self._all = [Watched(endpoint, place, clock, sleep) for place, endpoint in enumerate(endpoints)]
         self.patience = patience or Patience()
         self.counters: Counter[str] = Counter()
         """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `disagreed`."""
@@ -134,7 +134,12 @@ class Endpoints(Rpc):
             for one in self._all
             if one.is_behind()
         }
-        return denied | behind | {one.url: one.error for one in self._all if one.error}
+        slow = {
+            one.url: f"it refuses more than some {rate:.2g} requests a second, so it is asked no more often"
+            for one in self._all
+            if (rate := one.pace.a_second)
+        }
+        return slow | denied | behind | {one.url: one.error for one in self._all if one.error}
 
     def request(self, method: str, params: list[Any]) -> Any:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""

@@ -17,12 +17,12 @@ import json
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from assay.chain.eth import shapes
 from assay.chain.eth.transport import FAILURES, Http, TooLarge
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
+from assay.protocol.words import masked_url
 
 if TYPE_CHECKING:
     from web3.eth import Eth
@@ -35,6 +35,8 @@ LARGEST_ANSWER = 32 << 20
 """Bytes of an answer, unpacked: some 20,000 logs."""
 MOST_VALUES = 500_000
 """Of an answer: some 30,000 logs. Each takes a hundred times as much memory as the three bytes of "{},"."""
+REFUSALS = (400, 405, 406, 409, 414, 416, 422, 431)
+"""Statuses with which gateways refuse a range of logs that is too long for them."""
 _VALUES = (b",", b"[", b"{")
 """Of which a text has at least one for each value but the first."""
 _REVERTED = 3
@@ -47,6 +49,12 @@ _NO_BLOCK = (
 Erigon, Reth, Nethermind, Besu, Anvil."""
 _NO_STATE = ("not available", "unavailable", "not found", "no state", "missing")
 """The same, beside the word "state"."""
+_TOO_OFTEN = 429
+_RATE = (
+    *("too many requests", "rate limit", "rate-limit", "request rate", "request limit", "throttl"),
+    *("requests per second", "compute units per second"),
+)
+"""In what providers say of being asked too often."""
 _LONGEST_TEXT = 500
 """Characters of a node's words that are shown."""
 
@@ -66,6 +74,8 @@ class RpcFailed(Retry):
         self.data = data
         self.lacks_block = self._lacks_block()
         """Whether the node says that it does not have the block that was named, or no longer its state."""
+        self.too_often = rpc_code == _TOO_OFTEN or any(words in text.lower() for words in _RATE)
+        """Whether the node refuses to be asked so often."""
         message, hint = f"{method} failed: {text}", "see the node's log"
         if self.lacks_block:
             message = f"the node does not have the block that {method} is about, or its state: {text}"
@@ -82,6 +92,12 @@ class RpcFailed(Retry):
         return any(words in text for words in _NO_BLOCK) or (
             "state" in text and any(words in text for words in _NO_STATE)
         )
+
+
+class RateLimited(RpcUnreachable):
+    """The endpoint refuses to be asked so often."""
+
+    code = "rate-limited"
 
 
 class Rpc(ABC):
@@ -106,7 +122,7 @@ class HttpRpc(Rpc):
         self.url = url
         self.timeout_s = timeout_s
         # An endpoint's path or user part often holds an access key: only scheme and host are ever shown.
-        self.shown_url = _shown(url)
+        self.shown_url = masked_url(url)
         self._http = Http(url)
         self._numbers = itertools.count(1)
 
@@ -120,8 +136,13 @@ class HttpRpc(Rpc):
         question = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
             status, body = self._http.post(json.dumps(question).encode(), timeout_s, LARGEST_ANSWER)
-            if status == 413:
-                raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "")
+            if status == 413 or (method == "eth_getLogs" and status in REFUSALS):
+                raise RpcFailed(method, 413, f"the request is too large (HTTP status {status})", "")
+            if status == 429:
+                raise RateLimited(
+                    f"{self.shown_url} is asked too often (HTTP status 429); nothing was concluded from that",
+                    hint="this is tried again, more slowly; an endpoint that allows more is quicker",
+                )
             if status != 200:
                 raise self._unreachable(method, f"HTTP status {status}")
             if sum(body.count(mark) for mark in _VALUES) > MOST_VALUES:
@@ -142,14 +163,6 @@ class HttpRpc(Rpc):
             hint="check that the node runs and that the URL is right (--rpc-url or ETH_RPC_URL),"
             " then repeat the command",
         )
-
-
-def _shown(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
-    except ValueError:
-        return "?"
 
 
 def _result(method: str, params: list[Any], number: int, answer: Any) -> Any:

@@ -26,7 +26,7 @@ def show(
 ) -> None:
     """Every setting as the other commands would use it here."""
     app = app_of(context)
-    settings = app.settings.describe()
+    settings = app.settings.shown()
     rows = table("settings", "name", "value", *(("origin",) if origin else ()))
     for name, setting in settings.items():
         rows.add_row(name, setting.value or "-", *((setting.origin,) if origin else ()))

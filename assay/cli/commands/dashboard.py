@@ -11,6 +11,7 @@ import typer
 
 from assay.app.invocation import app_of
 from assay.app.settings import is_http
+from assay.protocol.words import masked_url
 
 
 def dashboard(
@@ -31,7 +32,7 @@ def dashboard(
         if not is_http(url):
             raise typer.BadParameter(f"--node: {url!r} is no URL, such as http://127.0.0.1:4001")
     app = app_of(context)
-    app.output.say(f"looking at the market of {', '.join(app.settings.rpc_urls)}")
+    app.output.say(f"looking at the market of {', '.join(map(masked_url, app.settings.rpc_urls))}")
     app.end_dry_run(f"serve the market's pages on {host}, port {port}")
     from assay.dashboard.serve import serving
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,11 @@ def test_deployed_contracts_know_one_another_and_the_file_is_checked(
     assert Deployment.load(path, rpc) == deployment
     assert deploy(sender, small, PLAN) == deployment, "a repeated deployment changes nothing"
 
+    replace(deployment, first_block=10**6).save(path)
+    with pytest.raises(NoDeployment, match="begin at block 1000000, and the chain is at block") as early:
+        Deployment.load(path, rpc)
+    assert "synced" in early.value.hint
+    deployment.save(path)
     rpc.request("anvil_setCode", [deployment.addresses["Ledger"], "0x00"])
     with pytest.raises(NoDeployment, match="other code"):
         Deployment.load(path, rpc)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay.chain.eth.endpoints import PROBES, Endpoints, EndpointsDisagree, Patience
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.rpc import RateLimited, RpcFailed
 from assay.chain.eth.seen import EndpointBehind
 from assay.protocol.errors import RpcUnreachable
 from tests.unit.chain.eth.fake_node import FakeNode
@@ -713,3 +713,59 @@ def test_a_transaction_that_all_refuse_is_refused(node: FakeNode) -> None:
         flaky.faults = [REVERTED] * 3
     with pytest.raises(RpcFailed, match="reverted"):
         made(*pair)[0].request("eth_sendRawTransaction", ["0x12"])
+
+
+class Limited(Flaky):
+    """Takes so many requests a second, by a clock, and refuses the others as a provider does."""
+
+    def __init__(self, name: str, node: FakeNode, a_second: int, clock: Time, error: Exception) -> None:
+        super().__init__(name, node)
+        self.a_second, self.clock, self.error = a_second, clock, error
+        self.taken: list[float] = []
+        self.refused: list[float] = []
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        self.clock.now += 0.001
+        if sum(self.clock.now - at < 1.0 for at in self.taken) >= self.a_second:
+            self.refused.append(self.clock.now)
+            raise self.error
+        self.taken.append(self.clock.now)
+        return super().ask(method, params, timeout_s)
+
+
+TOO_OFTEN = [
+    RateLimited("http://one is asked too often (HTTP status 429)", hint=""),
+    RpcFailed("eth_call", -32005, "project ID request rate exceeded", ""),
+    RpcFailed("eth_call", -32000, "Too Many Requests", ""),
+]
+
+
+@pytest.mark.parametrize("error", TOO_OFTEN)
+def test_w7_an_endpoint_with_a_limit_is_asked_below_it(node: FakeNode, error: Exception) -> None:
+    clock = Time()
+    limited = Limited("http://one", node, 5, clock, error)
+    rpc = Endpoints([limited], Patience(), clock=clock.clock, sleep=clock.sleep, seed=1)
+    for number in range(200):
+        assert rpc.request("eth_getBlockByNumber", [hex(number % 10), False]) is not None
+    late = [at for at in limited.refused if at > 5.0]
+    assert limited.refused and len(late) < 0.25 * sum(at > 5.0 for at in limited.taken)
+    assert clock.now < 1.5 * 200 / 5, "and not far below it"
+    assert "refuses more than some" in rpc.troubles()["http://one"]
+
+
+def test_a_gateway_that_refuses_one_now_and_then_is_not_asked_less(node: FakeNode) -> None:
+    one = Flaky("http://one", node)
+    rpc, time = made(one)
+    for number in range(200):
+        if number % 40 == 0:
+            one.faults.append(TOO_OFTEN[0])
+        rpc.request("eth_getBlockByNumber", [hex(number % 10), False])
+    assert time.now < 3.0 and rpc.troubles() == {}
+
+
+def test_w7_a_second_endpoint_takes_over_from_one_over_its_limit(node: FakeNode) -> None:
+    one, two = Flaky("http://one", node), Flaky("http://two", node)
+    rpc, _ = made(one, two)
+    one.faults = [TOO_OFTEN[0]]
+    assert rpc.request("eth_chainId", []) == hex(31337)
+    assert two.asked == ["eth_chainId"] and rpc.counters["taken_over"] == 1

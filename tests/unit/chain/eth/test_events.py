@@ -243,7 +243,17 @@ def test_a_node_that_dies_after_a_reorganisation_hides_nothing_of_it(tmp_path: P
     assert games(new) == [3]
 
 
-def test_range_that_is_too_large_is_halved(tmp_path: Path, by_range: None) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "query exceeds the block range limit",
+        "the request is too large (HTTP status 400)",
+        "eth_getLogs is for paying customers only",
+    ],
+)
+def test_w28_a_range_that_is_refused_is_halved_whatever_the_words(
+    tmp_path: Path, by_range: None, text: str
+) -> None:
     node = FakeNode()
     for game in range(8):
         node.mine([log(game)])
@@ -251,7 +261,7 @@ def test_range_that_is_too_large_is_halved(tmp_path: Path, by_range: None) -> No
 
     def limited(query: dict[str, Any]) -> list[dict[str, Any]]:
         if int(query["toBlock"], 16) - int(query["fromBlock"], 16) >= 3:
-            raise RpcFailed("eth_getLogs", -32005, "query exceeds the block range limit", "")
+            raise RpcFailed("eth_getLogs", -32005, text, "")
         return real(query)
 
     node.eth_getLogs = limited
@@ -263,6 +273,21 @@ def test_confirmations_keep_the_follower_behind_the_head(tmp_path: Path) -> None
     for game in range(1, 4):
         node.mine([log(game)])
     assert games(follow(node, tmp_path, confirmations=2).poll()) == [1]
+
+
+def test_events_are_read_again_from_a_block_on(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(1, 5):
+        node.mine([log(game)])
+    follower = follow(node, tmp_path)
+    hidden = node.blocks[3].logs.pop()
+    assert games(follower.poll()) == [1, 2, 4]
+    node.blocks[3].logs.append(hidden)
+    assert follower.poll() == []
+    follower.read_again(2)
+    taken_back, *again = follower.poll()
+    assert isinstance(taken_back, RolledBack) and games(list(taken_back.events)) == [4]
+    assert games(again) == [3, 4] and games(list(follower.history())) == [1, 2, 3, 4]
 
 
 def test_first_block_leaves_out_what_was_before(tmp_path: Path) -> None:

@@ -100,7 +100,11 @@ def test_a_request_that_is_too_large_is_an_answer_and_no_outage(gateway: Gateway
     gateway.status = 413
     with pytest.raises(RpcFailed, match="too large"):
         rpc.request("eth_call", [])
-    for gateway.status in (302, 429, 500, 502):
+    for gateway.status in (400, 413, 422):
+        with pytest.raises(RpcFailed, match="too large") as refused:
+            rpc.request("eth_getLogs", [{}])
+        assert refused.value.rpc_code == 413
+    for gateway.status in (302, 400, 429, 500, 502):
         with pytest.raises(RpcUnreachable, match=f"HTTP status {gateway.status}"):
             rpc.request("eth_call", [])
 
