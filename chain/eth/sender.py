@@ -141,9 +141,9 @@ class Sender:
         known = self.journal.get(key)
         if known is not None and known.state is State.FAILED and self._is_final(known.receipt):
             self.journal.renew(key)
+        intent = self.journal.record(key, self.address, call, members)
         if call.due is not None:
             self._due[key] = call.due
-        intent = self.journal.record(key, self.address, call, members)
         if intent.state is State.RECORDED:
             intent = self._sign_first(intent)
             self._broadcast(intent)
@@ -227,7 +227,8 @@ class Sender:
         is as due: it has to be mined first."""
         now, open_intents = self._clock(), self.journal.open_intents(self.address)
         with self._pending_lock:
-            self._due = {key: due for key, due in self._due.items() if self.journal.is_open(key)}
+            for key in [key for key in list(self._due) if not self.journal.is_open(key)]:
+                self._due.pop(key, None)  # others may add to it meanwhile
             due = self._inherited(open_intents)
             since = {intent.key: self._pending_since.get(intent.key, now) for intent in open_intents}
             stuck = {key for key in since if now - since[key] > self._stuck_after_s(due[key])}
