@@ -7,7 +7,8 @@ suddenly unknown) is asked for again, and never believed (``chain.eth.seen``): `
 where no other comes. What is asked of the latest state is asked at the number of the newest block, so that a
 node which does not have it fails instead of telling the past. With several endpoints, logs, blocks, receipts
 and calls at a named block must be the same at two of them that know the block: if they are not, and stay so,
-`EndpointsDisagree` is raised, since nobody can tell who lies. The head is the lowest of those endpoints that
+`EndpointsDisagree` is raised, since nobody can tell who lies; but the logs of a block that is named by its
+hash are those that its header proves. The head is the lowest of those endpoints that
 move on. A signed transaction is handed to all of them, so that none can swallow it.
 Not guaranteed: truth where all but one endpoint are down, lag behind, or do not know the block; `counters`
 says how often that was.
@@ -28,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.chain.eth import shapes
+from assay.chain.eth.receipts import proven_logs
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, Rpc, RpcFailed
 from assay.chain.eth.seen import HEAD, Seen
 from assay.chain.eth.watched import Endpoint, Watched
@@ -105,7 +108,8 @@ class Endpoints(Rpc):
         self._all = [Watched(endpoint, place, clock, sleep) for place, endpoint in enumerate(endpoints)]
         self.patience = patience or Patience()
         self.counters: Counter[str] = Counter()
-        """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `disagreed`."""
+        """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `proven`,
+        `disagreed`."""
         self._clock, self._sleep = clock, sleep
         self._random = random.Random(seed)
         self._lock = threading.Lock()
@@ -329,12 +333,28 @@ class Endpoints(Rpc):
                 answer = self._asked_again(method, params, by, answer)
                 if answer is None and method == RECEIPT:
                     return None  # as on a chain that has changed meanwhile
+        if method == "eth_getLogs" and (proven := self._proven(params)) is not None:
+            self.counters["proven"] += 1
+            return proven
         self.counters["disagreed"] += 1
         others = ", ".join(one.url for one in self._all if one is not by)
         raise EndpointsDisagree(
             f"{by.url} and {others} give different answers to {method}; nothing was done",
             hint="one of them lies or is broken: compare them with a third, and leave it out of --rpc-url",
         )
+
+    def _proven(self, params: list[Any]) -> Any:
+        """The logs of a block that is named by its hash, as its header proves them: whoever has them, has the
+        last word. None where no endpoint proves them."""
+        block, addresses = params[0].get("blockHash"), params[0].get("address")
+        for one in self._all if block and addresses else ():
+            with suppress(RpcFailed, RpcUnreachable, shapes.Misshapen):
+                limit_s = self.patience.last_limit_s
+                header = one.ask("eth_getBlockByHash", [block, False], limit_s)
+                receipts = one.ask("eth_getBlockReceipts", [block], limit_s)
+                if (logs := proven_logs(block, addresses, header, receipts)) is not None:
+                    return shapes.check("eth_getLogs", params, logs)
+        return None
 
     def _second(self, method: str, params: list[Any], other: Watched) -> Any:
         """What another endpoint answers; None if it does not, or does not know the block."""

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
+from assay.chain.eth.endpoints import EndpointsDisagree
 from assay.chain.eth.event_file import own_or_copy
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.log_source import LogSource
@@ -172,7 +173,16 @@ class EventFollower:
                 newest = {each: self._source.block(each) for each in one_by_one}
                 self._source.begin_logs(block for block in newest.values() if block is not None)
             try:
-                read = self._read_new(start, newest[start]) if start in newest else self._read(start, end)
+                if start == end:  # by its hash, so that its header can prove what endpoints deny
+                    block = newest[start] if start in newest else self._source.block(start)
+                    read = self._read_new(start, block)
+                else:
+                    read = self._read(start, end)
+            except EndpointsDisagree:
+                if size == 1:
+                    raise
+                size = max(size // 2, 1)
+                continue
             except RpcFailed as failure:
                 if size == 1 or failure.lacks_block:
                     raise RpcUnreachable(
