@@ -85,7 +85,8 @@ def test_nothing_but_the_truth_has_the_root(day: ChainDay, rpc: HttpRpc) -> None
         log[change] = {"data": "0x", "topics": [], "address": "0x" + "00" * 20}[change]
         assert proven_logs(block, addresses, header, false) is None, change
     assert proven_logs(block, addresses, {**header, "receiptsRoot": "0x" + EMPTY}, receipts) is None
-    for junk in (None, 5, [], {}, [None], "text"):
+    junks: list[Any] = [None, 5, [], {}, [None], "text"]
+    for junk in junks:
         assert proven_logs(block, addresses, junk, receipts) is None
         assert proven_logs(block, addresses, header, junk) is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.app.devnet_record import read_devnet
 from assay.app.output import Exit
-from tests.fakes.faulty_rpc import FaultyGateway
+from drills.faulty_rpc import FaultyGateway
 from tests.integration.cli.conftest import Assay
 
 
@@ -23,7 +23,7 @@ class Limiting(FaultyGateway):
         self.taken: list[float] = []
         self.refused = 0
 
-    def fault(self) -> tuple[str, float]:
+    def fault(self, path: str = "") -> tuple[str, float]:
         with self._lock:
             now = time.monotonic()
             self.taken = [at for at in self.taken if now - at < 1.0]

@@ -1,4 +1,4 @@
-"""What a node says of sleep: how long it may, what was lost in it, and why; and a chain that cannot be read."""
+"""What a node says of sleep: how long it may, what was lost in it and why; and of a chain it cannot read."""
 
 from __future__ import annotations
 
