@@ -10,7 +10,7 @@ TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	artifacts bytecode kills arm kernels second-chain lock torches wheel
+	artifacts bytecode kills chaos arm kernels second-chain lock torches wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ bytecode: setup ## what is deployed is what compiles
 
 kills: setup ## a thousand processes of all roles killed at random (an hour)
 	PYTHONPATH=. $(PY) scripts/prove/kills.py
+
+chaos: setup ## eight nodes under a storm of five hundred faults, a hundred rounds (hours; SEED=1)
+	PYTHONPATH=. $(PY) -m drills chaos --seed $(or $(SEED),1)
 
 arm: setup ## the C kernels' ARM forms in an emulator (gcc-aarch64-linux-gnu, qemu-user)
 	PYTHONPATH=. $(PY) scripts/prove/arm.py

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +20,7 @@ from assay.devnet.folder import own_folder, wipe_data
 from assay.devnet.market import NodeSpec, take_down
 from drills import nodes
 from drills.devnet_only import refuse_other_chain
+from drills.life import settings
 
 root = typer.Typer(
     name="drills",
@@ -99,6 +103,56 @@ def run_one(
     shown = Shown.OPENED if open_it else Shown.SERVED if dashboard else Shown.NOT
     if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown, devices=by_name):
         raise typer.Exit(int(Exit.BUG))
+
+
+@root.command()
+def chaos(
+    context: typer.Context,
+    seed: Annotated[int, typer.Option(help="Of the schedule: the same strikes the same nodes again.")] = 1,
+    rounds: Annotated[int, typer.Option(min=5, help="Of the job.")] = 100,
+    hours: Annotated[
+        float | None, typer.Option(min=0.01, help="After which the client halts the job, if it goes on.")
+    ] = None,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds from one fault to the next, on average.")
+    ] = 10.0,
+    steps: Annotated[
+        int, typer.Option(min=16, help="Of a round: the longer it is, the less a fault weighs.")
+    ] = 64,
+    goodput: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Of the calm pace, at least; below it the storm has failed."),
+    ] = 0.88,
+    schedule: Annotated[bool, typer.Option("--schedule", help="Show a hundred strikes, and end.")] = False,
+) -> None:
+    """A market of eight nodes under a storm of faults: kills, sleeps, full disks, bad endpoints, a chain that
+    stops, jumps and is reorganised, and a cheat every tenth round. In the end there must be the bits of an
+    undisturbed run, and no honest token gone. In a folder of its own, which stays if it fails."""
+    from drills.storm import left_out, schedule_of, storm_of
+
+    app = app_of(context)
+    if schedule:
+        lines = list(schedule_of(seed, every))
+        app.output.result("chaos-schedule", lines, "\n".join(lines))
+        return
+    app.end_dry_run(f"run a storm of {rounds} rounds")
+    for name in settings():
+        del os.environ[name]
+    for name, why in left_out().items():
+        app.output.say(f"left out: {name}: {why}")
+    folder = Path(tempfile.mkdtemp(prefix="assay-storm-"))
+    options = {"hours": hours, "least": goodput, "say": app.output.say}
+    storm = storm_of(folder / "devnet", seed, rounds, steps, every, **options)
+    model, faults = storm.play()
+    struck = ", ".join(f"{name} {count}" for name, count in sorted(storm.struck.items()))
+    told = f"{storm.struck.total()} faults in {len(model)} rounds ({struck}); goodput {storm.goodput():.1%}"
+    lines = [told, *(faults or ["the bits of an undisturbed run, and nothing lost"])]
+    data = {"seed": seed, "rounds": len(model), "struck": storm.struck, "goodput": storm.goodput()}
+    app.output.result("chaos", {**data, "faults": faults}, "\n".join(lines))
+    if faults:
+        app.output.say(f"kept in {folder}")
+        raise typer.Exit(int(Exit.BUG))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def cheating(

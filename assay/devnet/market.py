@@ -213,15 +213,15 @@ def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: C
     verifiers subscribe to this class of conditions."""
     devnet = begin_chain(app, block_time_s)
     try:
-        equipped = (_equipped(app, spec, conditions) for spec in specs)
-        return start_nodes(app, devnet, equipped)
+        nodes = (equipped(app, spec, conditions) for spec in specs)
+        return start_nodes(app, devnet, nodes)
     except BaseException:
         take_down(app.settings.home)
         remove_devnet(app.settings.home)
         raise
 
 
-def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
+def equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
     """The node with its tokens and its stake, not started yet."""
     fund_account(app, spec.name, spec.tokens)
     stake_for(app, spec, conditions)

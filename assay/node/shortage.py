@@ -21,6 +21,7 @@ _LACKS = {
     errno.EAGAIN: "the machine can start no more threads or processes",
     errno.EIO: "the disk does not work",
     errno.EROFS: "the disk can only be read",
+    errno.EFBIG: "a file may not grow any more (ulimit -f)",
 }
 _SQLITE = {
     sqlite3.SQLITE_FULL: "no room is left on the disk",

@@ -36,6 +36,7 @@ from assay.job.read import JobFile
 from assay.job.terms import conditions_of
 from assay.protocol.types import ClaimView, Kind, Phase
 from assay.training.job import JobArtifacts
+from drills.life import children_of
 
 GROUPS, PERIOD_US = Path("/sys/fs/cgroup/cpu"), 10_000
 PER_CLAIM = 60
@@ -156,14 +157,6 @@ def threads_of(pid: int) -> list[int]:
     """Of a process, by their numbers; none where it has ended."""
     with suppress(OSError):
         return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
-    return []
-
-
-def children_of(pid: int) -> list[int]:
-    """Processes that a process has started, by their numbers."""
-    with suppress(OSError):
-        lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-        return [int(child) for children in lists for child in children]
     return []
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.prove.kills import Life, settings
+from drills.life import settings
+from scripts.prove.kills import life_of
 
 pytestmark = pytest.mark.slow
 KILLS = 30
@@ -20,10 +21,8 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_attack_48_processes_killed_at_random_lose_nothing(tmp_path: Path) -> None:
-    calm = Life(tmp_path / "calm" / "devnet", "nobody", random.Random(1), 1.0, 0)
-    killed = Life(tmp_path / "killed" / "devnet", "nobody", random.Random(2), 1.0, KILLS)
-    for life in (calm, killed):
-        life.home.parent.mkdir()
+    calm = life_of(tmp_path / "calm" / "devnet", "nobody", random.Random(1), 1.0, 0)
+    killed = life_of(tmp_path / "killed" / "devnet", "nobody", random.Random(2), 1.0, KILLS)
     bits, faults = calm.play()
     assert len(bits) == 3 and faults == [] and not calm.kills
     assert killed.play() == (bits, [])
@@ -32,9 +31,9 @@ def test_attack_48_processes_killed_at_random_lose_nothing(tmp_path: Path) -> No
 
 def test_a_call_that_is_sent_twice_is_seen(tmp_path: Path) -> None:
     """So that the check of a life does see what it looks for."""
-    life = Life(tmp_path / "devnet", "nobody", random.Random(1), 1.0, 0)
+    life = life_of(tmp_path / "devnet", "nobody", random.Random(1), 1.0, 0)
     try:
-        life._begin()
+        life.begin()
         market = life.app.connect("verifier-3").writer
         for number in range(2):
             market.set_endpoint(f"said {number}", "http://twice")

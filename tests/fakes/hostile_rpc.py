@@ -3,12 +3,11 @@ turns round what it is given to send; one lies now and then."""
 
 from __future__ import annotations
 
-import copy
 import json
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.fakes.faulty_rpc import FaultyGateway
+from drills.faulty_rpc import FaultyGateway, lie
 
 KEPT = 3
 """Transactions after which one that was kept back is handed on."""
@@ -59,26 +58,10 @@ class Liar(FaultyGateway):
         answer = super().ask(question)
         with self._lock:
             lies = self._random.random() < self.share
-        if lies and "result" in answer and (lie := _lie(question["method"], answer["result"])) is not None:
+        if lies and "result" in answer and (other := lie(question["method"], answer["result"])) is not None:
             self.done[question["method"]] += 1
-            return {**answer, "result": lie[0]}
+            return {**answer, "result": other[0]}
         return answer
-
-
-def _lie(method: str, result: Any) -> tuple[Any] | None:
-    """Another answer, in a tuple, where there is one to make up."""
-    if method == "eth_getLogs" and result:
-        return (result[:-1],)
-    if method == "eth_getTransactionReceipt" and result:
-        return ({**result, "status": "0x0"},)
-    if method == "eth_blockNumber":
-        return (hex(int(result, 16) + 1_000),)
-    if method == "eth_getTransactionCount":
-        return (hex(int(result, 16) + 5),)
-    if method == "eth_call" and len(result) > 66:
-        changed = copy.copy(result)
-        return (changed[:-1] + ("1" if changed[-1] == "0" else "0"),)
-    return None
 
 
 def _taken(question: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import RpcUnreachable
+from drills.faulty_rpc import FAULTS, FaultyGateway
 from tests.adversaries.chain_day import ChainDay
-from tests.fakes.faulty_rpc import FAULTS, FaultyGateway
 
 
 @pytest.mark.long

@@ -140,7 +140,7 @@ def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file:
     closed = assay("job", "close", posted)
     assert closed.status == Exit.OK, closed.err
     (entry,) = [e for e in assay("job", "ls").data if e["job_id"] == posted]
-    assert entry["progress"]["closed"] is True and entry["escrow"] == "0"
+    assert entry["progress"]["closed"] is True and int(entry["escrow"]) == 0
 
 
 @pytest.mark.long
