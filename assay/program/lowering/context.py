@@ -88,7 +88,12 @@ class Lowering:
     # Between views and nodes
 
     def node(self, x: View) -> Input:
-        """A node whose output is x, in x's shape; part of the data's rows are read, not copied."""
+        """A node whose output is x, in x's shape; part of the data's rows are read, not copied.
+
+        Raises Refused for a tensor without elements, which only views and joins may have.
+        """
+        if not x.elements:
+            raise Refused(f"a {x.shape} tensor has no elements, and so no place in a program")
         if (rows := self._rows_of_data(x)) is not None:
             return rows
         if x.plain:
@@ -119,6 +124,8 @@ class Lowering:
     def reshape(self, x: View, shape: Sequence[int]) -> View:
         """x under another shape; one entry may be -1."""
         sizes = list(shape)
+        if not x.elements:
+            return self.empty(x.dtype, tuple(max(n, 0) for n in sizes))
         if -1 in sizes:
             sizes[sizes.index(-1)] = x.elements // -prod(sizes)
         return views.regroup(x, sizes) or self._regrouped(views.whole(self.node(x)), sizes)
@@ -141,6 +148,10 @@ class Lowering:
         if dtype is DType.I32:
             self.check_whole(value)
         return views.expand(views.whole(self.builder.const(value, dtype)), shape)
+
+    def empty(self, dtype: DType, shape: Shape) -> View:
+        """A tensor without elements: a number that is repeated no times."""
+        return self.const(0, dtype, shape)
 
     # Element by element
 

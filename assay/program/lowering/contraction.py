@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch.fx import Node as Traced
 
 from assay.program.isa import DType, Input, Op
@@ -196,14 +195,18 @@ def all_(context: Lowering, traced: Traced, x: View, dims: Any = None, keepdim: 
 @lowers("cumsum.default")
 def cumsum(context: Lowering, traced: Traced, x: View, dim: int, dtype: Any = None) -> View:
     """Prefix sums, each an exact row sum of the masked prefix: the work is quadratic in the length."""
-    if traced.meta["val"].dtype is not torch.float32 or not x.shape:
-        raise Refused("it has a float32 form of at least one dimension only")
-    moved = views.swap(context.convert(x, DType.F32), dim % len(x.shape), len(x.shape) - 1)
-    length = moved.shape[-1]
+    wanted = result_dtype(traced)
+    if not x.shape:
+        return context.convert(x, wanted)
+    last, length = len(x.shape) - 1, x.shape[dim]
+    large = wanted is DType.I32 and largest(context, x) * length > EXACT
+    kind = DType.I32 if large else DType.F32
+    moved = views.swap(context.convert(x, kind), dim % len(x.shape), last)
     positions = context.iota(length)
     upto = context.compare(Op.LE, positions, views.unsqueeze(positions, 1))
-    prefixes = context.where(upto, views.unsqueeze(moved, len(moved.shape) - 1), 0.0, DType.F32)
-    return views.swap(context.sum(prefixes, (-1,)), dim % len(x.shape), len(x.shape) - 1)
+    prefixes = context.where(upto, views.unsqueeze(moved, last), 0, kind)
+    sums = whole_sum(context, prefixes, (-1,), False) if large else context.sum(prefixes, (-1,))
+    return views.swap(context.convert(sums, wanted), dim % len(x.shape), last)
 
 
 def scatter_rows(context: Lowering, rows: View, idx: View, count: int) -> View:

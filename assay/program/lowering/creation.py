@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx import Node as Traced
 
 from assay.program.isa import DType, Op
-from assay.program.lowering.context import Lowering, Number, Refused
+from assay.program.lowering.context import Lowering, Number
 from assay.program.lowering.elementwise import add, mul, result_dtype
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View, unsqueeze, whole
@@ -40,7 +40,14 @@ def ones(context: Lowering, traced: Traced, *_shape: Any, **_layout: Any) -> Vie
     return context.const(1, result_dtype(traced), tuple(traced.meta["val"].shape))
 
 
-@lowers("empty.memory_format", "empty_permuted.default", "empty_like.default", "new_empty.default")
+@lowers(
+    "empty.memory_format",
+    "empty_permuted.default",
+    "empty_strided.default",
+    "empty_like.default",
+    "new_empty.default",
+    "new_empty_strided.default",
+)
 def empty(context: Lowering, traced: Traced, *_shape: Any, **_layout: Any) -> View:
     """Uninitialised memory is defined as zeros."""
     return zeros(context, traced)
@@ -50,8 +57,6 @@ def empty(context: Lowering, traced: Traced, *_shape: Any, **_layout: Any) -> Vi
 def arange(context: Lowering, traced: Traced, *bounds: Number, **_layout: Any) -> View:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     (length,) = traced.meta["val"].shape
-    if length == 0:
-        raise Refused("an empty tensor has no place in a program")
     dtype = result_dtype(traced)
     x = context.convert(context.iota(length), dtype)
     if step != 1:

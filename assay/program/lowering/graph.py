@@ -36,6 +36,7 @@ from assay.program.lowering import (
     pooling,
     random,
     scatters,
+    views,
 )
 from assay.program.lowering.context import Choose, Lowering, ProductSite, Refused, single
 from assay.program.lowering.recomputed import Place
@@ -72,6 +73,8 @@ DTYPES = {
 }
 
 
+MOST_NUMBERS = 1 << 10
+"""Of a constant tensor of different numbers, each of which is a node."""
 _RENAMING = {
     "transpose_": torch.ops.aten.transpose.int,
     "t_": torch.ops.aten.t.default,
@@ -143,6 +146,16 @@ def _dtype(traced: Traced, value: Tensor) -> DType:
     return DTYPES[value.dtype]
 
 
+def _rule_without_out(target: Any) -> Rule | None:
+    """That of the operation which returns what this one writes into its `out`."""
+    taken = [str(x.type) for x in target._schema.arguments if not x.is_out]
+    packet = target.overloadpacket
+    for other in (getattr(packet, name) for name in packet.overloads()):
+        if other in RULES and [str(x.type) for x in other._schema.arguments] == taken:
+            return RULES[other]
+    return None
+
+
 def _first(traced: Traced) -> Traced:
     """The traced tensor that an operation takes first."""
     assert isinstance(traced.args[0], Traced)
@@ -169,7 +182,7 @@ class _Walk:
             self._sharing.setdefault(meta.untyped_storage()._cdata, []).append(traced)
 
     def attribute(self, traced: Traced, tensor: Tensor) -> None:
-        """A tensor that the step closes over: only a constant of one repeated value has an instruction."""
+        """A tensor that the step closes over: a constant."""
         traced.meta.setdefault("val", tensor)
         user = next(iter(traced.users), traced)
         if tensor.requires_grad:
@@ -187,18 +200,29 @@ class _Walk:
                 f"its dtype is {tensor.dtype}, which programs do not have",
                 hint="Keep it in float32; a complex number is two of them, its real and its imaginary part.",
             )
-        if tensor.numel() == 0 or not bool((tensor == tensor.flatten()[0]).all()):
+        if tensor.numel() > MOST_NUMBERS and not bool((tensor == tensor.flatten()[0]).all()):
             raise UnsupportedOperation(
                 "a tensor constant",
                 source_of(user),
-                f"a {tuple(tensor.shape)} tensor of different values is not part of the state",
+                f"a {tuple(tensor.shape)} tensor of different values is not part of the state, and a program"
+                f" has at most {MOST_NUMBERS} numbers of a constant",
                 hint="Register it as a buffer of the module, or compute it from torch.arange in forward.",
             )
-        value = tensor.flatten()[0].item()
         try:
-            self.bind(traced, self.context.const(value, _dtype(traced, tensor), tuple(tensor.shape)))
+            self.bind(traced, self._constant(tensor, _dtype(traced, tensor)))
         except Refused as error:
             raise UnsupportedOperation("a tensor constant", source_of(user), str(error)) from error
+
+    def _constant(self, tensor: Tensor, dtype: DType) -> View:
+        """A number that is repeated costs nothing, others a node each. Raises Refused."""
+        shape = tuple(tensor.shape)
+        if not tensor.numel():
+            return self.context.empty(dtype, shape)
+        numbers = tensor.detach().flatten()
+        if bool((numbers == numbers[0]).all()):
+            return self.context.const(numbers[0].item(), dtype, shape)
+        parts = [views.unsqueeze(self.context.const(x, dtype), 0) for x in numbers.tolist()]
+        return self.context.reshape(self.context.concat(parts, 0), shape)
 
     def call(self, traced: Traced) -> None:
         """Lower one operation."""
@@ -207,13 +231,18 @@ class _Walk:
             return
         if not traced.users and "empty" in str(traced.target):
             return
+        if isinstance(meta := traced.meta.get("val"), Tensor) and not meta.numel():
+            self.bind(traced, self.context.empty(_dtype(traced, meta), tuple(meta.shape)))
+            return
         rule, written = self._rule(traced)
         for value in _tensors(traced.meta.get("val")):
             _dtype(traced, value)
         self.context.source = source_of(traced)
         self.context.enter(traced.meta.get("place", Place()))
         args = map_arg(traced.args, self.values.__getitem__)
-        kwargs = map_arg(traced.kwargs, self.values.__getitem__)
+        kwargs = map_arg(
+            {name: x for name, x in traced.kwargs.items() if x is not written}, self.values.__getitem__
+        )
         try:
             result = rule(self.context, traced, *args, **kwargs)
         except (Refused, RuleBroken) as error:
@@ -241,6 +270,8 @@ class _Walk:
             functional = getattr(getattr(torch.ops.aten, packet[:-1], None), overload, None)
             if functional in RULES:
                 return RULES[functional], _first(traced)
+        if isinstance(out := traced.kwargs.get("out"), Traced) and (rule := _rule_without_out(target)):
+            return rule, out
         raise UnsupportedOperation(str(target), source_of(traced))
 
     def _check(self, traced: Traced, result: Any) -> None:

@@ -20,7 +20,10 @@ REWRITES = {
     "masked_scatter": "write with torch.where, or scatter to places from a running count of the mask",
     "index": _WHERE,
     "bincount": "sum torch.nn.functional.one_hot of the numbers, or scatter_add ones",
-    "histc": "count with bucketize and scatter_add of ones",
+    "histc": "give min= and max=: what they are by default depends on the data",
+    "_fft_*": "call torch.fft or torch.stft themselves, which are made of products here",
+    "_upsample_*_aa": "leave antialias=True out, or average with avg_pool2d first",
+    "_grouped_mm": "multiply each group with a matrix product of its own, or all of them with torch.bmm",
     "repeat_interleave": "repeat by a number, not by a tensor of counts",
     "_ctc_loss*": "write the forward recursion with torch.logaddexp over the targets",
     "linalg_inv*": _SOLVE,
@@ -32,16 +35,13 @@ REWRITES = {
     "erfinv": "use Newton's iteration on torch.erf",
     "lgamma": "use Stirling's series",
     "digamma": "use its asymptotic series",
-    "scatter_reduce": "use scatter_add for sums; for maxima compare one_hot places and take amax",
+    "scatter_reduce": "reduce by amax, amin, sum or mean, and give an index of the full size in every other"
+    " dimension; a product is exp of a sum of logarithms",
     "index_reduce": "use index_add for sums; for maxima compare one_hot places and take amax",
     "max_unpool*": "upsample with interpolate or a transposed convolution",
     "fractional_max_pool*": "use max_pool with fixed windows",
     "*_quantize*": "train in float32; the program quantises products by itself",
-    "bernoulli*": "compare torch.rand with the probability",
-    "randperm": "take argsort of torch.rand",
     "poisson": "draw with a sum of comparisons of torch.rand",
-    "triu_indices": "mask with torch.triu",
-    "tril_indices": "mask with torch.tril",
     "multi_margin_loss*": "write it with gather and clamp(min=0)",
     "multilabel_margin_loss*": "write it with gather and clamp(min=0)",
 }
@@ -49,7 +49,7 @@ REWRITES = {
 
 def rewrite_of(operation: str) -> str:
     """What to write instead of ``aten.name.overload``."""
-    name = operation.removeprefix("aten.").partition(".")[0]
+    name = operation.removeprefix("aten.").partition(".")[0].rstrip("_")
     for pattern, instead in REWRITES.items():
         if fnmatchcase(name, pattern) or (name.endswith("_backward") and fnmatchcase(name[:-9], pattern)):
             return f"On this line, {instead}."

@@ -59,9 +59,7 @@ def _bounds(size: int, start: int | None, stop: int | None) -> tuple[int, int]:
     begin, end = start or 0, size if stop is None else stop
     begin, end = (v + size if v < 0 else v for v in (begin, end))
     begin, end = max(0, min(begin, size)), max(0, min(end, size))
-    if begin >= end:
-        raise Refused("an empty slice has no place in a program")
-    return begin, end
+    return begin, max(begin, end)
 
 
 @lowers("slice.Tensor")
@@ -80,6 +78,43 @@ def slice_(
 @lowers("select.int")
 def select(context: Lowering, traced: Traced, x: View, dim: int, index: int) -> View:
     return views.select(x, dim, index)
+
+
+@lowers("as_strided.default")
+def as_strided(
+    context: Lowering,
+    traced: Traced,
+    x: View,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    offset: int | None = None,
+) -> View:
+    """Elements of x by where they lie in its memory. Raises Refused where that has others than x's."""
+    source = traced.args[0]
+    assert isinstance(source, Traced)
+    memory = source.meta["val"]
+    order = sorted(range(memory.dim()), key=lambda d: (-memory.stride(d), -memory.shape[d]))
+    dense = views.permute(x, order)
+    if [memory.stride(d) for d in order if memory.shape[d] > 1] != [
+        stride for n, stride in zip(dense.shape, views.contiguous(dense.shape), strict=True) if n > 1
+    ]:
+        raise Refused(
+            "it reads the memory of a tensor that has gaps or repetitions; slice and expand instead"
+        )
+    begin = 0 if offset is None else offset - int(memory.storage_offset())
+    last = begin + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if begin < 0 or last >= x.elements:
+        raise Refused("it reads beyond the tensor that it is given")
+    return views.view(context.node(dense), sizes, strides, begin)
+
+
+@lowers("unfold.default")
+def unfold(context: Lowering, traced: Traced, x: View, dim: int, size: int, step: int) -> View:
+    if not x.shape:
+        return views.unsqueeze(x, 0)
+    shape = tuple(traced.meta["val"].shape)
+    strides = [s * step if d == dim % len(x.shape) else s for d, s in enumerate(x.strides)]
+    return views.view(x.base, shape, [*strides, x.strides[dim]], x.offset)
 
 
 @lowers("split_with_sizes.default")
@@ -132,10 +167,11 @@ def roll(context: Lowering, traced: Traced, x: View, shifts: Sequence[int], dims
 
 @lowers("cat.default")
 def cat(context: Lowering, traced: Traced, parts: Sequence[View], dim: int = 0) -> View:
+    """Parts without elements may have any shape, as PyTorch's."""
     dtypes = {x.dtype for x in parts}
     if len(dtypes) != 1:
         raise Refused("joined tensors have one dtype")
-    return context.concat(parts, dim)
+    return context.concat([x for x in parts if x.elements], dim)
 
 
 @lowers("repeat.default")
@@ -177,6 +213,8 @@ def slice_backward(
     step: int,
 ) -> View:
     begin, end = _bounds(sizes[dim], start, stop)
+    if begin == end:
+        return context.const(0.0, DType.F32, tuple(sizes))
     if step != 1:
         g = spread(context, g, dim, step, end - begin)
     return padded(context, g, dim % len(sizes), begin, sizes[dim] - end)
@@ -213,6 +251,8 @@ def slice_scatter(
     if step != 1:
         raise Refused("a strided slice cannot be written")
     begin, end = _bounds(x.shape[dim], start, stop)
+    if begin == end:
+        return x
     parts = [views.narrow(x, dim, 0, begin)] if begin else []
     parts.append(part)
     if end < x.shape[dim]:

@@ -33,14 +33,18 @@ def _count(context: Lowering, target: View, kept: View | None) -> View:
     return context.sum(context.convert(kept, DType.F32), ())
 
 
-def _checked(log_probs: View, weight: View | None) -> None:
+def _rows(context: Lowering, log_probs: View, target: View, weight: View | None) -> tuple[View, View]:
+    """Log probabilities as [rows, classes] and targets [rows], of [classes] and of [N, classes, X..] too."""
     if weight is not None:
         raise Refused("class weights are not supported")
-    if len(log_probs.shape) != 2:
-        raise Refused("log probabilities are [rows, classes]; flatten the other dimensions first")
+    if len(log_probs.shape) == 1:
+        return views.unsqueeze(log_probs, 0), context.reshape(target, (1,))
+    order = [0, *range(2, len(log_probs.shape)), 1]
+    last = views.permute(log_probs, order)
+    return context.reshape(last, (-1, last.shape[-1])), context.reshape(target, (-1,))
 
 
-@lowers("nll_loss_forward.default")
+@lowers("nll_loss_forward.default", "nll_loss2d_forward.default")
 def nll_loss(
     context: Lowering,
     traced: Traced,
@@ -50,20 +54,20 @@ def nll_loss(
     reduction: int,
     ignored: int,
 ) -> tuple[View, View]:
-    _checked(log_probs, weight)
+    rows, target = _rows(context, log_probs, target, weight)
     kept = _kept(context, target, ignored)
     count = _count(context, target, kept)
-    picked = whole(context.builder.pick(context.node(log_probs), context.node(target)))
+    picked = whole(context.builder.pick(context.node(rows), context.node(target)))
     losses = context.unary(Op.NEG, picked)
     if kept is not None:
         losses = context.where(kept, losses, 0.0, DType.F32)
     if reduction == _NONE:
-        return losses, count
+        return context.reshape(losses, tuple(traced.meta["val"][0].shape)), count
     total = context.sum(losses, ())
     return (context.div(total, count) if reduction == _MEAN else total), count
 
 
-@lowers("nll_loss_backward.default")
+@lowers("nll_loss_backward.default", "nll_loss2d_backward.default")
 def nll_loss_backward(
     context: Lowering,
     traced: Traced,
@@ -75,16 +79,21 @@ def nll_loss_backward(
     ignored: int,
     count: View,
 ) -> View:
-    _checked(log_probs, weight)
+    rows, target = _rows(context, log_probs, target, weight)
     share = context.div(g, count) if reduction == _MEAN else g
-    share = context.unary(Op.NEG, share)
+    share = context.unary(Op.NEG, context.reshape(share, (-1,)) if reduction == _NONE else share)
     kept = _kept(context, target, ignored)
     if kept is not None:
         share = context.where(kept, share, 0.0, DType.F32)
     if share.shape:
         share = views.unsqueeze(share, 1)
-    hit = context.compare(Op.EQ, context.iota(log_probs.shape[1]), views.unsqueeze(target, 1))
-    return context.where(hit, share, 0.0, DType.F32)
+    hit = context.compare(Op.EQ, context.iota(rows.shape[1]), views.unsqueeze(target, 1))
+    made = context.where(hit, share, 0.0, DType.F32)
+    shape = log_probs.shape
+    if len(shape) < 2:
+        return context.reshape(made, shape)
+    back = context.reshape(made, (shape[0], *shape[2:], shape[1]))
+    return views.permute(back, [0, len(shape) - 1, *range(1, len(shape) - 1)])
 
 
 @lowers("mse_loss.default")

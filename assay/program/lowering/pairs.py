@@ -280,6 +280,36 @@ for _function, _form in _TRANSFORMS.items():
     rewrites(_function)(_form)
 
 
+@rewrites(torch.stft, Tensor.stft)
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    **_options: Any,
+) -> Any:
+    """Transforms of overlapping windows: [.., bins, windows]."""
+    width = win_length or n_fft
+    shape = torch.ones(width) if window is None else window
+    left = (n_fft - width) // 2
+    shape = torch.nn.functional.pad(shape, [left, n_fft - width - left])
+    x = input if input.dim() == 2 else input.unsqueeze(0)
+    if center:
+        x = torch.nn.functional.pad(x.unsqueeze(1), [n_fft // 2] * 2, mode=pad_mode).squeeze(1)
+    seen = x.unfold(-1, n_fft, hop_length or n_fft // 4) * shape
+    made = fft(seen) if onesided is False else rfft(seen)
+    made = made.transpose(-1, -2)
+    made = made * (1 / math.sqrt(n_fft)) if normalized else made
+    made = made if input.dim() == 2 else made.squeeze(0)
+    return made if return_complex else view_as_real(made)
+
+
 def _joined(function: Callable[..., Tensor]) -> Callable[..., Pair]:
     def join(several: Sequence[Pair], dim: int = 0) -> Pair:
         return Pair(function([x.real for x in several], dim), function([x.imag for x in several], dim))

@@ -20,10 +20,12 @@ from torch import Tensor
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, set_proxy_slot
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
-from assay.program.lowering import inverses, resampled
+from assay.program.lowering import counted, inverses, resampled
 from assay.program.lowering.pairs import Pair
 from assay.program.lowering.recomputed import regions_marked
 from assay.program.lowering.rewritten import REWRITES
@@ -37,14 +39,27 @@ def traced_plainly() -> Iterator[None]:
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False, allow_tf32=None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(patch.object(torch._dynamo.config, "error_on_nested_fx_trace", False))
+        stack.enter_context(patch.object(torch.distributions.Distribution, "_validate_args", False))
+        stack.enter_context(patch.object(transformer, "_detect_is_causal_mask", _as_it_is_said))
+        for name in ("__enter__", "__exit__"):
+            stack.enter_context(patch.object(torch.autograd.profiler.record_function, name, _unmeasured))
         stack.enter_context(regions_marked())
         stack.enter_context(_Rewritten())
         stack.enter_context(patch.object(logging.getLogger(fake_tensor.__name__), "disabled", True))
         yield
 
 
-FORMS = (inverses, resampled)
+FORMS = (counted, inverses, resampled)
 """Importing them fills the table, as importing `Pair` does."""
+
+
+def _unmeasured(*_: Any) -> None:
+    """In the place of what a profiler marks."""
+
+
+def _as_it_is_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Whether a mask is said to be causal, without a look at its numbers: it is applied as it is."""
+    return bool(is_causal)
 
 
 _SET_DATA: Any = Tensor.data.__set__  # type: ignore[attr-defined]
@@ -67,6 +82,9 @@ class _Rewritten(TorchFunctionMode):
         given = kwargs or {}
         if func == _SET_DATA:
             return _set_data(*args)
+        if func is functional.scaled_dot_product_attention:
+            with sdpa_kernel(SDPBackend.MATH):  # also within the user's own choice
+                return func(*args, **given)
         if func in REWRITES:
             with self:
                 made = REWRITES[func](*args, **given)

@@ -75,7 +75,7 @@ def interpolate(
     antialias: bool = False,
 ) -> Any:
     rank = input.dim() - 2
-    if antialias or mode == "area":
+    if antialias:
         return NotImplemented
     given = scale_factor if isinstance(scale_factor, Sequence) else [scale_factor] * rank
     if size is None:
@@ -84,6 +84,8 @@ def interpolate(
         sizes, given = list(size) if isinstance(size, Sequence) else [size] * rank, [None] * rank
     if recompute_scale_factor:
         given = [None] * rank
+    if mode == "area":
+        return _adaptive(input, sizes, rank, lambda x, dim: x.mean(dim, keepdim=True))
     whole = all(m % n == 0 for n, m in zip(input.shape[2:], sizes, strict=True))
     if mode == "nearest" and rank == 2 and whole:
         return NotImplemented
@@ -270,6 +272,8 @@ def _averages(rank: int) -> Callable[..., Any]:
         size, side = _each(kernel_size, rank), _each(padding, rank)
         step = size if stride is None or stride == () else _each(stride, rank)
         plain = not ceil_mode and divisor_override is None and (count_include_pad or not any(side))
+        if plain and not any(side) and size == list(input.shape[-rank:]):
+            return input.mean(list(range(-rank, 0)), keepdim=True)
         if plain and rank < 3:
             return NotImplemented
         lengths = input.shape[-rank:]

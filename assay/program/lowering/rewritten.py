@@ -140,6 +140,14 @@ def embedding_bag(
     return total / share.sum(1).clamp(min=1.0).unsqueeze(-1) if mode == "mean" else total
 
 
+@rewrites(functional.one_hot)
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
+    """Raises ValueError without the number of classes."""
+    if num_classes < 0:
+        raise ValueError("one_hot finds the number of classes in the data: write num_classes=")
+    return NotImplemented
+
+
 @rewrites(torch.multinomial, Tensor.multinomial)
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
@@ -161,6 +169,19 @@ def multinomial(
 @rewrites(torch.tan, Tensor.tan)
 def tan(input: Tensor) -> Tensor:
     return torch.sin(input) / torch.cos(input)
+
+
+@rewrites(torch.hypot, Tensor.hypot)
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """Its gradient at 0 is 0."""
+    squares = input * input + other * other
+    some = squares > 0
+    return torch.where(some, torch.sqrt(torch.where(some, squares, 1.0)), squares)
+
+
+@rewrites(torch.erfc, Tensor.erfc, torch.special.erfc)
+def erfc(input: Tensor) -> Tensor:
+    return 1 - torch.erf(input)
 
 
 @rewrites(functional.hardshrink)
@@ -245,8 +266,51 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    if weight is None or label_smoothing or target.is_floating_point():
+    if weight is None or target.is_floating_point():
         return NotImplemented
-    return nll_loss(
-        functional.log_softmax(input, 1), target, weight, ignore_index=ignore_index, reduction=reduction
-    )
+    odds = functional.log_softmax(input, 1)
+    picked = nll_loss(odds, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if not label_smoothing:
+        return picked
+    kept = target != ignore_index
+    each = -(odds * weight.view([-1 if d == 1 else 1 for d in range(odds.dim())])).sum(1)
+    each = torch.where(kept, each, 0.0)
+    smooth = each if reduction == "none" else each.sum()
+    if reduction == "mean":
+        shares = functional.embedding(torch.where(kept, target, 0), weight.unsqueeze(1)).squeeze(-1)
+        smooth = smooth / torch.where(kept, shares, 0.0).sum()
+    return (1 - label_smoothing) * picked + smooth * (label_smoothing / input.shape[1])
+
+
+@rewrites(functional.gaussian_nll_loss)
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """Negative variances are not looked for: that would read values."""
+    spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
+    if spread.shape != input.shape and spread.shape == input.shape[:-1]:
+        spread = spread.unsqueeze(-1)
+    spread = spread + (spread.clamp(min=eps) - spread).detach()
+    loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
+
+
+@rewrites(torch.tril_indices)
+def tril_indices(row: int, col: int, offset: int = 0, **_options: Any) -> Tensor:
+    return _indices(row, col, lambda i, j: j <= i + offset)
+
+
+@rewrites(torch.triu_indices)
+def triu_indices(row: int, col: int, offset: int = 0, **_options: Any) -> Tensor:
+    return _indices(row, col, lambda i, j: j >= i + offset)
+
+
+def _indices(rows: int, columns: int, chosen: Callable[[int, int], bool]) -> Tensor:
+    found = [(i, j) for i in range(rows) for j in range(columns) if chosen(i, j)]
+    return torch.tensor([[i for i, _ in found], [j for _, j in found]])
+
+
+@rewrites(torch.logspace)
+def logspace(start: float, end: float, steps: int, base: float = 10.0, **_options: Any) -> Tensor:
+    return torch.exp(torch.linspace(start, end, steps) * math.log(base))

@@ -12,9 +12,11 @@ Source: ``torch.fx.experimental.proxy_tensor.make_fx``.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -52,9 +54,13 @@ class UnsupportedOperation(Stop):
 
     def __init__(self, operation: str, source: str, reason: str = "", *, hint: str = "") -> None:
         why = f": {reason}" if reason else " has no lowering to the instruction set"
+        instead = hint or rewrite_of(operation)
+        if library := library_of(source):
+            instead = (
+                f"The line is {library}'s: choose an option or a layer that does not lead there. {instead}"
+            )
         super().__init__(
-            f"{operation}{why} (used at {source}). The job's program cannot be built.",
-            hint=hint or rewrite_of(operation),
+            f"{operation}{why} (used at {source}). The job's program cannot be built.", hint=instead
         )
         self.operation = operation
         self.source = source
@@ -132,31 +138,62 @@ def _decompositions(_: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
 
 
 _ROOMS = Path(__file__).parent.parent.parent
-_LIBRARIES = (
+_PASSED_OVER = (
     f"{Path(torch.__file__).parent}{os.sep}",
     f"{_ROOMS / 'program'}{os.sep}",
     f"{_ROOMS / 'training' / 'job.py'}",
     "<",
 )
+_STANDARD = sysconfig.get_paths()["stdlib"]
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
+
+
+@cache
+def _whose(file: str) -> str | None:
+    """The library that a file of code belongs to: "" for the user's own, None for what no error is told of
+    (PyTorch, Python, this package's own tracing)."""
+    if file.startswith(_PASSED_OVER):
+        return None
+    if file.startswith(f"{_ROOMS}{os.sep}"):
+        return ""
+    if found := _INSTALLED.search(file):
+        return found.group(1).removesuffix(".py")
+    return None if file.startswith(_STANDARD) else ""
+
+
+def _told(inner: str, library: str, own: str) -> str:
+    """A line of a library's, and the user's line that leads there."""
+    return f"{inner}, in {library}" + (f", called at {own}" if own else "")
+
+
+def library_of(source: str) -> str:
+    """The library whose line a source is; "" where it is the user's own."""
+    _, told, rest = source.partition(", in ")
+    return rest.partition(",")[0] if told and not rest.startswith("its gradient") else ""
 
 
 _VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
 
 def _user_line(frame: FrameType | None) -> str:
-    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package; where there
-    is none, because a layer of PyTorch's is the whole model, that layer."""
-    layer = ""
+    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package, and where it
+    is another library's, the user's line that leads there; where there is none, because a layer of PyTorch's
+    is the whole model, that layer."""
+    layer = inner = library = ""
     while frame is not None:
-        name = frame.f_code.co_filename
-        if name == __file__ and frame.f_code.co_name == "run":
+        code = frame.f_code
+        if code.co_name == "run" and code.co_filename == __file__:
             break  # what called the trace is no part of it
-        if not name.startswith(_LIBRARIES):
-            return f"{name}:{frame.f_lineno}"
-        if not layer and isinstance(module := frame.f_locals.get("self"), nn.Module):
+        whose = _whose(code.co_filename)
+        if whose is not None:
+            line = f"{code.co_filename}:{frame.f_lineno}"
+            if not whose:
+                return _told(inner, library, line) if inner else line
+            inner, library = inner or line, library or whose
+        elif not layer and isinstance(module := frame.f_locals.get("self"), nn.Module):
             layer = f"a {type(module).__name__} of the model"
         frame = frame.f_back
-    return layer or UNKNOWN_SOURCE
+    return _told(inner, library, "") if inner else layer or UNKNOWN_SOURCE
 
 
 def in_project(source: str) -> bool:
@@ -165,16 +202,21 @@ def in_project(source: str) -> bool:
 
 
 def failure_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of an error's traceback that is the user's; where only the
-    project's own code stands in it, the innermost of that."""
-    at, found, ours = error.__traceback__, "", UNKNOWN_SOURCE
+    """``file:line`` of the innermost frame of an error's traceback that is the user's, or another library's
+    with the user's that leads there; where only the project's own code stands in it, the innermost of
+    that."""
+    at, own, inner, library, ours = error.__traceback__, "", "", "", UNKNOWN_SOURCE
     while at is not None:
-        line = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
-        if not line.startswith(_LIBRARIES):
+        file = at.tb_frame.f_code.co_filename
+        line, whose = f"{file}:{at.tb_lineno}", _whose(file)
+        if whose:
+            inner, library = line, whose
+        elif whose is not None and in_project(line):
             ours = line
-            found = found if in_project(line) else line
+        elif whose is not None:
+            own, inner = line, ""
         at = at.tb_next
-    return found or ours
+    return _told(inner, library, own) if inner else own or ours
 
 
 class _Sources(TorchDispatchMode):
@@ -268,7 +310,7 @@ def _check_repeated(record: Record, moving: Sequence[str], kept: Kept, again: Ca
     for name in moving:
         raise UnsupportedOperation(
             f"{name} changes from step to step",
-            line_that_changes(again, partial(kept.number, name), _LIBRARIES) or UNKNOWN_SOURCE,
+            line_that_changes(again, partial(kept.number, name), _PASSED_OVER) or UNKNOWN_SOURCE,
             _FROZEN,
             hint="On this line, draw with torch.rand and choose with torch.where; count in a buffer of the"
             " module, self.count.add_(1): these are parts of the program.",

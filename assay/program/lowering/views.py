@@ -98,7 +98,7 @@ def expand(x: View, shape: Sequence[int]) -> View:
 
 
 def narrow(x: View, dim: int, start: int, stop: int, step: int = 1) -> View:
-    """x[start:stop:step] along `dim`; 0 <= start < stop <= size."""
+    """x[start:stop:step] along `dim`; 0 <= start <= stop <= size."""
     dim %= len(x.shape)
     shape, strides = list(x.shape), list(x.strides)
     shape[dim] = -(-(stop - start) // step)
