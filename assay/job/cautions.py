@@ -94,9 +94,25 @@ def unsettled(files: JobArtifacts) -> list[str]:
     ]
 
 
+def idle(files: JobArtifacts) -> list[str]:
+    """A line where parameters have no part in the loss."""
+    if not files.idle:
+        return []
+    return [
+        f"{', '.join(files.idle[:4])}{', ...' if files.idle[4:] else ''} have no part in the loss and stay as"
+        " they are: if they are to learn, look where the model leaves them out"
+    ]
+
+
 def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
     """A line for each; empty where there is nothing to say. `wire`: what ``job.wire`` has found."""
-    late = [*unsettled(files), *overshooting(body), *unsent(body, files.inner.params), *stepless(body)]
+    late = [
+        *idle(files),
+        *unsettled(files),
+        *overshooting(body),
+        *unsent(body, files.inner.params),
+        *stepless(body),
+    ]
     if wire is not None:
         late += [*nothing_saved(body, wire), *seen_too_often(body.training, counted(files.records)[0])]
     share = outer_share(terms, files.tasks, files.outers)

@@ -37,6 +37,7 @@ from assay.job.values import (
 )
 from assay.protocol.errors import BadCid, Stop
 from assay.protocol.params import MAX_SHARDS
+from assay.training.schedules import Decay
 
 
 class BadJobFile(Stop):
@@ -85,7 +86,7 @@ class ScheduleSection(Section):
     """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
 
     warmup_steps: Whole
-    decay: Literal["constant", "linear", "cosine"]
+    decay: Decay
     total_steps: Whole
     floor: Share
 

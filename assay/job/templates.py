@@ -7,6 +7,7 @@ need one. Not guaranteed: that the learning rates suit another shape of model.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -124,7 +125,7 @@ from = "{source}"
 _SCHEDULE = """
 [schedule]                  # of the learning rate, in steps of one shard counted over all rounds
 warmup_steps = 0            # rising from nothing
-decay = "constant"          # or "linear", "cosine"
+decay = "constant"          # or "linear", "cosine", "exponential", "wsd" (its last fifth)
 total_steps = 0             # at which the decay ends; 0: with the job
 floor = 0.0                 # share of the learning rate that is left then
 """
@@ -349,6 +350,43 @@ def own_template(
     chosen = optimiser_section(optimiser) if optimiser else ""
     chosen += precision_section(precision) if precision else ""
     return head + chosen + common(batch, rounds, times)
+
+
+_RECIPE = '''"""Written by `assay job init --from-pretrained`: change it as you like."""
+
+from pathlib import Path
+
+from assay.training.pretrained import fine_tuning
+from assay.training.recipe import Recipe
+
+HERE = Path(__file__).parent
+
+
+def build() -> Recipe:
+    return fine_tuning(
+        HERE / {model!r},
+        HERE / {tokenizer!r},
+        HERE / {data!r},
+        context={context},  # tokens a record
+        rank={rank},  # of the adapters; 0: all weights are trained
+    )
+'''
+
+
+def fine_tuning_recipe(model: str, tokenizer: str, data: str, context: int, rank: int) -> str:
+    """Text of the file whose `build` fine-tunes the model in a folder; paths begin at the file's folder."""
+    return _RECIPE.format(model=model, tokenizer=tokenizer, data=data, context=context, rank=rank)
+
+
+def for_fine_tuning(text: str, adapters: bool) -> str:
+    """A job file with the rates that are usual for a model that has been trained."""
+    rates = {"adamw": (2e-4, 2e-5), "lion": (6e-5, 6e-6), "sgd": (1e-2, 1e-3)}
+    name = tomllib.loads(text)["optimiser"]["name"]
+    if name in rates:
+        text = stated(text, "optimiser.learning_rate", str(rates[name][0 if adapters else 1]))
+    for key, value in (("optimiser.weight_decay", "0.0"), ("optimiser.clip_norm", "1.0")):
+        text = stated(text, key, value)
+    return text
 
 
 _TOK = 10**18

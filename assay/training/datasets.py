@@ -9,10 +9,11 @@ same under another Python version.
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from random import Random
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -33,8 +34,8 @@ class Layout(Protocol):
         """Bytes a record."""
         ...
 
-    def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """(inputs, targets) of u8 [B, record_size]."""
+    def split(self, batch: Tensor) -> tuple[Any, Tensor]:
+        """(inputs, targets) of u8 [B, record_size]; inputs may be a tuple of tensors."""
         ...
 
 
@@ -50,7 +51,7 @@ class TextLayout:
 
     def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         tokens = batch.long()
-        return tokens[:, :-1], tokens[:, 1:]
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,23 @@ class LabelledLayout:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Records for training (the job's dataset) and held-out ones, joined bytes."""
+    """Records for training (the job's dataset) and held-out ones, joined bytes.
+
+    `epochs`: each shard reads an equal part of the records, all of it before any of it again, in their order
+    (`shuffled`); else every step draws among all of them, with replacement.
+    """
 
     layout: Layout
     records: bytes
     held_out: bytes
+    epochs: bool = False
+
+    def shuffled(self, seed: int) -> Dataset:
+        """The same with its training records in another order."""
+        size = self.layout.record_size
+        order = list(range(len(self.records) // size))
+        Random(seed).shuffle(order)
+        return replace(self, records=b"".join(self.records[i * size : (i + 1) * size] for i in order))
 
     def held_out_batch(self, limit: int) -> Tensor:
         """u8 [n, record_size]: the first n <= limit held-out records."""
@@ -82,12 +95,32 @@ class Dataset:
         return torch.frombuffer(bytearray(self.held_out[: limit * size]), dtype=torch.uint8).view(-1, size)
 
 
+def mixed(several: Sequence[tuple[Dataset, int]]) -> Dataset:
+    """One dataset of several of one layout: each one's training records as often as its whole number says, so
+    that they are drawn in these proportions to their sizes; each one's held-out records once. Raises Stop
+    where layouts differ."""
+    layouts = {repr(dataset.layout) for dataset, _ in several}
+    if len(layouts) != 1 or any(times < 1 for _, times in several):
+        raise Stop(
+            f"datasets of the layouts {', '.join(sorted(layouts))} cannot be mixed, or one is taken less than"
+            " once",
+            hint="give (dataset, times) with times from 1 on, all of one layout",
+        )
+    first = several[0][0]
+    return replace(
+        first,
+        records=b"".join(dataset.records * times for dataset, times in several),
+        held_out=b"".join(dataset.held_out for dataset, _ in several),
+    )
+
+
 def records_kept(count: int, held_out: float) -> int:
     """How many of `count` records are held out, where that share of them is to be: 1 at least."""
     return max(1, round(count * held_out))
 
 
-def _split(layout: Layout, data: bytes, held_out: float) -> Dataset:
+def cut(layout: Layout, data: bytes, held_out: float) -> Dataset:
+    """Whole records of some bytes, of which that share, from the end, is held out. Raises Stop."""
     size = layout.record_size
     count = len(data) // size
     kept = records_kept(count, held_out)
@@ -96,8 +129,8 @@ def _split(layout: Layout, data: bytes, held_out: float) -> Dataset:
             f"{len(data)} bytes make {count} records of {size} bytes: too few to hold some out",
             hint="give more data or a shorter context",
         )
-    cut = (count - kept) * size
-    return Dataset(layout, data[:cut], data[cut : count * size])
+    end = (count - kept) * size
+    return Dataset(layout, data[:end], data[end : count * size])
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -128,13 +161,13 @@ def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float 
         raise Stop(
             f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"
         ) from error
-    return _split(TextLayout(context), data, held_out)
+    return cut(TextLayout(context), data, held_out)
 
 
 def standard_library(context: int, *, max_bytes: int = 2 << 20, held_out: float = TEXT_HELD_OUT) -> Dataset:
     """The source of this Python's own standard library (top-level modules) as text records."""
     folder = Path(sysconfig.get_paths()["stdlib"])
-    return _split(TextLayout(context), _joined(iter(sorted(folder.glob("*.py"))), max_bytes), held_out)
+    return cut(TextLayout(context), _joined(iter(sorted(folder.glob("*.py"))), max_bytes), held_out)
 
 
 def digits(*, held_out: float = 0.2) -> Dataset:
@@ -150,4 +183,4 @@ def digits(*, held_out: float = 0.2) -> Dataset:
     pixels = torch.from_numpy(bunch.data).to(torch.uint8)
     labels = torch.from_numpy(bunch.target).to(torch.uint8)
     data = torch.cat([pixels, labels.unsqueeze(1)], 1).contiguous().numpy().tobytes()
-    return _split(LabelledLayout(64, DIGITS_SCALE), data, held_out)
+    return cut(LabelledLayout(64, DIGITS_SCALE), data, held_out)

@@ -20,12 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.fx import GraphModule
+from torch.nn.parameter import is_lazy
 
 from assay.program.execute import Records
 from assay.program.isa import MAX_SLOTS, Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
 from assay.program.lowering.graph import DTYPES
-from assay.program.lowering.tracing import StepFunction, trace_step
+from assay.program.lowering.tracing import StepFailed, StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
@@ -64,6 +66,8 @@ class JobArtifacts(Round):
     """Those whose precision was found by rehearsing."""
     unsettled: tuple[str, ...] = ()
     """What steps change of the model and the settled one lacks."""
+    idle: tuple[str, ...] = ()
+    """Parameters that have no part in the loss, and stay as they are."""
     native_loss: Callable[[bytes], float] | None = None
     """From the job's seed to the first step's loss as PyTorch computes it; None where it draws random numbers
     of its own, or reads records of its path alone."""
@@ -94,15 +98,35 @@ def _trainable(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
+class _Idle(Exception):
+    """Some parameters have no part in the loss."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
 def _gradients(loss: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
     found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
     given = {name: g for name, g in zip(params, found, strict=True) if g is not None}
-    if unused := [name for name in params if name not in given]:
-        raise Stop(
-            f"parameters {', '.join(unused)} have no part in the loss",
-            hint="use them, remove them, or freeze them with requires_grad_(False)",
-        )
+    if idle := [name for name in params if name not in given]:
+        raise _Idle(idle)
     return given
+
+
+def _checked_loss(loss: Any) -> Tensor:
+    """Raises Stop for what is no loss to descend."""
+    if not isinstance(loss, Tensor):
+        wrong, instead = f"is a {type(loss).__name__}", "return the number itself, such as outputs.loss"
+    elif loss.numel() != 1:
+        wrong, instead = f"has the shape {tuple(loss.shape)}", 'take its mean(): reduction="none" keeps each'
+    elif loss.dtype != torch.float32:
+        wrong, instead = f"is {loss.dtype}", "compute it in float32, .float()"
+    elif not loss.requires_grad:
+        wrong, instead = "does not depend on any parameter", "look for detach(), no_grad() or a frozen model"
+    else:
+        return loss.reshape(())
+    raise Stop(f"the loss {wrong}, and has to be one float32 number that the parameters give", hint=instead)
 
 
 class _Pass(nn.Module):
@@ -117,7 +141,7 @@ class _Pass(nn.Module):
         self, inputs: Tensor, targets: Tensor, params: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         with torch.enable_grad():
-            loss = self._loss_fn(self.model(inputs), targets)
+            loss = _checked_loss(self._loss_fn(self.model(inputs), targets))
             return loss, _gradients(loss, params)
 
 
@@ -186,6 +210,11 @@ def _after_call(
 def _check_model(model: nn.Module) -> None:
     if not any(p.requires_grad for p in model.parameters()):
         raise Stop("the model has no parameters to train", hint="give a module with trainable parameters")
+    if lazy := [n for n, p in model.named_parameters() if is_lazy(p)]:
+        raise Stop(
+            f"the shapes of {', '.join(lazy)} are not known yet",
+            hint="call the model once on a batch in build(), which gives lazy layers their shapes",
+        )
     wrong = [name for name, p in model.named_parameters() if p.dtype != torch.float32 or p.numel() == 0]
     if wrong:
         raise Stop(
@@ -266,6 +295,40 @@ def native_loss(
     return loss
 
 
+def _modules(model: nn.Module, loss_fn: LossFunction) -> list[nn.Module]:
+    return [x for x in (model, loss_fn) if isinstance(x, nn.Module)]
+
+
+def traced(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    optimiser: Optimiser,
+    layout: Layout,
+    batch: int,
+    accumulate: int = 1,
+) -> tuple[dict[str, Tensor], GraphModule, list[str]]:
+    """The inner state before the first step by slot name, one step's graph, and the parameters that have no
+    part in the loss, which are frozen in `model`. Raises as `trace_step`."""
+    example = torch.zeros((batch * accumulate, layout.record_size), dtype=torch.uint8)
+
+    def once() -> tuple[dict[str, Tensor], GraphModule]:
+        genesis = genesis_of(model, optimiser)
+        step = step_function(model, loss_fn, optimiser, layout, accumulate)
+        return genesis, trace_step(step, list(genesis.values()), example, _modules(model, loss_fn))
+
+    try:
+        return *once(), []
+    except StepFailed as error:
+        if not isinstance(error.__cause__, _Idle):
+            raise
+        idle = error.__cause__.names
+    for name, parameter in model.named_parameters():
+        if name in idle:
+            parameter.requires_grad_(False)
+    _check_model(model)
+    return *once(), idle
+
+
 def build_job(
     model: nn.Module,
     loss_fn: LossFunction,
@@ -293,16 +356,12 @@ def build_job(
     entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
     parameters' names; `held_out`: on so many of the dataset's held-out records the loss of each round's
     parameters is computed; `own`: what `algorithm` is where it is "own". Raises UnsupportedOperation, or Stop
-    for a model that cannot be trained at all.
+    for a model that cannot be trained at all. Parameters that have no part in the loss are frozen in `model`.
     """
     _check_model(model)
-    genesis = genesis_of(model, optimiser)
-    state = list(genesis.values())
-    params = len(_trainable(model))
-    step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
-    example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
-    modules = [x for x in (model, loss_fn) if isinstance(x, nn.Module)]
-    graph = trace_step(step, state, example, modules)
+    genesis, graph, idle = traced(model, loss_fn, optimiser, dataset.layout, batch, accumulate)
+    modules = _modules(model, loss_fn)
+    state, params = list(genesis.values()), len(_trainable(model))
     native = native_loss(model, loss_fn, dataset.layout, genesis)
     check_indices(native, dataset, batch, modules)
     if held_out:
@@ -317,8 +376,9 @@ def build_job(
     made, products = chosen(lowered, precisions or Precisions(), stored, records)
     train, places = made.program, {node: node for node in range(len(made.program.nodes))}
     found = None if paths is None else paths(list(genesis)[:params])
-    if found is not None:
-        train, places = ordered(train, own_part(len(records), rows_read(train), found.count))
+    readers = shards if found is None and dataset.epochs else 0 if found is None else found.count
+    if readers:
+        train, places = ordered(train, own_part(len(records), rows_read(train), readers))
     names, described, lead = list(genesis), dict(description or {}), 0
     blocks: Blocks | None = None
     if slices is not None:
@@ -349,7 +409,8 @@ def build_job(
         ),
         chosen=products,
         unsettled=() if settled else tuple(changed),
+        idle=tuple(idle),
         native_loss=None
-        if found is not None or draws(graph)
+        if readers or draws(graph)
         else first_loss(native, records, batch, accumulate, modules),
     )

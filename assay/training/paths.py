@@ -99,7 +99,7 @@ def own_part(records: int, rows: int, paths: int) -> Computed:
     turns = part // rows
     if not turns:
         raise Stop(
-            f"{records} records for {paths} paths are {part} each, and a step reads {rows}",
+            f"{records} records for {paths} shards are {part} each, and a step reads {rows}",
             hint="take more data, or a smaller batch",
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from assay.protocol.errors import Stop
 from assay.training.lazy_torch import torch
@@ -17,22 +17,34 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+Decay = Literal["constant", "linear", "cosine", "exponential", "wsd"]
+_LAST = 0.2
+"""Of the steps after the warm-up: those in which "wsd" decays."""
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """A linear warm-up, then a decay from 1 to `floor` between `warmup_steps` and `total_steps`.
+    """A linear warm-up, then a decay from 1 to `floor` between `warmup_steps` and `total_steps`: linear, as a
+    half wave of cosine, exponential, or ("wsd": warm-up, stable, decay) linear in their last fifth alone.
 
     Steps are the optimiser's, of one shard, counted over all rounds: rounds · stepsPerRound in a whole job
     without micro-steps.
     """
 
     warmup_steps: int = 0
-    decay: Literal["constant", "linear", "cosine"] = "constant"
+    decay: Decay = "constant"
     total_steps: int = 0
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.decay not in ("constant", "linear", "cosine"):
-            raise Stop(f"there is no decay {self.decay!r}", hint="choose constant, linear or cosine")
+        if self.decay not in get_args(Decay):
+            raise Stop(
+                f"there is no decay {self.decay!r}",
+                hint=f"choose one of {', '.join(get_args(Decay))}, or give Recipe(optimiser=...) an object of"
+                " your own with another course (docs/training.md)",
+            )
+        if self.decay == "exponential" and self.floor <= 0:
+            raise Stop("an exponential decay never ends at 0", hint="write a floor, such as 0.1")
         if self.decay != "constant" and self.total_steps <= self.warmup_steps:
             raise Stop(
                 f"a {self.decay} decay over {self.total_steps} steps ends within its warm-up of"
@@ -55,5 +67,10 @@ class Schedule:
         left = 1 - progress
         if self.decay == "cosine":
             left = (torch.cos(progress * math.pi) + 1) * 0.5
+        if self.decay == "wsd":
+            left = torch.clamp(left / _LAST, max=1.0)
+        if self.decay == "exponential":
+            decayed = torch.exp(progress * math.log(self.floor))
+            return decayed if warmed is None else warmed * decayed
         decayed = left * (1 - self.floor) + self.floor
         return decayed if warmed is None else warmed * decayed

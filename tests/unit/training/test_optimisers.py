@@ -49,7 +49,7 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
     with pytest.raises(Stop):
         Schedule(5, "cosine", 5)
     with pytest.raises(Stop):
-        Schedule(0, "exponential", 5)  # type: ignore[arg-type]
+        Schedule(0, "stepwise", 5)  # type: ignore[arg-type]
 
 
 def test_the_schedule_counts_inside_the_program() -> None:

@@ -87,11 +87,11 @@ def test_what_a_program_cannot_do_names_the_line_of_the_client(folder: Path) -> 
     assert caught.value.source.endswith("net.py:12")
 
 
-def test_a_parameter_that_is_not_used_is_named(folder: Path) -> None:
+def test_a_parameter_that_is_not_used_is_named_and_frozen(folder: Path) -> None:
     unused = "super().__init__(); self.x = nn.Linear(2, 2)"
     (folder / "net.py").write_text(NET.format(function="tanh").replace("super().__init__()", unused))
-    with pytest.raises(Stop, match=r"x\.weight, x\.bias have no part in the loss"):
-        build(read_job_file(_job_file(folder)))
+    made = build(read_job_file(_job_file(folder)))
+    assert made.idle == ("x.weight", "x.bias") and "x.weight" not in made.slot_names[: made.inner.params]
 
 
 @pytest.mark.parametrize(
