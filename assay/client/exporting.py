@@ -20,8 +20,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from assay.client.fetched import model_and_parameters
-from assay.client.receipt import RECEIPT
+from assay.client.receipt import MODEL, RECEIPT
 from assay.protocol.errors import Stop
+from assay.training import recipe
+from assay.training.evaluate import with_parameters
 from assay.training.models import VOCABULARY, GptConfig, from_description
 
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu", "silu": "silu"}
@@ -82,19 +84,43 @@ def gpt2_tensors(config: GptConfig, params: Mapping[str, Tensor]) -> dict[str, T
     return {name: tensor.contiguous() for name, tensor in out.items()}
 
 
+def _check_apart(folder: Path, out: Path) -> None:
+    if out.resolve() == folder.resolve():
+        raise Stop(f"{out} holds the fetched model, which its receipt is about", hint="choose another folder")
+
+
+def export_own(folder: Path, source: str, out: Path) -> int:
+    """Write the model fetched into `folder` as a `transformers` folder; how many parameters. `source`: the
+    file and function whose recipe it was trained with.
+
+    Raises Stop as `export_gpt2`, or where the recipe's model is none of `transformers`.
+    """
+    _check_apart(folder, out)
+    model = with_parameters(recipe.load(source).model, model_and_parameters(folder)[1])
+    save = getattr(model, "save_pretrained", None)
+    if not callable(save):
+        raise Stop(
+            f"the model of {source}, a {type(model).__name__}, has no save_pretrained",
+            hint=f"load {folder / MODEL} into it, by name, and save it your own way",
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    save(out)
+    shutil.copyfile(folder / RECEIPT, out / RECEIPT)
+    return sum(x.numel() for x in model.parameters())
+
+
 def export_gpt2(folder: Path, out: Path) -> int:
     """Write the GPT fetched into `folder` as a `transformers` folder; how many parameters.
 
     Raises Stop where `folder` holds no fetched model, another kind of model, or `out` is `folder`.
     """
-    if out.resolve() == folder.resolve():
-        raise Stop(f"{out} holds the fetched model, which its receipt is about", hint="choose another folder")
+    _check_apart(folder, out)
     description, params = model_and_parameters(folder)
     config = from_description(description)
     if not isinstance(config, GptConfig):
         raise Stop(
             f"a model of kind {description.get('kind')!r} has no architecture that transformers knows",
-            hint="load model.safetensors into your own module",
+            hint="of your own model say where it is from: --from FILE.py:FUNCTION",
         )
     out.mkdir(parents=True, exist_ok=True)
     tensors = gpt2_tensors(config, params)

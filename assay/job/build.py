@@ -51,7 +51,7 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
     kind = type(made.model)  # itself: a subclass may compute something else
     if isinstance(made.model, (models.Gpt, models.Mlp, models.Cnn)) and kind in models.Model.__args__:
         return models.describe(made.model.config)
-    return {"kind": "own", "name": Path(source or "").name}
+    return {**made.facts, "kind": "own", "name": Path(source or "").name}
 
 
 def _check_rounds(file: JobFile) -> None:

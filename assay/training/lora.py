@@ -23,24 +23,34 @@ from assay.protocol.errors import Stop
 from assay.training.optimisers import matches
 
 
+def linear(layer: nn.Module) -> bool:
+    """Whether a layer is linear: also a Conv1D of `transformers`, whose weight is [inputs, outputs]."""
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
+
+
 class Adapted(nn.Module):
     """A frozen linear layer and its adapter."""
 
-    def __init__(self, base: nn.Linear, rank: int, alpha: float) -> None:
+    def __init__(self, base: nn.Module, rank: int, alpha: float) -> None:
         super().__init__()
         self.base = base
         self.scale = alpha / rank
-        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
-        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+        self.turned = not isinstance(base, nn.Linear)
+        assert isinstance(base.weight, Tensor)
+        outputs, inputs = base.weight.T.shape if self.turned else base.weight.shape
+        self.down = nn.Parameter(torch.randn(rank, inputs) / inputs**0.5)
+        self.up = nn.Parameter(torch.zeros(outputs, rank))
 
     def forward(self, x: Tensor) -> Tensor:
         low = functional.linear(functional.linear(x, self.down), self.up)
         return self.base(x) + low * self.scale
 
-    def merged(self) -> nn.Linear:
+    def merged(self) -> nn.Module:
         """The linear layer with the adapter added into its weight."""
         with torch.no_grad():
-            self.base.weight += (self.up @ self.down) * self.scale
+            added = (self.up @ self.down) * self.scale
+            assert isinstance(self.base.weight, Tensor)
+            self.base.weight += added.T if self.turned else added
         return self.base
 
 
@@ -65,7 +75,7 @@ def adapt(model: nn.Module, layers: Sequence[str], *, rank: int, alpha: float) -
 
     Adapters begin from PyTorch's global generator. Raises Stop where no layer matches.
     """
-    chosen = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and matches(n, layers)]
+    chosen = [n for n, m in model.named_modules() if linear(m) and matches(n, layers)]
     if not chosen:
         raise Stop(
             f"no linear layer matches {', '.join(layers)}", hint='see model.named_modules(); "*" is all'

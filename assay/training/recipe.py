@@ -23,9 +23,9 @@ import importlib.util
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,8 +59,8 @@ class Recipe:
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers``,
     an object with their two methods, one of ``torch.optim`` that ours can stand in for and that has taken no
     step and has no scheduler (what it was not given is frozen), or None: the one that the job file names. So
-    is `precision`, that of the step's products. `outer` is an outer
-    algorithm of one's own, for a job file with ``algorithm = "own"``.
+    is `precision`, that of the step's products. `outer` is an outer algorithm of one's own, for a job file
+    with ``algorithm = "own"``. `facts` stand beside the model's name in the job's manifest.
     """
 
     model: nn.Module
@@ -69,6 +69,7 @@ class Recipe:
     optimiser: Optimiser | None = None
     precision: Precisions | None = None
     outer: Algorithm | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def parts(reference: str) -> tuple[str, str]:
@@ -291,10 +292,10 @@ def checked(made: object, origin: str) -> Recipe:
             "a training.algorithms.Algorithm",
         ),
     )
-    for field, holds, what in wanted:
+    for name, holds, what in wanted:
         if not holds:
-            found = type(getattr(made, field)).__name__
-            raise BadRecipe(f"{origin}: {field} is a {found}, not {what}", hint=f"give {what}")
+            found = type(getattr(made, name)).__name__
+            raise BadRecipe(f"{origin}: {name} is a {found}, not {what}", hint=f"give {what}")
     size = made.dataset.layout.record_size
     if not made.dataset.records or len(made.dataset.records) % size:
         raise BadRecipe(

@@ -18,7 +18,10 @@ from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, s
 from assay.protocol.errors import Stop
 
 if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+    from assay.client.looking_after import Keeper
     from assay.client.losses import Losses
+    from assay.protocol.types import JobId
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -96,22 +99,39 @@ def watch(
     metrics: Annotated[
         Path | None, typer.Option(help="Folder for metrics.jsonl and an event file for TensorBoard.")
     ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder into which models are fetched while the job goes on.")
+    ] = None,
+    keep_every: Annotated[int, typer.Option(min=1, help="With --keep: after so many rounds each.")] = 1,
+    patience: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Halt the job when so many rounds have not lowered the held-out loss; 0: never. The file has"
+            " [held_out].",
+        ),
+    ] = 0,
 ) -> None:
     """Follow a job until it is settled."""
     from rich.live import Live
 
     from assay.app.job_progress import line_of, losses_if_fetched, progress_table
     from assay.client.following import follow
+    from assay.client.looking_after import stalled
     from assay.client.metrics import recording
 
     app = app_of(context)
-    connection = app.view()
+    connection = app.connect() if patience else app.view()
     job_id = app.look_up(connection, job).job_id
     if metrics is not None:
         app.end_dry_run(f"follow the job and write its metrics to {metrics}")
+    if patience:
+        app.announce(f"halt the job once {patience} rounds have not lowered its held-out loss")
     market, storage = connection.market, app.storage("view")
+    keeper = None if keep is None else _keeper(connection, storage, job_id, keep, keep_every)
     last = ""
     known: Losses | None = None
+    halted = False
     try:
         with (
             Live(console=app.output.err, transient=True, auto_refresh=False) as live,
@@ -128,12 +148,36 @@ def watch(
                 elif (line := line_of(following)) != last:
                     last = line
                     app.output.say(line)
+                if keeper is not None and (place := keeper.look(following)) is not None:
+                    app.output.say(
+                        f"kept the model of {following.job.progress.settled_rounds} rounds in {place}"
+                    )
                 if following.done:
                     break
+                if patience and not halted and stalled(following.held_out_by_round(), patience):
+                    app.output.say(f"no lower held-out loss in {patience} rounds: the job is halted")
+                    connection.writer.halt(f"halt/{job_id.hex()}", job_id)
+                    halted = True
                 time.sleep(every)
     finally:
         storage.close()
     app.output.result("job", following, progress_table(following, connection.clock.now()))
+
+
+def _keeper(connection: Connection, storage: NodeStorage, job_id: JobId, folder: Path, every: int) -> Keeper:
+    from assay.app.machine import RESOURCE_LIMITS
+    from assay.client.fetching import fetch as fetched
+    from assay.client.looking_after import Keeper
+
+    market = connection.market
+
+    def write(place: Path) -> None:
+        storage.follow(market)
+        with market.snapshot():
+            at = connection.chain, market.block
+            fetched(market, storage.blocks, job_id, place, RESOURCE_LIMITS, *at)
+
+    return Keeper(folder, every, write)
 
 
 @commands.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -25,7 +26,7 @@ USES = ("eval", "infer", "grpo")
 
 
 def init(
-    context: typer.Context,
+    asking: typer.Context,
     file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
     model: Annotated[
         str,
@@ -56,6 +57,25 @@ def init(
     own: Annotated[
         str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
     ] = "",
+    pretrained: Annotated[
+        str,
+        typer.Option(
+            "--from-pretrained",
+            help="Fine-tune the causal language model of this transformers folder (safetensors) on --data.",
+        ),
+    ] = "",
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            help="With --from-pretrained: the folder of its tokenizer.json.", show_default="the model's"
+        ),
+    ] = "",
+    context: Annotated[
+        int, typer.Option("--context", min=2, help="With --from-pretrained: tokens a record.")
+    ] = 128,
+    rank: Annotated[
+        int, typer.Option("--lora", min=0, help="With --from-pretrained: adapters' rank; 0: all weights.")
+    ] = 8,
     optimiser: Annotated[
         str,
         typer.Option(help=f"{', '.join(OPTIMISERS)}; by default the template's, or your Recipe's."),
@@ -81,22 +101,22 @@ def init(
     """Write a complete job file to start from."""
     from assay.job.templates import LOCAL, PUBLIC, by_algorithm, template
 
-    app = app_of(context)
+    app = app_of(asking)
     if file.exists():
         raise Ask(
             f"{file} exists; nothing was written",
             hint="name a file in it" if file.is_dir() else "choose another name, or remove it",
             code="file-exists",
         )
-    asked = rounds if _was_given(context, "rounds") else 0
-    templateless = own and not _was_given(context, "model")
-    _check_given(context, "" if templateless else model, own, published)
+    asked = rounds if _was_given(asking, "rounds") else 0
+    templateless = (own or pretrained) and not _was_given(asking, "model")
+    _check_given(asking, "" if templateless else model, own, pretrained, published)
     if algorithm in CATALOGUE and CATALOGUE[algorithm].one_round and asked:
         _not_read("--rounds", f"by {algorithm} all is one round")
     needed = defined_with(algorithm)
     if optimiser and needed and optimiser != needed:
         raise typer.BadParameter(f"--optimiser of {algorithm} is {needed}, not {optimiser}; leave it out")
-    _check_data(model, "" if own else data)
+    _check_data(model, "" if own or pretrained else data)
     times = LOCAL if local else PUBLIC
     if model == "infer":
         init_inference(app, file, weights, prompts, new_bytes, temperature, times)
@@ -109,6 +129,15 @@ def init(
 
         _write(app, file, grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
+        return
+    if pretrained:
+        if not _was_given(asking, "data"):
+            raise Ask("a model is fine-tuned on a text of yours", hint="--data text.jsonl", code="usage")
+        come_together = partial(by_algorithm, name=algorithm, rounds=asked)
+        given = (pretrained, tokenizer or pretrained, data, context, rank)
+        with recipe_written(file, *given) as own:
+            what = (app, file, own, batch, rounds, times, optimiser, algorithm, come_together, held_out)
+            init_own(*what, fine_tuned=rank > 0)
         return
     if own:
         come_together = partial(by_algorithm, name=algorithm, rounds=asked)
@@ -123,28 +152,35 @@ def init(
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
-def _check_given(context: typer.Context, model: str, own: str, published: str) -> None:
+def _check_given(context: typer.Context, model: str, own: str, pretrained: str, published: str) -> None:
     """That no option was given which this kind of job file does not read. `model`: the template; empty where
-    --from takes its place. Raises Ask."""
+    --from or --from-pretrained takes its place. Raises Ask."""
     uses = model in USES
-    if own and model in TRAINING:
-        _not_read("--template", "--from brings the model")
+    brought = "--from" if own else "--from-pretrained" if pretrained else ""
+    if brought and model in TRAINING:
+        _not_read("--template", f"{brought} brings the model")
+    if own and pretrained:
+        _not_read("--from", "--from-pretrained brings the model")
     for name, option, read in (
         ("weights", "--weights", uses),
         ("prompts", "--prompts", model == "infer"),
         ("new_bytes", "--new-bytes", model == "infer"),
         ("temperature", "--temperature", model == "infer"),
         ("own", "--from", model in ("", "eval")),
+        ("pretrained", "--from-pretrained", not model),
+        ("tokenizer", "--tokenizer", bool(pretrained)),
+        ("context", "--context", bool(pretrained)),
+        ("rank", "--lora", bool(pretrained)),
         ("optimiser", "--optimiser", not uses and not published),
         ("algorithm", "--algorithm", not uses and not published),
-        ("batch", "--batch", bool(own) or model == "eval"),
+        ("batch", "--batch", bool(brought) or model == "eval"),
         ("rounds", "--rounds", model != "infer"),
         ("held_out", "--held-out", not uses),
-        ("published", "--preset", not uses and not own),
+        ("published", "--preset", not uses and not brought),
         ("data", "--data", not own and model not in ("infer", "grpo")),
     ):
         if not read and model in ("", *TRAINING, *USES) and _was_given(context, name):
-            kind = "--from" if own else f"--preset {published}" if published else f"--template {model}"
+            kind = brought if brought else f"--preset {published}" if published else f"--template {model}"
             _not_read(option, f"{kind} does not read it")
 
 
@@ -223,13 +259,14 @@ def init_own(
     algorithm: str,
     come_together: Callable[..., str],
     held_out: int,
+    fine_tuned: bool | None = None,
 ) -> None:
     """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
-    ``job.templates.by_algorithm`` with what was asked for."""
+    ``job.templates.by_algorithm`` with what was asked for; `fine_tuned`: by adapters, or whole."""
     from assay.job.build import build
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
-    from assay.job.templates import by_own_algorithm, own_template
+    from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
@@ -241,6 +278,8 @@ def init_own(
     text = own_template(
         source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
     )
+    if fine_tuned is not None:
+        text = for_fine_tuning(text, fine_tuned)
     if made.outer is not None and algorithm != "diloco":
         _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
     if made.outer is not None:
@@ -259,6 +298,26 @@ def init_own(
         f"{own} is a program of {len(files.inner.nodes):,} nodes that trains {count:,} parameters;"
         f" wrote {file}; check it with `assay job validate {file}`",
     )
+
+
+@contextmanager
+def recipe_written(
+    file: Path, model: str, tokenizer: str, data: str, context: int, rank: int
+) -> Iterator[str]:
+    """The reference of a recipe file beside the job file, which fine-tunes that model; removed where an error
+    is raised meanwhile. Raises Ask where there is such a file."""
+    from assay.job.templates import fine_tuning_recipe
+
+    path = file.with_suffix(".py")
+    if path.exists():
+        raise Ask(f"{path} exists; nothing was written", hint="choose another name", code="file-exists")
+    first, second, third = (os.path.relpath(place, file.parent) for place in (model, tokenizer, data))
+    path.write_text(fine_tuning_recipe(first, second, third, context, rank))
+    try:
+        yield f"{path}:build"
+    except BaseException:
+        path.unlink()
+        raise
 
 
 def init_evaluation(

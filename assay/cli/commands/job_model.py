@@ -264,22 +264,27 @@ def sample(
 
 def export(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT, or with --from another language model.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("transformers"),
+    own: Annotated[
+        str, typer.Option("--from", help="FILE.py:FUNCTION, whose Recipe has the model of transformers.")
+    ] = "",
 ) -> None:
-    """Write a fetched GPT as a folder that Hugging Face's transformers loads, with its receipt beside it."""
+    """Write a fetched model as a folder that Hugging Face's transformers loads, with its receipt beside it;
+    adapters are merged."""
     from assay.client.fetched import model_of
 
     app = app_of(context)
     model_of(folder)
     app.end_dry_run(f"write the model in {folder} to {out}")
     app.output.say(f"reading the model in {folder}")
-    from assay.client.exporting import export_gpt2
+    from assay.client.exporting import export_gpt2, export_own
 
-    count = export_gpt2(folder, out)
+    count = export_own(folder, own, out) if own else export_gpt2(folder, out)
+    tokens = "" if own else "; its tokens are bytes"
     app.output.result(
         "job-export",
         {"folder": str(out), "parameters": count},
         f"wrote {count:,} parameters to {out}:"
-        f' transformers.AutoModelForCausalLM.from_pretrained("{out}"); its tokens are bytes',
+        f' transformers.AutoModelForCausalLM.from_pretrained("{out}"){tokens}',
     )

@@ -1,0 +1,241 @@
+"""Fine-tuning a causal language model of Hugging Face's `transformers` on a text: model, tokens and recipe.
+
+Contract: everything is read from folders on this machine. Weights come from safetensors alone, sharded ones
+too; bf16 and fp16 become float32, tied weights are tied. Nothing is unpickled, no code of a folder is run,
+nothing is downloaded. Records are the text's tokens one after the other, an end-of-text token behind each
+document; no document sees another, and no token is learnt across their border. `transformers` and
+`tokenizers` are this module's own needs. Not guaranteed: that every architecture can be traced (the zoo's
+test has those that are known to be).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.protocol import bounded_json
+from assay.protocol.errors import Stop
+from assay.training import lora
+from assay.training.datasets import TEXT_HELD_OUT, Dataset, cut
+from assay.training.losses import cross_entropy
+from assay.training.recipe import Recipe
+
+log = logging.getLogger(__name__)
+
+TOKENIZER = "tokenizer.json"
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_CONVERT = (
+    "on a machine where you trust the file: transformers.AutoModelForCausalLM.from_pretrained(OLD)"
+    ".save_pretrained(NEW)"
+)
+_BESIDE = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+"""Files of a tokenizer."""
+_LONG = 1 << 30
+"""Bytes of a line that holds a document."""
+
+
+def _library(name: str) -> Any:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        return __import__(name)
+    except ImportError as error:
+        raise Stop(f"fine-tuning needs {name}, which is not installed", hint=f"pip install {name}") from error
+
+
+class Causal(nn.Module):
+    """A causal language model of `transformers`: (i64 tokens, i64 places in their documents), [B, T] each, to
+    f32 [B, T, vocabulary] logits."""
+
+    def __init__(self, model: nn.Module, tokenizer: Path) -> None:
+        super().__init__()
+        self.model = model
+        self._tokenizer = tokenizer
+        self._placed = "position_ids" in inspect.signature(model.forward).parameters
+        if not self._placed:
+            log.warning(
+                "%s takes no position_ids: documents of one record see those before them",
+                type(model).__name__,
+            )
+
+    def forward(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
+        tokens, places = inputs
+        given = {"position_ids": places} if self._placed else {}
+        logits: Tensor = self.model(input_ids=tokens, use_cache=False, **given).logits
+        return logits
+
+    def save_pretrained(self, out: Path) -> None:
+        """Write the folder that `transformers` loads, adapters merged, with the tokenizer. The model has its
+        adapters no more."""
+        lora.merge(self)
+        self.model.save_pretrained(out)  # type: ignore[operator]
+        for name in _BESIDE:
+            if (self._tokenizer / name).is_file():
+                shutil.copyfile(self._tokenizer / name, out / name)
+
+
+def causal_model(folder: Path, tokenizer: Path) -> Causal:
+    """The model in a folder. Raises Stop for one without safetensors, or whose code would have to be run."""
+    if not (folder / "config.json").is_file():
+        raise Stop(
+            f"{folder} holds no model of transformers: config.json is missing",
+            hint="name the folder that save_pretrained wrote, or that was downloaded",
+        )
+    if not any(folder.glob("*.safetensors")):
+        found = sorted(path.name for pattern in _PICKLED for path in folder.glob(pattern))
+        what = f"{found[0]} is pickled, and reading it could run its author's code" if found else "no weights"
+        raise Stop(f"{folder} has no .safetensors: {what}", hint=_CONVERT)
+    transformers = _library("transformers")
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        raise Stop(
+            f"{folder} cannot be read as a causal language model: {first}",
+            hint="it is one of transformers' own architectures, with the weights that its config.json is of",
+        ) from error
+    model.config.use_cache = False
+    return Causal(model.train(), tokenizer)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """context + 1 tokens, each of `width` bytes, little-endian; `end` ends a document.
+
+    Inputs are the tokens and their places in their documents, i64 [B, context] each; targets the tokens that
+    follow, -100 where that is another document's first.
+    """
+
+    context: int
+    width: int
+    end: int
+
+    @property
+    def record_size(self) -> int:
+        return self.width * (self.context + 1)
+
+    def split(self, batch: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        given = batch.long().view(batch.shape[0], self.context + 1, self.width)
+        tokens = given[:, :, 0]
+        for byte in range(1, self.width):
+            tokens = tokens + given[:, :, byte] * 256**byte
+        inputs, after = tokens[:, :-1].contiguous(), tokens[:, 1:]
+        ended = inputs == self.end
+        place = torch.arange(self.context)
+        behind = torch.cat([torch.zeros_like(inputs[:, :1]), torch.where(ended, place + 1, 0)[:, :-1]], 1)
+        begun = torch.cummax(behind, 1).values
+        return (inputs, place - begun), torch.where(ended, -100, after)
+
+
+def documents(source: Path) -> Iterator[str]:
+    """The texts of a file, or of all files below a folder: a line of .jsonl has one under "text", a row of
+    .parquet one in its column `text`, any other file is one. Raises Stop."""
+    files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]
+    for file in files:
+        if file.suffix == ".parquet":
+            yield from (
+                _library("pyarrow.parquet").parquet.read_table(file, columns=["text"])["text"].to_pylist()
+            )
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Stop(
+                f"{file} cannot be read as text: {error}", hint="give .jsonl, .txt or .parquet"
+            ) from error
+        if file.suffix == ".jsonl":
+            yield from _lines(file, text)
+        else:
+            yield text
+
+
+def _lines(file: Path, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found = bounded_json.loads(line)["text"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Stop(
+                f"{file}, line {number} is no object with a text: {error}",
+                hint='write one document a line: {"text": "..."}; of a chat, what its template makes of it',
+            ) from error
+        if not isinstance(found, str):
+            raise Stop(f"{file}, line {number}: text is no string", hint='{"text": "..."}')
+        yield found
+
+
+def _end_of_text(tokenizer: Any, folder: Path) -> int:
+    """The token that ends a text. Raises Stop."""
+    for name in ("generation_config.json", "config.json", "tokenizer_config.json"):
+        try:
+            held = bounded_json.loads((folder / name).read_bytes())
+        except (OSError, ValueError):
+            continue
+        end = held.get("eos_token_id", held.get("eos_token"))
+        end = end[0] if isinstance(end, list) else end
+        end = end.get("content") if isinstance(end, dict) else end
+        end = tokenizer.token_to_id(end) if isinstance(end, str) else end
+        if isinstance(end, int):
+            return end
+    raise Stop(f"{folder} does not say which token ends a text", hint="write eos_token_id in its config.json")
+
+
+def tokenised(folder: Path, texts: Iterable[str], context: int, held_out: float = TEXT_HELD_OUT) -> Dataset:
+    """Records of context + 1 tokens of the texts one after the other; what is left over at the end is
+    dropped. Raises Stop."""
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise Stop(
+            f"there is no {path}",
+            hint="transformers.AutoTokenizer.from_pretrained(OLD).save_pretrained(NEW) writes one",
+        )
+    tokenizer = _library("tokenizers").Tokenizer.from_file(str(path))
+    end = _end_of_text(tokenizer, folder)
+    width = 2 if max(tokenizer.get_vocab_size(), end + 1) <= 1 << 16 else 4
+    found = bytearray()
+    for text in texts:
+        for token in (*tokenizer.encode(text).ids, end):
+            found += token.to_bytes(width, "little")
+    return cut(Packed(context, width, end), bytes(found), held_out)
+
+
+def adapted(model: Causal, rank: int) -> list[str]:
+    """Freeze a model and give each of its linear layers but the last an adapter; their names."""
+    head = model.model.get_output_embeddings()  # type: ignore[operator]
+    names = [name for name, part in model.named_modules() if lora.linear(part) and part is not head]
+    return lora.adapt(model, names, rank=rank, alpha=2.0 * rank)
+
+
+def fine_tuning(
+    model: str | Path,
+    tokenizer: str | Path,
+    data: str | Path | Sequence[str | Path],
+    *,
+    context: int = 128,
+    rank: int = 8,
+    seed: int = 0,
+) -> Recipe:
+    """The recipe of training the model in a folder on texts; `rank` of its adapters, 0: all of its weights.
+    The optimiser is the job file's. Raises Stop."""
+    torch.manual_seed(seed)
+    folder = Path(tokenizer)
+    made = causal_model(Path(model), folder)
+    if rank:
+        adapted(made, rank)
+    sources = [data] if isinstance(data, str | Path) else list(data)
+    records = tokenised(folder, (text for source in sources for text in documents(Path(source))), context)
+    digest = hashlib.sha256((folder / TOKENIZER).read_bytes()).hexdigest()
+    records = replace(records.shuffled(seed), epochs=True)
+    return Recipe(made, cross_entropy, records, facts={"tokenizer": digest})
