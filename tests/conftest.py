@@ -19,6 +19,7 @@ from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
+from assay.numerics import slower
 
 # As in every node: eth_account's libraries raise the limit so far that a deep nest in C ends the process.
 sys.setrecursionlimit(100_000)
@@ -51,6 +52,12 @@ def _keys_guard_nothing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keystore, "STRONG_SCRYPT_N", keystore.DEVNET_SCRYPT_N)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins as a process does, for which nothing was noted yet."""
+    monkeypatch.setattr(slower, "_kept", {})
 
 
 @pytest.fixture

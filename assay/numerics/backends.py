@@ -83,14 +83,13 @@ def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def total_of_parts(a: Sequence[Tensor], b: Sequence[Tensor], length: int) -> Tensor:
-    """The f64 integers of A51 from parts of [b..., M, K] and [b..., N, K] that lie on a GPU, by cuBLAS: three
-    int8 products of matrices, one binary64 product of a batch. `length` is K without padding."""
+    """The f64 integers of A51 from (hi, lo) of [b..., M, K] and [b..., N, K] that lie on a GPU, by cuBLAS:
+    three int8 products of matrices, one binary64 product of a batch. `length` is K without padding."""
     if a[0].dim() > 2:
         return integer_product_f64(*(part[0].to(torch.float64) * 128 + part[1] for part in (a, b)))
     rows, columns = a[0].shape[0], b[0].shape[0]
-    high, low, both = (
-        torch._int_mm(_aligned(x), _aligned(y).t())[:rows, :columns] for x, y in zip(a, b, strict=True)
-    )
+    pairs = (*zip(a, b, strict=True), (a[0] + a[1], b[0] + b[1]))
+    high, low, both = (torch._int_mm(_aligned(x), _aligned(y).t())[:rows, :columns] for x, y in pairs)
     return combined(high, low, both, length=length)
 
 

@@ -135,7 +135,7 @@ def added_at(slot: Tensor, x: Tensor, width: int) -> Tensor:
     integers below 2^53.
     """
     zeros = x.new_zeros(x.shape[0], width)
-    return zeros.index_add(1, slot, x) if slot.dim() == 1 else zeros.scatter_add(1, slot, x)
+    return zeros.index_add_(1, slot, x) if slot.dim() == 1 else zeros.scatter_add_(1, slot, x)
 
 
 def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> Tensor:

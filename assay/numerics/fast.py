@@ -32,5 +32,5 @@ def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
 
 def product_of_parts(a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int) -> Tensor:
     """`product` on a GPU, of what `product_triton.parts` makes of rows of this length; exponents are i32."""
-    made = product_triton.product(a, ea, b, eb, length)
+    made = product_triton.product(a, ea, b, eb)
     return contraction.scale_product(total_of_parts(a, b, length), ea, eb) if made is None else made

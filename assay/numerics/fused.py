@@ -143,14 +143,15 @@ class Quantised:
         return Quantised(move(self.integers))
 
     def split(self) -> tuple[Tensor, ...]:
-        """(hi, lo, hi + lo) as int8 (A51); on accelerators in rows, with the zeros that `padded` counts."""
+        """(hi, lo, hi + lo) as int8 (A51); on accelerators (hi, lo), in rows with the zeros that `padded`
+        counts."""
         if "split" not in self._made:
             integers, on_cpu = self.integers, on_processor(self.integers)
             if not on_cpu and (zeros := padded(integers.shape[-1]) - integers.shape[-1]):
                 integers = pad(integers, (0, zeros))
             hi = torch.floor((integers + 64.0) * 0.0078125)
             lo = integers - hi * 128.0
-            parts = [part.to(torch.int8) for part in (hi, lo, hi + lo)]
+            parts = [part.to(torch.int8) for part in ((hi, lo, hi + lo) if on_cpu else (hi, lo))]
             # On a processor stored as the operand lies, transposed or not: its int8 product reads both alike,
             # and a transposing store takes five times as long.
             store = (lambda x: kept(x) if x.dim() == 2 else x) if on_cpu else kept_in_rows

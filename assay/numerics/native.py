@@ -24,6 +24,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
+from assay.numerics import slower
+
 log = logging.getLogger(__name__)
 
 ARITHMETIC_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
@@ -62,7 +64,7 @@ class Shared(Generic[K]):
         try:
             return self._build()
         except Unusable as reason:
-            log.warning("%s on this machine: %s", self._without, reason)
+            slower.note(log, f"{self._without} on this machine: {reason}")
             return None
 
 
@@ -109,6 +111,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "assay", "kernels")
 
 
+def own_folder() -> Path | None:
+    """`cache_folder`, made where it is missing; None where others may write to it: it is believed. Raises
+    OSError."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.stat()
+    mine = found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return folder if mine else None
+
+
 class _Kept:
     """One source's library in the user's cache folder. What cannot be kept there is compiled each time."""
 
@@ -123,7 +135,7 @@ class _Kept:
     def load(self) -> ctypes.CDLL | None:
         """The library, or None; a damaged one is deleted with a warning."""
         try:
-            folder = self._folder()
+            folder = own_folder()
             for path in folder.glob(f"{self._stem}-{self._key}-*.so") if folder else ():
                 if path.name == self._name(path.read_bytes()):
                     return ctypes.CDLL(str(path))
@@ -136,7 +148,7 @@ class _Kept:
     def keep(self, library: bytes) -> None:
         """Write it for later processes, and delete the oldest of many."""
         with suppress(OSError):
-            if (folder := self._folder()) is None:
+            if (folder := own_folder()) is None:
                 return
             handle, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(handle, "wb") as file:
@@ -148,14 +160,6 @@ class _Kept:
 
     def _name(self, library: bytes) -> str:
         return f"{self._stem}-{self._key}-{hashlib.sha256(library).hexdigest()}.so"
-
-    def _folder(self) -> Path | None:
-        """The folder, made where it is missing; None where others may write to it: it holds machine code."""
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = folder.stat()
-        mine = found.st_uid == os.getuid() and not found.st_mode & 0o022
-        return folder if mine else None
 
 
 @cache

@@ -23,7 +23,7 @@ from threading import RLock
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction
+from assay.numerics import contraction, slower
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers, processor_flags
 
@@ -93,7 +93,7 @@ class Kernel:
                         _check(self, *shape, 2)
                 except Unusable as reason:
                     self._several = False
-                    log.warning("products use one thread on this machine: %s", reason)
+                    slower.note(log, f"products use one thread on this machine: {reason}")
             return threads if self._several else 1
 
 

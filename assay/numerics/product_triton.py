@@ -1,18 +1,22 @@
 """Products on an accelerator: one Triton kernel a product, batches too, and only f32 is written to memory.
 
 Contract: `product` gives the definition's bits (``numerics.contraction``): each way to cut a product is
-compared with it on its device before its first use. None, with a warning, where Triton is missing or a
-product differs. Not guaranteed: anything for parts that `parts` does not make; and speed, since tiles were
-chosen by counting (docs/accelerators.md).
+compared with it on its device before its first use, once for each version of all that its machine code
+depends on. None, noted in ``numerics.slower``, where Triton is missing or a product differs. Not guaranteed:
+anything for parts that `parts` does not make; and speed, since tiles were chosen by counting
+(docs/accelerators.md).
 
 Source: docs/decisions/0013-accelerators.md.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -22,22 +26,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from assay.numerics import contraction
+from assay.numerics import contraction, slower
 from assay.numerics.backends import split
+from assay.numerics.constants import MAX_FAN_IN
 from assay.numerics.hard_products import hard_pairs, same, wanted
-from assay.numerics.native import Shared, Unusable
+from assay.numerics.native import Shared, Unusable, own_folder
 
 log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_name("triton_kernel.py")
 _BYTES = 16
 """Rows of parts are padded to a multiple of so many: a GPU loads that many at once."""
-_EXACT_F32 = 4032
-"""Up to this length a low sum and what is carried into it stay below 2^24, so that f32 holds it."""
 _GROUP = 8
 _PLACES = 1 << 31
+_DRIVER = Path("/proc/driver/nvidia/version")
 Parts = Sequence[Tensor]
-"""(hi, lo, hi + lo) of A51, int8 [b..., rows, K], K padded."""
+"""(hi, lo) of A51, int8 [b..., rows, K], K padded."""
 
 
 class Tile(NamedTuple):
@@ -53,25 +57,32 @@ class Tile(NamedTuple):
 
 
 TILES = {
-    True: (
+    9: (
+        Tile(128, 128, 128, 8, 3, 1.0),
+        Tile(128, 64, 128, 4, 3, 1.15),
+        Tile(64, 64, 128, 4, 3, 1.4),
+    ),
+    10: (
         Tile(128, 128, 64, 8, 3, 1.0),
         Tile(128, 64, 64, 4, 3, 1.15),
         Tile(64, 64, 64, 4, 3, 1.4),
     ),
-    False: (Tile(128, 64, 128, 8, 2, 1.0), Tile(64, 64, 64, 4, 3, 1.2)),
+    0: (Tile(128, 64, 128, 8, 2, 1.0), Tile(64, 64, 64, 4, 3, 1.2)),
 }
-"""Whether operands are multiplied from shared memory (capabilities 9 and 10) or from registers, of which
-three sums of 128 × 128 would leave too few."""
+"""By major capability; 0: any other. 9 and 10 multiply from shared memory, of which 10 takes a stage more.
+Others multiply from registers, of which three sums of 128 × 128 would leave too few."""
+_BLACKWELL = (3, 8)
+"""The first Triton that multiplies int8 from shared memory on capability 10."""
 
 
-def tile_for(m: int, n: int, batches: int, *, from_shared: bool, processors: int) -> Tile:
+def tile_for(m: int, n: int, batches: int, *, tiles: Sequence[Tile], processors: int) -> Tile:
     """The tile with which this many multiprocessors should be through first."""
 
     def cost(tile: Tile) -> float:
         programs = -(-m // tile.m) * -(-n // tile.n) * batches
         return -(-programs // processors) * tile.m * tile.n * tile.cost
 
-    return min(TILES[from_shared], key=cost)
+    return min(tiles, key=cost)
 
 
 def padded(length: int) -> int:
@@ -81,7 +92,7 @@ def padded(length: int) -> int:
 
 def parts(q: Tensor) -> Parts:
     """What the kernel takes of i16 [b..., rows, K], |q| <= 8192."""
-    return split(pad(q, (0, padded(q.shape[-1]) - q.shape[-1])))
+    return split(pad(q, (0, padded(q.shape[-1]) - q.shape[-1])))[:2]
 
 
 class Kernel:
@@ -91,11 +102,9 @@ class Kernel:
         self._product = module.product
         self.faults: tuple[type[Exception], ...] = module.FAULTS
 
-    def product(self, a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int, tile: Tile) -> Tensor:
+    def product(self, a: Parts, ea: Tensor, b: Parts, eb: Tensor, tile: Tile) -> Tensor:
         """f32[b..., M, N] from parts of [b..., M, K] and [b..., N, K] and exponents i32 of their rows (A32).
-
-        `length` is K before it was padded. Raises what Triton raises.
-        """
+        Raises what Triton raises."""
         *batch, m, k = a[0].shape
         n = b[0].shape[-2]
         out = torch.empty((*batch, m, n), dtype=torch.float32, device=ea.device)
@@ -104,8 +113,7 @@ class Kernel:
         cut = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": _GROUP}
         options = {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": False}
         with torch.cuda.device_of(out):
-            exact = length <= _EXACT_F32
-            self._product[grid](*given, out, m, n, k, **cut, EXACT_F32=exact, **options)
+            self._product[grid](*given, out, m, n, k, **cut, **options)
         return out
 
 
@@ -123,60 +131,110 @@ def build(source: Path) -> Kernel:
     return Kernel(module)
 
 
-def check(kernel: Kernel, tile: Tile, exact: bool, device: torch.device) -> None:
-    """Raises Unusable unless products cut so are as A31 and A32 say. `exact`: whether they are short enough
-    for f32."""
-    rows, others, length = tile.m + 6, tile.n // 2 + 9, (tile.k + 9 if exact else _EXACT_F32 + 64)
-    for x, ex, y, ey in hard_pairs(rows, others, length):
-        a, b = (
-            [part.to(device) for part in parts(contraction.quantise(z, e))] for z, e in ((x, ex), (y, ey))
-        )
-        try:
-            made = kernel.product(a, ex.to(device), b, ey.to(device), length, tile).cpu()
-        except kernel.faults as error:
-            raise Unusable(f"Triton refuses the kernel: {str(error).strip().splitlines()[-1]}") from error
-        if not same(wanted(x, ex, y, ey), made):
-            raise Unusable(f"the kernel gives other products of {length} numbers on {device}")
+def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_FAN_IN) -> None:
+    """Raises Unusable unless products cut so are as A31 and A32 say: of short rows, and of the longest."""
+    rows, others = tile.m + 6, tile.n // 2 + 9
+    for length in (tile.k + 9, longest):
+        for x, ex, y, ey in hard_pairs(rows, others, length):
+            a, b = (
+                [part.to(device) for part in parts(contraction.quantise(z, e))] for z, e in ((x, ex), (y, ey))
+            )
+            try:
+                made = kernel.product(a, ex.to(device), b, ey.to(device), tile).cpu()
+            except kernel.faults as error:
+                last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+                raise Unusable(f"Triton refuses the kernel: {last[0]}") from error
+            if not same(wanted(x, ex, y, ey), made):
+                raise Unusable(f"the kernel gives other products of {length} numbers on {device}")
 
 
-def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int) -> Tensor | None:
+def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
     """`Kernel.product` with the tile for the device and size; None where the kernel cannot be had, as on
     processors."""
     m, k, n = *a[0].shape[-2:], b[0].shape[-2]
-    if ea.device.type != "cuda" or max(m * k, n * k, m * n) >= _PLACES:
+    if ea.device.type != "cuda":
+        return None
+    if max(m * k, n * k, m * n) >= _PLACES:
+        what = f"products of {m} x {n} x {k} numbers take longer, by cuBLAS"
+        slower.note(log, f"{what}: matrices are too large for the kernel")
         return None
     kernel = load()
     if kernel is None:
         return None
-    from_shared, processors = _device(ea.device)
-    batches = ea.numel() // m
-    tile = tile_for(m, n, batches, from_shared=from_shared, processors=processors)
-    if not _trusted(kernel, tile, length <= _EXACT_F32, ea.device):
-        return None
-    return kernel.product(a, ea, b, eb, length, tile)
+    tiles, processors = _device(ea.device)
+    tile = tile_for(m, n, ea.numel() // m, tiles=tiles, processors=processors)
+    return kernel.product(a, ea, b, eb, tile) if _trusted(kernel, tile, ea.device) else None
 
 
 def tiles_of(device: torch.device) -> tuple[Tile, ...]:
     """Every way in which products are cut on this GPU."""
-    return TILES[_device(device)[0]]
+    return _device(device)[0]
 
 
-@cache
-def _device(device: torch.device) -> tuple[bool, int]:
-    """(whether it multiplies from shared memory, its multiprocessors)."""
-    found = torch.cuda.get_device_properties(device)
-    return found.major in (9, 10), found.multi_processor_count
+def versions(device: torch.device) -> list[str]:
+    """What machine code for a GPU depends on besides its source: PyTorch, Triton, the driver, the GPU."""
+    driver = _DRIVER.read_text().partition("\n")[0] if _DRIVER.exists() else ""
+    return [torch.__version__, _triton(), driver, torch.cuda.get_device_name(device)]
 
 
-@cache
-def _trusted(kernel: Kernel, tile: Tile, exact: bool, device: torch.device) -> bool:
-    """Whether products cut so have been compared with the definition, and were right."""
+def _triton() -> str:
+    """Its version; empty where there is none."""
     try:
-        check(kernel, tile, exact, device)
+        import triton
+    except ImportError:
+        return ""
+    return str(triton.__version__)
+
+
+@cache
+def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
+    """(how products are cut on it, its multiprocessors)."""
+    found = torch.cuda.get_device_properties(device)
+    tiles = TILES.get(found.major, TILES[0])
+    if found.major == 10 and tuple(map(int, _triton().split(".")[:2])) < _BLACKWELL:
+        said = f"Triton {_triton()} multiplies int8 as on capability 8; from 3.8 on it does not"
+        slower.note(log, f"products take longer on {device}: {said} (a newer PyTorch brings it)")
+        tiles = TILES[0]
+    return tiles, found.multi_processor_count
+
+
+@cache
+def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
+    """Whether products cut so have been compared with the definition, by this process or an earlier one, and
+    were right."""
+    if _Verdict(tile, device).kept:
+        return True
+    try:
+        check(kernel, tile, device)
     except Unusable as reason:
-        log.warning("products take longer, by cuBLAS, on %s: %s", device, reason)
+        slower.note(log, f"products take longer, by cuBLAS, on {device}: {reason}")
         return False
+    _Verdict(tile, device).keep()
     return True
+
+
+class _Verdict:
+    """That a tile's products were right, as an empty file beside the kernels for processors: a comparison
+    takes seconds. Named after all that it depends on; for a folder that others may write to it is made
+    again by each process."""
+
+    def __init__(self, tile: Tile, device: torch.device) -> None:
+        key = hashlib.sha256(json.dumps([*versions(device), tile]).encode())
+        for path in (_SOURCE, Path(__file__)):
+            key.update(path.read_bytes())
+        self._name = f"{_SOURCE.stem}-{key.hexdigest()[:24]}.right"
+
+    @property
+    def kept(self) -> bool:
+        with suppress(OSError):
+            folder = own_folder()
+            return folder is not None and (folder / self._name).exists()
+        return False
+
+    def keep(self) -> None:
+        with suppress(OSError):
+            if (folder := own_folder()) is not None:
+                (folder / self._name).touch()
 
 
 load = Shared(lambda: build(_SOURCE), "products take longer, by cuBLAS,")

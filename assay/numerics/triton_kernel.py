@@ -1,10 +1,11 @@
 """The product (docs/arithmetic.md, A32) as one Triton kernel: int8 products, their sum and its rounding.
 
-Contract: out[b, m, n] = RN32(S * 2^(ea + eb - 26)) with S from the three int8 products of A51, which stay in
-registers; NaN where an exponent is poisoned. `EXACT_F32` asserts K <= 4032. Every operation is on integers
-below 2^32 modulo 2^32, or on floating-point numbers that hold their exact results, until the one rounding:
-contracting a multiplication and an addition changes nothing. Only ``numerics.product_triton`` loads this
-file, since it needs Triton. Not guaranteed: anything for parts that A51 does not make.
+Contract: out[b, m, n] = RN32(S * 2^(ea + eb - 26)) with S = 2^14 * HH + 2^7 * (HL + LH) + LL of the parts of
+A51, whose sums stay in registers; NaN where an exponent is poisoned. K is 4096 at most. Every operation is on
+integers that their type holds, or on f32 numbers that hold their exact results, until the one rounding:
+contracting a multiplication and an addition changes nothing, and nothing is binary64. Only
+``numerics.product_triton`` loads this file, since it needs Triton. Not guaranteed: anything for parts that
+A51 does not make.
 """
 
 from __future__ import annotations
@@ -17,14 +18,58 @@ FAULTS = (RuntimeError, TritonError)
 """What compiling and launching raise."""
 
 
+@triton.jit
+def rounded(high, cross, low, ea, eb):
+    """RN32((2^14 * high + 2^7 * cross + low) * 2^(ea + eb - 26)), for |high| and |low| <= 2^24 and
+    |cross| <= 2^25: sums i32 [M, N], exponents i32 [M] and [N] from -125 to 128."""
+    # S = 2^19 * above + lower in the end: each line moves a multiple from one term to the other. |above| is
+    # below 2^20 and |lower| at most 2^18 + 2^13.
+    upper = high + (cross >> 7)
+    lower = ((cross & 127) << 7) + low
+    carried = (lower + 8192) >> 14
+    lower -= carried << 14
+    upper += carried
+    above = (upper + 16) >> 5
+    lower += (upper - (above << 5)) << 14
+
+    # One factor a row and one a column do where all are normal, no result is subnormal (S = 1 gives 2^-126
+    # or more) and the first multiplication does not overflow.
+    least_a, least_b = tl.min(ea, 0), tl.min(eb, 0)
+    tame = (least_a >= -110) & (least_b >= -110) & (least_a + least_b >= -100)
+    tame = tame & (tl.max(ea, 0) <= 60)
+    if tame:
+        # Both terms are exact in f32, so their sum is rounded once. It is +0 where S is 0.
+        total = above.to(tl.float32) * 524288.0 + lower.to(tl.float32)
+        fa = ((ea + 114) << 23).to(tl.float32, bitcast=True)
+        fb = ((eb + 114) << 23).to(tl.float32, bitcast=True)
+        value = total * fa[:, None] * fb[None, :]
+    else:
+        # Two factors of one sign: the first multiplication overflows only where the result does. Below
+        # 2^-190 every S gives less than half of the least number.
+        e = ea[:, None] + eb[None, :] - 26
+        near = tl.maximum(e, -190)
+        half = near >> 1
+        first = ((half + 127) << 23).to(tl.float32, bitcast=True)
+        second = ((near - half + 127) << 23).to(tl.float32, bitcast=True)
+        exact = (above.to(tl.int64) << 19) + lower
+        value = exact.to(tl.float32) * first * second
+        # A small result is a multiple of 2^-149, which is exact for e >= -149. Otherwise it is the integer
+        # nearest to S * 2^(e + 149), the even one of two, and that integer is its pattern.
+        size = tl.abs(exact)
+        shift = tl.minimum(tl.maximum(-149 - e, 0), 41).to(tl.int64)
+        nearest = (size + (((1 << shift) >> 1) - 1 + ((size >> shift) & 1))) >> shift
+        sign = (exact < 0).to(tl.int32) << 31
+        small = (nearest.to(tl.int32) | sign).to(tl.float32, bitcast=True)
+        value = tl.where((e < -149) & (tl.abs(value) <= 1.1754943508222875e-38), small, value)
+    return value
+
+
 @triton.jit(do_not_specialize=["M"])
 def product(
     a_high,
     a_low,
-    a_both,
     b_high,
     b_low,
-    b_both,
     a_exponents,
     b_exponents,
     out,
@@ -35,7 +80,6 @@ def product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    EXACT_F32: tl.constexpr,
 ):
     """One tile: parts int8 [B, M, K] and [B, N, K], exponents i32 [B, M] and [B, N], out f32 [B, M, N], all
     contiguous. The grid is (tiles of a matrix, B)."""
@@ -56,19 +100,18 @@ def product(
     b = tl.minimum(n, N - 1)[:, None] * K + k[None, :]
     before_a, before_b = batch * M * K, batch * N * K
     high = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    cross = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
     low = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
-    both = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
     for start in range(0, K, BLOCK_K):
         inside = (k < K - start)[None, :]
-        left = tl.load(a_high + before_a + a, inside, other=0)
-        right = tl.load(b_high + before_b + b, inside, other=0)
-        high = tl.dot(left, tl.trans(right), high)
-        left = tl.load(a_low + before_a + a, inside, other=0)
-        right = tl.load(b_low + before_b + b, inside, other=0)
-        low = tl.dot(left, tl.trans(right), low)
-        left = tl.load(a_both + before_a + a, inside, other=0)
-        right = tl.load(b_both + before_b + b, inside, other=0)
-        both = tl.dot(left, tl.trans(right), both)
+        ah = tl.load(a_high + before_a + a, inside, other=0)
+        bh = tl.trans(tl.load(b_high + before_b + b, inside, other=0))
+        al = tl.load(a_low + before_a + a, inside, other=0)
+        bl = tl.trans(tl.load(b_low + before_b + b, inside, other=0))
+        high = tl.dot(ah, bh, high, out_dtype=tl.int32)
+        cross = tl.dot(ah, bl, cross, out_dtype=tl.int32)
+        cross = tl.dot(al, bh, cross, out_dtype=tl.int32)
+        low = tl.dot(al, bl, low, out_dtype=tl.int32)
         a += BLOCK_K
         b += BLOCK_K
 
@@ -79,26 +122,6 @@ def product(
     poisoned = (ea == 129)[:, None] | (eb == 129)[None, :]
     ea = tl.where(ea == 129, 0, ea)
     eb = tl.where(eb == 129, 0, eb)
-
-    # f32 does where both factors are normal, no result is subnormal (S = 1 gives 2^-126 or more) and the
-    # first multiplication does not overflow.
-    # S = 2^19 * upper + lower, both exact, so that their sum is rounded once; S is +0 where it is 0.
-    least_a, least_b = tl.min(ea, 0), tl.min(eb, 0)
-    tame = (least_a >= -110) & (least_b >= -110) & (least_a + least_b >= -100)
-    tame = tame & (tl.max(ea, 0) <= 60)
-    if EXACT_F32 and tame:
-        middle = both + 127 * high - low
-        upper = (middle + 2048) >> 12
-        lower = ((middle - (upper << 12)) << 7) + low
-        total = upper.to(tl.float32) * 524288.0 + lower.to(tl.float32)
-        fa = ((ea + 114) << 23).to(tl.float32, bitcast=True)
-        fb = ((eb + 114) << 23).to(tl.float32, bitcast=True)
-        value = total * fa[:, None] * fb[None, :]
-    else:
-        cross = (both - high - low).to(tl.float64) * 128.0
-        wide = high.to(tl.float64) * 16384.0 + cross + low.to(tl.float64)
-        wide_a = ((ea.to(tl.int64) + 1010) << 52).to(tl.float64, bitcast=True)
-        wide_b = ((eb.to(tl.int64) + 1010) << 52).to(tl.float64, bitcast=True)
-        value = (wide * wide_a[:, None] * wide_b[None, :]).to(tl.float32)
+    value = rounded(high, cross, low, ea, eb)
     value = tl.where(poisoned, float("nan"), value)
     tl.store(out + batch * M * N + (m[:, None] * N + n[None, :]), value, (m < M)[:, None] & (n < N)[None, :])

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity
 
 from assay.fitness.check import Say
 from assay.fitness.samples import JOB_SEED, noise
-from assay.numerics import contraction, product_triton
+from assay.numerics import contraction, fast, product_triton
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext, read_data
 from assay.program.isa import Op
@@ -215,7 +215,8 @@ def _same_step(made: job.JobArtifacts, form: Executor, context: StepContext) -> 
 
 
 def product_times(device: torch.device, turns: int) -> dict[str, dict[str, float]]:
-    """Least ms of products of the large step by the kernel, whose parts are there already, and by PyTorch."""
+    """Least ms of products of the large step as a compiled step makes them, whose parts are there already,
+    and by PyTorch."""
     found = {}
     for name, (batch, m, n, k) in PRODUCTS.items():
         x, y = (torch.randn(batch, rows, k, device=device) for rows in (m, n))
@@ -230,7 +231,7 @@ def order_free_product(x: Tensor, y: Tensor) -> Step:
     """The product of both, quantised and split beforehand."""
     (ex, a), (ey, b) = ((e, product_triton.parts(contraction.quantise(z, e))) for z, e in _exponents(x, y))
     ex, ey = ex.to(torch.int32), ey.to(torch.int32)
-    return lambda: product_triton.product(a, ex, b, ey, x.shape[-1])
+    return lambda: fast.product_of_parts(a, ex, b, ey, x.shape[-1])
 
 
 def _exponents(*given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from assay.fitness.check import Finding, Report
-from assay.numerics import product_triton
+from assay.numerics import product_triton, slower
 from assay.numerics.bits import Difference
 from assay.numerics.native import Unusable
 from scripts import check_cuda
@@ -39,7 +40,19 @@ def test_a_right_processor_passes_and_is_told_so(
 ) -> None:
     asked = run(monkeypatch, Report(values=7, steps=3), "--device", "cpu", "--quick", "--no-compiled")
     assert asked == {"chunks": 1, "steps": 3, "forms": ["fast on cpu"]}
-    assert "every bit is right" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "every bit is right" in out and err.splitlines()[-1] == f"{check_cuda.RIGHT} cpu"
+
+
+def test_what_is_slower_than_it_could_be_fails_and_is_in_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower.note(logging.getLogger(), "products take longer, by cuBLAS")
+    with pytest.raises(SystemExit):
+        run(monkeypatch, Report(values=7, steps=3), "--device", "cpu", "--quick", "--no-compiled")
+    out, err = capsys.readouterr()
+    assert "slower: products take longer, by cuBLAS" in out.splitlines()
+    assert err.splitlines()[-1] == "verdict: every bit right on cpu, but SLOWER THAN IT COULD BE"
 
 
 def test_everything_is_compared_without_quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +73,7 @@ def test_a_wrong_bit_is_reported_and_fails(
     shown = f"compiled on cuda: div x 3.0, elementwise, chunk 0, 1 elements differ, {place}"
     assert shown in capsys.readouterr().out
     assert json.loads(path.read_text())["mismatches"] == [shown]
+    assert json.loads(path.read_text())["verdict"] == "verdict: WRONG BITS on cpu"
 
 
 def test_a_machine_without_a_gpu_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,10 +98,10 @@ def test_a_gpu_s_kernel_is_checked_in_every_tile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: bool
 ) -> None:
     """Here without one: what is asked of the kernel, and what becomes of its answer."""
-    asked: list[tuple[object, bool, str]] = []
+    asked: list[tuple[object, str]] = []
 
-    def checked(kernel: object, tile: object, exact: bool, device: torch.device) -> None:
-        asked.append((tile, exact, str(device)))
+    def checked(kernel: object, tile: object, device: torch.device) -> None:
+        asked.append((tile, str(device)))
         if wrong and len(asked) == 2:
             raise Unusable("the kernel gives other products of 4096 numbers on cuda:1")
 
@@ -95,7 +109,7 @@ def test_a_gpu_s_kernel_is_checked_in_every_tile(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     monkeypatch.setattr(product_triton, "load", lambda: "kernel")
-    monkeypatch.setattr(product_triton, "tiles_of", lambda device: product_triton.TILES[True])
+    monkeypatch.setattr(product_triton, "tiles_of", lambda device: product_triton.TILES[9])
     monkeypatch.setattr(product_triton, "check", checked)
     arguments = ("--device", "cuda:1", "--quick", "--no-compiled", "--json", "-")
     if wrong:
@@ -105,7 +119,7 @@ def test_a_gpu_s_kernel_is_checked_in_every_tile(
         run(monkeypatch, Report(), *arguments)
     told = json.loads(capsys.readouterr().out)
     assert told["device"] == "cuda:1 a GPU"
-    assert asked == [(t, exact, "cuda:1") for t in product_triton.TILES[True] for exact in (True, False)]
+    assert asked == [(tile, "cuda:1") for tile in product_triton.TILES[9]]
     (first,) = told["mismatches"] or [""]
     assert ("other products of 4096" in first) == wrong
 
