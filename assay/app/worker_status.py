@@ -17,7 +17,8 @@ MOST_SHOWN = 64
 
 
 def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
-    """Each worker: its device, what it runs and since when, its memory, its speed, and its losses."""
+    """Each worker: its device, what it runs and since when, its memory, its speed, what it could do faster,
+    and its losses."""
     now_s = time.monotonic()
     return tuple(
         {
@@ -32,6 +33,7 @@ def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
             "orders": worker.orders,
             "losses": worker.losses,
             "trouble": worker.trouble,
+            "slower": list(worker.slower),
         }
         for worker in workers
     )
@@ -63,6 +65,8 @@ def in_words(worker: Mapping[str, Any]) -> str:
     if losses := _number(worker, "losses"):
         why = worker.get("trouble")
         parts.append(f"{losses:.0f} lost{f': {why}' if why else ''}")
+    slower = worker.get("slower")
+    parts += [f"slower: {why}" for why in slower[:MOST_SHOWN]] if isinstance(slower, (list, tuple)) else []
     return ", ".join(parts)
 
 

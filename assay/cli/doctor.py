@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.app.invocation import App
+from assay.app.machine import FORMS_FOLDER
 from assay.app.node_status import answer_of, networks_of, whole_answer
 from assay.app.output import Exit, table
 from assay.app.reach import is_loopback, private_peers
@@ -276,6 +277,14 @@ def _devices(app: App, role: str) -> Iterator[Line]:
     yield from _tried("device", named)
     for device in devices:
         yield from _tried("device", partial(_device, app, role, device))
+    yield from _tried("forms", lambda: _forms(app))
+
+
+def _forms(app: App) -> Iterator[Line]:
+    """Compiled forms that gave other bits than the definition: their jobs run several times slower."""
+    for note in sorted((app.settings.home / FORMS_FOLDER).glob("*.refused")):
+        fix = f"check this machine's memory and compiler, then remove {note}"
+        yield Line("forms", "bad", f"a compiled form is not used: {note.read_text()[:300]}", fix)
 
 
 def _device(app: App, role: str, device: str) -> Iterator[Line]:
@@ -302,6 +311,8 @@ def _device(app: App, role: str, device: str) -> Iterator[Line]:
         yield Line("exactness", "ok", f"{device}: every bit that was compared is right")
         if result.step_ms:
             yield Line("speed", "ok", f"{device}: {result.step_ms:.3g} ms for a step of the comparison")
+    for why in result.slower if result is not None else ():
+        yield Line("slower", "bad", f"{device}: {why}", f"mend that, then {again}")
 
 
 def doctor(app: App, role: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from assay.compute.home import Home
 from assay.compute.orders import Bench, Order, Priority, WorkerConfig
-from assay.compute.pool import Loss, Progress, R, Task, WorkerStatus
+from assay.compute.pool import Loss, Progress, R, Slower, Task, WorkerStatus
+from assay.numerics import slower
 
 
 class InlinePool:
@@ -24,6 +25,8 @@ class InlinePool:
         self._orders = self._ended = 0
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Never called."""
+        self.on_slower: Callable[[Slower], object] = lambda slower: None
+        """Never called: this process says so itself."""
 
     def submit(
         self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None
@@ -48,7 +51,7 @@ class InlinePool:
 
     def status(self) -> tuple[WorkerStatus, ...]:
         """Of this process, which is idle whenever it can be asked."""
-        return (WorkerStatus(self.bench.config.device, orders=self._orders),)
+        return (WorkerStatus(self.bench.config.device, orders=self._orders, slower=slower.noted()),)
 
     def is_busy(self) -> bool:
         """Never, whenever it can be asked."""

@@ -54,6 +54,8 @@ class Usage:
     """Of its GPU."""
     seconds_a_step: float = 0.0
     """Of the steps that it has told last."""
+    slower: tuple[str, ...] = ()
+    """What it computes more slowly than it could, and why (``numerics.slower``)."""
 
 
 UNKNOWN = Usage()
@@ -110,6 +112,7 @@ class WorkerStatus:
     resident_bytes: int = 0
     device_bytes: int = 0
     seconds_a_step: float = 0.0
+    slower: tuple[str, ...] = ()
     """As `Usage` has them."""
 
 
@@ -121,6 +124,14 @@ class Loss:
     order: str
     why: str
     again: bool
+
+
+@dataclass(frozen=True)
+class Slower:
+    """A worker computes more slowly than it could."""
+
+    device: str
+    why: str
 
 
 class Task(Future[R]):
@@ -166,6 +177,9 @@ class Pool:
         self._begun_s = time.monotonic()
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Told of each lost worker, by a thread of the pool's."""
+        self.on_slower: Callable[[Slower], object] = lambda slower: None
+        """Told of each new reason, once for a device."""
+        self._slower: set[Slower] = set()
         self._workers = list(workers)
         self._status = [WorkerStatus(worker.device) for worker in workers]
         self._running: dict[int, Task[Any]] = {}
@@ -285,6 +299,7 @@ class Pool:
             with self._changed:
                 self._running.pop(number, None)
             self._note(number, busy_s=self._status[number].busy_s + time.monotonic() - began_s)
+            self._tell_slower(number)
             if not lost:
                 pause_s = 0.0
             elif time.monotonic() - began_s > STEADY_S:
@@ -326,6 +341,7 @@ class Pool:
 
         def progress(done: int, total: int) -> None:
             self._note(number, done=done, total=total)
+            self._tell_slower(number)
             if task.progress is not None:
                 try:
                     task.progress(done, total)
@@ -391,6 +407,18 @@ class Pool:
                 hint="see whether this machine has memory for it, and what the node's log says",
             )
         )
+
+    def _tell_slower(self, number: int) -> None:
+        worker = self._workers[number]
+        found = [Slower(worker.device, why) for why in worker.usage.slower]
+        with self._changed:
+            new = [slower for slower in found if slower not in self._slower]
+            self._slower.update(new)
+        for slower in new:
+            try:
+                self.on_slower(slower)
+            except Exception:  # the listener's bug must not end the worker's thread
+                log.exception("telling that a worker is slower failed")
 
     def _note(self, number: int, **changes: Any) -> None:
         with self._changed:

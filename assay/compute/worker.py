@@ -27,6 +27,7 @@ from assay.compute.home import RemoteDesk
 from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, OutOfMemory, WorkerConfig
 from assay.compute.pool import Usage
 from assay.compute.process import Answer, Asked, Logged, Stepped, Told, sendable
+from assay.numerics import slower
 
 _TELL_S = 0.2
 """Progress is told no more often."""
@@ -150,8 +151,9 @@ class _Told:
         self._step_s = 0.0
 
     def usage(self) -> Usage:
-        """What this process takes of its GPU, and how long a step takes of the steps that were told last."""
-        return Usage(0, device_bytes(self._device), self._step_s)
+        """What this process takes of its GPU, how long a step takes of the steps that were told last, and
+        what is slower than it could be."""
+        return Usage(0, device_bytes(self._device), self._step_s, slower.noted())
 
     def _pace(self, done: int) -> None:
         """Take in that `done` steps are done: where they are no more than before, others have begun."""

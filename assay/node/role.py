@@ -129,6 +129,9 @@ class Node:
         self.loop = Loop(self.report, self.actions, clock, lambda: self.tick(), self._rest_s)
         self.pool = pool(Home(market, blocks, self.books()))
         self.pool.on_loss = lambda loss: self.actions.later(lambda: self._worker_lost(loss))
+        self.pool.on_slower = lambda slower: self.actions.later(
+            lambda: self.report.emit("worker-slower", device=slower.device, why=slower.why)
+        )
         self.retention: Callable[[], object] | None = None
         """Deletes what is over, at each look."""
         self.wanted: frozenset[str] = frozenset()

@@ -173,7 +173,7 @@ def read_deployment(folder: Path) -> deploy.Deployment:
 
 
 def write_fitness(folder: Path, snap: Snap) -> None:
-    fitness.keep(folder, "cpu", False)
+    fitness.keep(folder, "cpu", fitness.Result(False))
 
 
 def read_fitness(folder: Path) -> bool | None:

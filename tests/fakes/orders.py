@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.compute.orders import Bench, Cancelled, Order
+from assay.numerics import slower
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,17 @@ class Steps(Order[int]):
             time.sleep(self.seconds)
         bench.progress(self.count, self.count)
         return self.count
+
+
+@dataclass(frozen=True)
+class Slow(Order[None]):
+    """Finds out reasons for its worker to be slow."""
+
+    reasons: tuple[str, ...]
+
+    def run(self, bench: Bench) -> None:
+        for why in self.reasons:
+            slower.note(logging.getLogger(__name__), why)
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,44 @@
 """``assay solver bench``: is this machine fit to compute for money?
 
 Contract: `bench` compares this machine with the digests that are installed with the program, times training
-steps, and keeps the result for ``cli.node.fitness``. Not guaranteed: that a machine that passes computes
-every job right; its verifiers find that out.
+steps, keeps the result for ``cli.node.fitness``, and ends with a verdict in one line. It fails where a bit is
+wrong, and where something was slower than this machine could do it (``numerics.slower``). Not guaranteed:
+that a machine that passes computes every job right; its verifiers find that out.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay.app.computing import engine_of
 from assay.app.invocation import App
 from assay.app.machine import FORMS_FOLDER
 from assay.app.output import table
-from assay.cli.node.fitness import keep, machine_of
+from assay.cli.node.fitness import Result, keep, machine_of
 from assay.fitness.check import Report, check, forms_on
 from assay.fitness.digests import FILE, stored
 from assay.fitness.samples import BRIEF_STEPS, STEPS
+from assay.numerics import slower
 from assay.protocol.errors import Ask
 
 SHOWN = 5
 
 
 def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
-    """Compare, time, keep the result and show it. Raises Ask where a bit is wrong."""
+    """Compare, time, keep the result and show it. Raises Ask where a bit is wrong, or something is slow."""
     device = engine_of(app.settings).device
     started = time.monotonic()
     report = _compared(app, device, full=full, compiled=compiled, path=path)
     elapsed = time.monotonic() - started
     timed = next(iter(report.step_ms.values()), {})
     least_ms = min((ms for form, ms in timed.items() if form.endswith(f" on {device}")), default=0.0)
-    keep(app.settings.home, device, not report.findings, least_ms)
+    slow = slower.noted()
+    keep(app.settings.home, device, Result(not report.findings, least_ms, slow))
+    verdict = verdict_on(device, report, slow)
     if report.findings:
+        app.output.say(verdict)
         raise _refusal(report)
     rows = table("a training step", "run", "form", "ms (least)")
     for run, times in report.step_ms.items():
@@ -44,10 +50,29 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
         "steps": report.steps,
         "seconds": round(elapsed, 1),
         "step_ms": report.step_ms,
+        "slower": slow,
+        "verdict": verdict,
     }
     app.output.result("solver-bench", data, rows)
+    app.output.say(verdict)
+    if slow:
+        raise Ask(
+            f"{device} gives every bit right, but is slower than it could be:\n"
+            + "\n".join(f"  {why}" for why in slow),
+            hint="mend that and run `assay solver bench` again; a node on it works, and earns less",
+            code="slow-machine",
+        )
+
+
+def verdict_on(device: str, report: Report, slow: Sequence[str]) -> str:
+    """The outcome in one line."""
     compared = f"{report.values:,} results and {report.steps} training steps compared"
-    app.output.say(f"{compared}: this machine gives every bit right")
+    if report.findings:
+        return f"verdict on {device}: WRONG BITS, do not stake ({len(report.findings)} found; {compared})"
+    if slow:
+        said = f"SLOWER THAN IT COULD BE ({len(slow)} reasons; {compared})"
+        return f"verdict on {device}: every bit right, but {said}"
+    return f"verdict on {device}: every bit right, and nothing slower than it could be ({compared})"
 
 
 def _compared(app: App, device: str, *, full: bool, compiled: bool, path: Path) -> Report:

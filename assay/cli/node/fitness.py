@@ -43,33 +43,31 @@ def machine_of(device: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a comparison came to: whether the machine passed, and the least time of a step of the first run
-    that was timed, in its fastest form; 0 where none was."""
+    """What a comparison came to: whether the machine passed, the least time of a step of the first run that
+    was timed, in its fastest form (0 where none was), and why it was slower than it could be."""
 
     fit: bool
     step_ms: float = 0.0
+    slower: tuple[str, ...] = ()
 
 
-def keep(home: Path, device: str, fit: bool, step_ms: float = 0.0) -> None:
-    """Remember a `Result`, beside those of other devices."""
+def keep(home: Path, device: str, result: Result) -> None:
+    """Remember what a device came to, beside those of other devices."""
     try:
         others = _kept(home)
     except record.DamagedRecord:
         others = []
     machine = machine_of(device)
     others = [one for one in others if one["machine"]["device"] != machine["device"]]
-    record.write(
-        home / RECORD, _KIND, {"results": [*others, {"machine": machine, **asdict(Result(fit, step_ms))}]}
-    )
+    record.write(home / RECORD, _KIND, {"results": [*others, {"machine": machine, **asdict(result)}]})
 
 
 def found(home: Path, device: str) -> Result | None:
     """What this machine came to when it was last compared; None where it was not compared as it is now.
     Raises DamagedRecord."""
     machine = machine_of(device)
-    return next(
-        (Result(one["fit"], one["step_ms"]) for one in _kept(home) if one["machine"] == machine), None
-    )
+    results = (one for one in _kept(home) if one["machine"] == machine)
+    return next((Result(one["fit"], one["step_ms"], tuple(one["slower"])) for one in results), None)
 
 
 def verdict(home: Path, device: str) -> bool | None:
@@ -82,7 +80,7 @@ def _kept(home: Path) -> list[dict[str, Any]]:
     hint = "run `assay solver bench`, which compares this machine anew"
     kept = record.read(home / RECORD, _KIND, hint=hint, earlier=_unsealed)
     results: list[dict[str, Any]] = [] if kept is None else kept.get("results", [kept])
-    return [{"step_ms": 0.0, **one} for one in results]
+    return [{"step_ms": 0.0, "slower": [], **one} for one in results]
 
 
 def _unsealed(data: bytes) -> dict[str, Any]:

@@ -31,6 +31,7 @@ function workerLine(worker) {
   if (worker.resident_bytes) parts.push(bytes(worker.resident_bytes));
   if (worker.device_bytes) parts.push(`${bytes(worker.device_bytes)} of the device`);
   if (worker.losses) parts.push(`${worker.losses} lost${worker.trouble ? `: ${worker.trouble}` : ""}`);
+  for (const why of Array.isArray(worker.slower) ? worker.slower : []) parts.push(`slower: ${why}`);
   return `${worker.device}: ${parts.join(", ")}`;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from assay.chain.eth.seen import Seen
 from assay.compute import pool as pools
 from assay.compute.home import HOLD_S, Home
 from assay.compute.orders import Cancelled, DeviceLost, Order, OutOfMemory, Priority, WorkerConfig, WorkerLost
-from assay.compute.pool import Pool
+from assay.compute.pool import Pool, Slower
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
 from assay.protocol.errors import Ask, AssayError, BlockNotFound, PutOff, RpcUnreachable, Stop, Unknown
@@ -85,6 +86,25 @@ def test_an_order_comes_to_its_result_and_what_it_raises_is_raised(make: Make) -
         pool.submit(orders.Unsendable()).result(WAIT_S)
     assert pool.submit(Echo("b")).result(WAIT_S) == "b"
     assert pool.status()[0].losses == 0
+
+
+def test_what_a_worker_does_slowly_is_told_once_and_stands_in_its_status(make: Make) -> None:
+    pool = make(1)
+    told: queue.SimpleQueue[Slower] = queue.SimpleQueue()
+
+    def listen(slower: Slower) -> None:
+        told.put(slower)
+        raise RuntimeError("a listener's bug")
+
+    pool.on_slower = listen
+    for reasons in (("no kernel",), ("no kernel", "no form"), ()):
+        pool.submit(orders.Slow(reasons)).result(WAIT_S)
+    assert [told.get(timeout=WAIT_S) for _ in range(2)] == [
+        Slower("cpu", "no kernel"),
+        Slower("cpu", "no form"),
+    ]
+    pool.close()
+    assert told.empty() and pool.status()[0].slower == ("no kernel", "no form")
 
 
 def test_a_worker_that_is_killed_costs_a_try(make: Make, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ BUSY = WorkerStatus(
     orders=4,
 )
 LOST = WorkerStatus(device="cpu", losses=1, trouble="its process ended by SIGKILL")
+SLOW = WorkerStatus("cuda:1", slower=("products take longer, by cuBLAS", "a form was thrown away"))
 
 
 def test_a_worker_is_told_in_words() -> None:
@@ -38,6 +39,17 @@ def test_a_worker_is_told_in_words() -> None:
     assert in_words(busy) == "Train 3/16, 0.213 s a step, 812.3 MB, 3.1 GB of the device"
     assert in_words(lost) == "idle, 1 lost: its process ended by SIGKILL"
     assert 0 <= busy["order_seconds"] < 60 and lost["order_seconds"] == 0
+
+
+def test_what_is_slower_than_it_could_be_is_told() -> None:
+    (slow,) = shown([SLOW])
+    assert slow["slower"] == list(SLOW.slower)
+    assert in_words(slow) == "idle, slower: products take longer, by cuBLAS, slower: a form was thrown away"
+
+
+@pytest.mark.parametrize("value", ["abc", 7, None, {"a": 1}])
+def test_a_stranger_s_reasons_are_left_out_where_they_are_none(value: Any) -> None:
+    assert in_words({"order": "Train", "slower": value}) == "Train"
 
 
 @pytest.mark.parametrize("workers", [None, 7, "abc", {}, [1, "x", None], [[]]])

@@ -14,7 +14,7 @@ import pytest
 
 from assay.compute.home import Home
 from assay.compute.orders import WorkerConfig
-from assay.compute.pool import Pool
+from assay.compute.pool import Pool, Slower
 from assay.compute.process import ProcessWorker
 from assay.node.role import Node
 from assay.protocol.types import JobId, Kind, Phase, Seconds, Wei
@@ -117,3 +117,12 @@ def test_a_worker_that_is_killed_is_told_of_and_the_job_goes_on(tmp_path: Path) 
     lost = day.named("worker-lost")
     assert lost and all(event["device"] == "cpu" and event["again"] for event in lost)
     assert {event["role"] for event in lost} == {"solver"}
+
+
+def test_a_worker_that_is_slower_than_it_could_be_is_an_event(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    service = solver(day, SolverService)
+    service.pool.on_slower(Slower("cuda:1", "products take longer, by cuBLAS"))
+    service.tick()
+    (told,) = day.named("worker-slower")
+    assert told["device"] == "cuda:1" and told["why"] == "products take longer, by cuBLAS"

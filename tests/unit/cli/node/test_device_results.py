@@ -36,12 +36,12 @@ def test_a_result_of_one_device_leaves_those_of_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     Gpus(monkeypatch)
-    fitness.keep(tmp_path, "cpu", True, 3.5)
-    fitness.keep(tmp_path, "cuda:0", False)
-    fitness.keep(tmp_path, "cuda:1", True)
+    fitness.keep(tmp_path, "cpu", fitness.Result(True, 3.5))
+    fitness.keep(tmp_path, "cuda:0", fitness.Result(False))
+    fitness.keep(tmp_path, "cuda:1", fitness.Result(True))
     assert [fitness.verdict(tmp_path, on) for on in ("cpu", "cuda:0", "cuda:1")] == [True, False, True]
     assert fitness.found(tmp_path, "cpu") == fitness.Result(True, 3.5)
-    fitness.keep(tmp_path, "cuda:0", True, 1.0)
+    fitness.keep(tmp_path, "cuda:0", fitness.Result(True, 1.0))
     assert fitness.found(tmp_path, "cuda:0") == fitness.Result(True, 1.0)
     assert fitness.verdict(tmp_path, "cpu") is True
 
@@ -54,7 +54,7 @@ def test_a_result_of_before_several_devices_is_read(tmp_path: Path) -> None:
 
 def test_what_was_kept_before_does_not_hold_a_comparison_up_by_its_damage(tmp_path: Path) -> None:
     (tmp_path / fitness.RECORD).write_text("{}")
-    fitness.keep(tmp_path, "cpu", True)
+    fitness.keep(tmp_path, "cpu", fitness.Result(True))
     assert fitness.verdict(tmp_path, "cpu") is True
 
 
@@ -64,7 +64,10 @@ def test_the_doctor_names_each_device_with_memory_verdict_and_speed(
     Gpus(monkeypatch)
     home = tmp_path / "home"
     home.mkdir()
-    fitness.keep(home, "cuda:0", True, 1.25)
+    fitness.keep(home, "cuda:0", fitness.Result(True, 1.25))
+    fitness.keep(home, "cuda:1", fitness.Result(False, slower=("no kernel",)))
+    (home / "forms").mkdir()
+    (home / "forms" / "ab.refused").write_text("it gives other bits")
     words = ("--device", "cuda:0", "--device", "cuda:1", "--device", "cpu", "doctor", "--role", "solver")
     status, found = lines("--home", str(home), *words)
     told = {(line["check"], line["found"].partition(" ")[0].rstrip(":")): line for line in found}
@@ -76,6 +79,11 @@ def test_the_doctor_names_each_device_with_memory_verdict_and_speed(
     assert told["exactness", "cuda:1"]["state"] == "bad" and status == Exit.CONFIG
     assert told["exactness", "cuda:1"]["fix"] == f"assay --home {home} --device cuda:1 solver bench"
     assert ("speed", "cpu") not in told
+    assert told["slower", "cuda:1"]["found"] == "cuda:1: no kernel"
+    assert told["slower", "cuda:1"]["state"] == "bad" and "solver bench" in told["slower", "cuda:1"]["fix"]
+    assert ("slower", "cuda:0") not in told
+    assert "it gives other bits" in told["forms", "a"]["found"]
+    assert str(home / "forms" / "ab.refused") in told["forms", "a"]["fix"]
 
 
 def test_a_device_that_is_not_there_leaves_the_others_examined(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ from assay.cli.commands import solver_bench as benchmark
 from assay.cli.node import fitness
 from assay.compute.inline import InlinePool
 from assay.fitness import digests
-from assay.fitness.check import Report
+from assay.fitness.check import Finding, Report
+from assay.numerics import slower
 from assay.protocol.errors import Ask
 
 ROOT = Path(__file__).parents[4]
@@ -80,10 +82,41 @@ def test_a_machine_that_is_right_is_timed_and_remembered(
     shown = json.loads(capsys.readouterr().out)["data"]
     assert shown["values"] > 1_000_000
     assert shown["steps"] == 6
+    assert shown["slower"] == [] and shown["verdict"].startswith(
+        "verdict on cpu: every bit right, and nothing"
+    )
     assert shown["step_ms"]["mlp"]["fast on cpu"] > 0
     assert fitness.verdict(home, "cpu") is True
     before_work(home)
     assert "solver bench" not in capsys.readouterr().err
+
+
+def test_a_machine_that_is_slower_than_it_could_be_fails_and_may_work(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    slower.note(logging.getLogger(), "products take longer, by cuBLAS, on cuda: Triton refuses the kernel")
+    with pytest.raises(Ask, match=r"every bit right, but .*\n  products take longer, by cuBLAS") as refused:
+        bench(home, short)
+    assert refused.value.code == "slow-machine" and exit_status(refused.value) == Exit.CONFIG
+    shown = json.loads(capsys.readouterr().out)["data"]
+    assert len(shown["slower"]) == 1 and "SLOWER THAN IT COULD BE" in shown["verdict"]
+    result = fitness.found(home, "cpu")
+    assert result is not None and result.fit and list(result.slower) == shown["slower"]
+    before_work(home)
+
+
+@pytest.mark.parametrize(
+    ("findings", "slow", "said"),
+    [
+        ([], [], "every bit right, and nothing slower"),
+        ([], ["no kernel"], "SLOWER THAN IT COULD BE (1 reasons"),
+        ([Finding("a", "b", 1)], ["no kernel"], "WRONG BITS, do not stake (1 found"),
+    ],
+)
+def test_a_verdict_is_one_line(findings: list[Finding], slow: list[str], said: str) -> None:
+    verdict = benchmark.verdict_on("cuda:1", Report(7, 3, findings), slow)
+    assert verdict.startswith("verdict on cuda:1: ") and said in verdict and "\n" not in verdict
 
 
 def test_one_wrong_digest_is_a_refusal_with_the_next_step(
@@ -119,7 +152,7 @@ def test_a_result_of_another_machine_says_nothing(tmp_path: Path) -> None:
 
 def test_a_result_holds_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
-    fitness.keep(tmp_path, "cuda:1", False)
+    fitness.keep(tmp_path, "cuda:1", fitness.Result(False))
     assert fitness.verdict(tmp_path, "cuda:1") is False
     assert fitness.verdict(tmp_path, "cuda:0") is fitness.verdict(tmp_path, "cpu") is None
 
