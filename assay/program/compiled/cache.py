@@ -29,8 +29,9 @@ from torch._inductor.utils import clear_caches
 from torch.fx import GraphModule
 
 from assay import numerics
+from assay.numerics import product_triton, slower
 from assay.numerics.native import processor_flags
-from assay.program.compiled.settings import settings
+from assay.program.compiled.settings import options, settings
 from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
@@ -47,11 +48,15 @@ _FORM_SOURCES = (
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
 _CHECKED = "checked"
+_TUNED = ".best_config"
+"""End of the names of files in which Inductor keeps a kernel's fastest block sizes, and the time that finding
+them took. A form's first run writes them anew. All block sizes give the same bits."""
+_TUNED_BYTES = 4096
 
 
 def form_key(root: bytes, device: torch.device) -> str:
     """Name of the directory: the program's, and a digest of all that its form depends on: this code, PyTorch,
-    the processor, its threads and the settings."""
+    the settings, and the processor and its threads, or the GPU with Triton and the driver."""
     sources = hashlib.sha256()
     base = Path(numerics.__file__).parent.parent
     for path in sorted(p for pattern in _FORM_SOURCES for p in base.glob(pattern)):
@@ -60,17 +65,21 @@ def form_key(root: bytes, device: torch.device) -> str:
         "program": root.hex(),
         "form": sources.hexdigest(),
         "torch": torch.__version__,
-        "machine": [
-            platform.machine(),
-            processor_flags(),
-            str(torch.cpu.get_capabilities()),
-            torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
-        ],
-        "device": str(device) if device.type == "cpu" else [str(device), torch.cuda.get_device_name(device)],
-        "threads": torch.get_num_threads(),
-        "settings": settings(device.type),
+        "device": str(device),
+        "machine": _processor() if device.type == "cpu" else product_triton.versions(device),
+        "settings": [settings(device.type), options(device.type)],
     }
     return f"{root.hex()[:16]}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
+
+
+def _processor() -> list[object]:
+    return [
+        platform.machine(),
+        processor_flags(),
+        str(torch.cpu.get_capabilities()),
+        torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
+        torch.get_num_threads(),
+    ]
 
 
 class StoredForm:
@@ -118,7 +127,9 @@ class StoredForm:
         return (self.directory / _CHECKED).exists()
 
     def mark_checked(self) -> None:
-        """Record that the form gave the definition's bits."""
+        """Record that the form gave the definition's bits, with the files that it has now: running it may
+        have written more."""
+        self.complete()
         (self.directory / _CHECKED).touch()
 
     def discard(self) -> None:
@@ -147,7 +158,9 @@ class StoredForm:
                     return [_form(CompiledArtifact.load(path=str(p), format="unpacked")) for p in places]
             except (OSError, RuntimeError, AssertionError, ImportError, EOFError, AttributeError) as error:
                 fault = f"it does not load ({type(error).__name__}: {error})"
-        log.warning("the compiled form in %s is unusable: %s; it is compiled again", self.directory, fault)
+        slower.note(
+            log, f"the compiled form in {self.directory} was thrown away: {fault}; it is compiled again"
+        )
         self.discard()
         return None
 
@@ -173,7 +186,7 @@ class StoredForm:
         return {
             str(p.relative_to(self.directory)): hashlib.sha256(p.read_bytes()).hexdigest()
             for p in sorted(files)
-            if p.name not in (_MANIFEST, _CHECKED)
+            if p.name not in (_MANIFEST, _CHECKED) and p.suffix != _TUNED
         }
 
     def _fault(self) -> str | None:
@@ -183,7 +196,21 @@ class StoredForm:
             return "its list of files is missing, so writing it was interrupted"
         found = self._digests()
         changed = [name for name, digest in wanted.items() if found.get(name) != digest]
+        changed += [str(p.relative_to(self.directory)) for p in self._tuned() if not _is_tuning(p)]
         return f"{len(changed)} of its files changed, first {changed[0]}" if changed else None
+
+    def _tuned(self) -> Iterator[Path]:
+        return self.directory.rglob(f"*{_TUNED}")
+
+
+def _is_tuning(path: Path) -> bool:
+    """Whether a file that is in no manifest is what it must be: small, and an object of plain values."""
+    with path.open("rb") as file:
+        data = file.read(_TUNED_BYTES + 1)
+    try:
+        return len(data) <= _TUNED_BYTES and isinstance(bounded_json.loads(data.decode()), dict)
+    except ValueError:
+        return False
 
 
 def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
@@ -204,7 +231,7 @@ def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
         stack.enter_context(torch.no_grad())
         return _form(
             torch._inductor.standalone_compile(
-                graph, list(inputs), dynamic_shapes="from_example_inputs", options={}
+                graph, list(inputs), dynamic_shapes="from_example_inputs", options=options(kind)
             )
         )
 

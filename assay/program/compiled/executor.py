@@ -19,12 +19,13 @@ from torch import Tensor
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 
+from assay.numerics import slower
 from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
 from assay.program.compiled.segmented import SegmentedForm, compile_parts
-from assay.program.compiled.segments import Plan, plan
+from assay.program.compiled.segments import plan
 from assay.program.compiled.settings import missing
 from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
@@ -64,9 +65,9 @@ def stored_form(program: Program, device: torch.device, cache_dir: Path) -> Stor
 def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
     """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises.
 
-    On a processor a large program is compiled in parts (``program.compiled.segments``).
+    A large program is compiled in parts (``program.compiled.segments``).
     """
-    cut = _cut(program, device)
+    cut = plan(program)
     if cut is None:
         graph, inputs = trace(program, device), example_inputs(program, device)
         return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
@@ -81,15 +82,11 @@ def compile_program(program: Program, device: torch.device, stored: StoredForm |
 
 def load_form(program: Program, device: torch.device, stored: StoredForm) -> Form | None:
     """The form from disk; None where there is none, or a damaged one."""
-    cut = _cut(program, device)
+    cut = plan(program)
     if cut is None:
         return stored.load()
     forms = stored.load_parts(len(cut.parts))
     return None if forms is None else SegmentedForm(program, cut, forms, device)
-
-
-def _cut(program: Program, device: torch.device) -> Plan | None:
-    return plan(program) if device.type == "cpu" else None
 
 
 class CompiledExecutor(Executor):
@@ -188,11 +185,11 @@ class CompiledExecutor(Executor):
         where = ", ".join(f"slot {slot} from {self._named(slot)}" for slot in slots[:4])
         more = f" and {len(slots) - 4} more" if len(slots) > 4 else ""
         what = f"it gives other bits than the definition in {where}{more}"
-        log.error(
-            "the compiled form of program %s is refused: %s; this run goes on eagerly, with the right bits: "
-            "check this machine's memory and compiler",
-            self.program.root.hex(),
-            what,
+        slower.note(
+            log,
+            f"the compiled form of program {self.program.root.hex()} is refused: {what}; this run goes on"
+            " eagerly, with the right bits: check this machine's memory and compiler",
+            logging.ERROR,
         )
         if self._stored is not None:
             self._stored.refuse(what)

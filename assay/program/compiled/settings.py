@@ -42,12 +42,19 @@ _CUDA: dict[str, Any] = {
 }
 _SPEED = {"fx_graph_cache", "cpp.vec_isa_ok", "cpp_cache_precompile_headers"}
 """What may be left out; all else guards bits."""
+_TUNING = "triton.autotune_at_compile_time"
 
 
 def settings(kind: str) -> dict[str, Any]:
     """Inductor's settings for devices of a kind (`cpu`, `cuda`)."""
     wanted = _BOTH | (_CPU if kind == "cpu" else _CUDA)
     return {name: value for name, value in wanted.items() if name in _known() or name not in _SPEED}
+
+
+def options(kind: str) -> dict[str, Any]:
+    """What `standalone_compile` is to be given. For GPUs it has every kernel written twice and run on random
+    numbers, to choose block sizes: the first step chooses them as well."""
+    return {"config_patches": {_TUNING: False}} if kind == "cuda" and _TUNING in _known() else {}
 
 
 def missing(kind: str) -> list[str]:

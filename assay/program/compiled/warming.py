@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from assay.numerics import slower
 from assay.program.compiled.segments import plan
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
@@ -126,7 +127,7 @@ class WarmingExecutor(Executor):
 
     @cached_property
     def _compile_s(self) -> float:
-        cut = plan(self.program) if self.device.type == "cpu" else None
+        cut = plan(self.program)
         return LOAD_S + COMPILE_S_A_NODE * (len(self.program.nodes) if cut is None else cut.nodes)
 
     def _begin(self) -> None:
@@ -166,4 +167,5 @@ class WarmingExecutor(Executor):
 
     def _give_up(self, reason: str) -> None:
         self._settled = True
-        log.warning("program %s is not compiled and runs slower: %s", self.program.root.hex(), reason)
+        what = f"program {self.program.root.hex()} is not compiled and runs slower: {reason}"
+        slower.note(log, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ import torch
 from torch import Tensor
 
 from assay.dispute.trace import trace_step
+from assay.numerics import product_triton, slower
 from assay.program.build import ProgramBuilder
+from assay.program.compiled import cache as cache_module
 from assay.program.compiled.cache import StoredForm, form_key
 from assay.program.compiled.executor import CannotCompile, CompiledExecutor
 from assay.program.execute import Executor, StepContext
@@ -123,6 +126,41 @@ def test_a_damaged_form_is_reported_and_deleted(
     assert not directory.exists()
 
 
+def stored(own_cache: Path) -> StoredForm:
+    return StoredForm(form_directory(own_cache, training_sample().program))
+
+
+def test_block_sizes_that_are_written_at_the_first_run_are_no_damage(own_cache: Path) -> None:
+    """Inductor writes them anew, with the time that finding them took, after the form was compiled."""
+    found = stored(own_cache)
+    tuned = found.directory / "ab" / "kernel.best_config"
+    tuned.parent.mkdir(exist_ok=True)
+    for took in (3, 5):
+        tuned.write_text(json.dumps({"XBLOCK": 128, "num_warps": 4, "time_taken_ms": took}))
+        assert found.load() is not None
+    assert slower.noted() == ()
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b'{"XBLOCK": 1' + b" " * 4096 + b"}"])
+def test_what_holds_no_block_sizes_is_damage_and_noted(own_cache: Path, content: bytes) -> None:
+    found = stored(own_cache)
+    (found.directory / "kernel.best_config").write_bytes(content)
+    assert found.load() is None and not found.directory.exists()
+    (why,) = slower.noted()
+    assert f"the compiled form in {found.directory} was thrown away" in why and "kernel.best_config" in why
+
+
+def test_what_the_checked_run_has_written_belongs_to_the_form(own_cache: Path) -> None:
+    found = stored(own_cache)
+    binary = found.directory / "triton" / "kernel.cubin"
+    binary.parent.mkdir()
+    binary.write_bytes(b"code")
+    found.mark_checked()
+    assert found.load() is not None
+    binary.write_bytes(b"other")
+    assert found.load() is None
+
+
 @pytest.mark.long
 def test_a_changed_form_is_compiled_again(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     sample = training_sample()
@@ -145,6 +183,22 @@ def test_a_form_is_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     keys = {form_key(bytes(32), torch.device(name)) for name in ("cpu", "cuda:0", "cuda:1")}
     assert len(keys) == 3
+
+
+def test_a_form_for_a_gpu_depends_on_its_driver_and_not_on_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = ["2.11", "3.6.0", "driver 580", "a GPU"]
+    monkeypatch.setattr(product_triton, "versions", lambda device: list(versions))
+    gpu = torch.device("cuda:0")
+    before = [form_key(bytes(32), device) for device in (gpu, CPU)]
+    monkeypatch.setattr(cache_module, "_processor", lambda: ["another"])
+    after = [form_key(bytes(32), device) for device in (gpu, CPU)]
+    assert after[0] == before[0] and after[1] != before[1]
+    for place in range(len(versions)):
+        versions[place] += "!"
+        assert form_key(bytes(32), gpu) not in before
+        before.append(form_key(bytes(32), gpu))
 
 
 @pytest.mark.long

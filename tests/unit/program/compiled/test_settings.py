@@ -8,7 +8,7 @@ import pytest
 
 from assay.program.compiled import settings as module
 from assay.program.compiled.executor import CannotCompile, CompiledExecutor
-from assay.program.compiled.settings import missing, settings
+from assay.program.compiled.settings import missing, options, settings
 from tests.fakes.programs import training_sample
 
 UNSAFE = "cpp.enable_unsafe_math_opt_flag"
@@ -37,6 +37,13 @@ def test_without_a_setting_that_guards_bits_nothing_is_compiled(
     without(monkeypatch, name)
     with pytest.raises(CannotCompile, match=f"no setting {name}"):
         CompiledExecutor(training_sample().program, cache_dir=tmp_path)
+
+
+def test_only_gpus_are_told_not_to_try_kernels_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "triton.autotune_at_compile_time"
+    assert options("cuda") == {"config_patches": {name: False}} and options("cpu") == {}
+    without(monkeypatch, name)
+    assert options("cuda") == {} and not missing("cuda")
 
 
 def test_settings_of_one_device_hold_nothing_up_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
