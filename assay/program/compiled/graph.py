@@ -107,6 +107,7 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     planes = _read_through_windows(program) if fused.on_processor(inputs[-1]) else set()
     unmade = products_only if kernel else set()
     repeated = _repeated(program) | _quantised_by_products(program, unmade)
+    turned = set() if fused.on_processor(inputs[-1]) else _read_turned(program)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -118,6 +119,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
             values.append(read_records(numbers[Op.RECORD], index, node.attrs[0], node.shape[1]))
         else:
             operands = [values[ref.ref] for ref in node.inputs]
+            if len(values) in turned:
+                operands = [*operands[2:], *operands[:2]]
             if len(values) in given_back:
                 q, e = (values[ref] for ref in given_back[len(values)])
                 values.append(_dequantised(node, q, _exponents(e)))
@@ -139,6 +142,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
                 costly = (node.op in _COSTLY or len(values) in repeated) and not stored
                 if costly and isinstance(value, Tensor):
                     value = fused.kept(value)
+                if len(values) in turned:
+                    value = _plain(value).transpose(-1, -2)
                 values.append(value)
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
 
@@ -188,6 +193,30 @@ def _read_through_windows(program: Program) -> set[int]:
         if node.op is Op.STRIDED and node.elements > node.inputs[0].elements:
             found |= {node.inputs[0].ref} & quantised
     return found
+
+
+def _read_turned(program: Program) -> set[int]:
+    """Products whose every reader is a view that walks along their columns: they are made as the product of
+    the same operands in the other order, and so lie as they are read."""
+    below = {i: i for i, node in enumerate(program.nodes) if node.op is Op.PRODUCT}
+    """The product whose elements a node has, in their order."""
+    turned: set[int] = set()
+    straight: set[int] = set()
+    for index, node in enumerate(program.nodes):
+        for made in (below[ref.ref] for ref in node.inputs if ref.ref in below):
+            if node.op is Op.RESHAPE:
+                below[index] = made
+            elif node.op is Op.STRIDED and _innermost(node) == program.nodes[made].shape[-1] > 1:
+                turned.add(made)
+            else:
+                straight.add(made)
+    return turned - straight - {below[ref] for ref in program.outputs if ref in below}
+
+
+def _innermost(node: Node) -> int:
+    """By how much neighbours in a strided view are apart in what it views; 0 for a single element."""
+    steps = [step for step, n in zip(node.attrs[1:], node.shape, strict=True) if n > 1]
+    return steps[-1] if steps else 0
 
 
 def _repeated(program: Program) -> set[int]:
