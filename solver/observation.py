@@ -14,7 +14,18 @@ from fractions import Fraction
 from assay.node.rounds import CHALLENGEABLE, closable, moving, standing
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
-from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Terms, Wei
+from assay.protocol.types import (
+    Address,
+    ClaimView,
+    ClockView,
+    Holder,
+    JobId,
+    JobView,
+    Kind,
+    Seconds,
+    Terms,
+    Wei,
+)
 from assay.solver.acceptance import USUAL, TermsLimits
 
 NO_STAKE = Wei(0)
@@ -110,7 +121,7 @@ class Observation:
 
     me: Address
     now: Seconds
-    block: int
+    clock: ClockView
     unlocked: Wei
     """Solver stake that no claim locks."""
     jobs: tuple[JobObservation, ...]

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from assay.node.intents import turn
 from assay.node.rounds import accepted, closable, closable_since, moving
-from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
+from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Tick, Watcher, plays, poke_for, tick_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open
@@ -135,6 +135,7 @@ Action = (
     | Release
     | Close
     | Play
+    | Tick
     | Supply
     | Wait
 )
@@ -144,7 +145,9 @@ def decide(observation: Observation) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in observation.jobs:
-        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
+        actions.extend(
+            plays(observation.me, observation.now, observation.clock, job.view.job_id, job.claims, job.games)
+        )
         actions.extend(_supplies(observation, job))
     for job in observation.jobs:
         actions.extend(_pokes(observation, job))
@@ -168,7 +171,7 @@ def _supplies(observation: Observation, job: JobObservation) -> Iterator[Action]
         if demand.outcome or view is None or view.claim.claimant != observation.me:
             continue
         live = view.status.phase in CHALLENGEABLE
-        if live and observation.now <= demand.deadline:
+        if live and not observation.clock.passed(demand.deadline):
             left = demand.deadline - observation.now
             reason = f"demand {demand.demand_id}: pieces of our state are asked for, {left} s left"
             yield Supply(job.view.job_id, demand.demand_id, reason)
@@ -181,7 +184,7 @@ def _involved(observation: Observation, job: JobObservation) -> bool:
 def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if not _involved(observation, job):
         return
-    watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
+    watcher = Watcher(observation.me, observation.now, observation.clock, observation.limits.patience)
     for view in moving(job.claims):
         if poke := poke_for(watcher, job.view, job.claims, view):
             yield poke
@@ -191,9 +194,14 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
             if holder.solver == ZERO_ADDRESS or job.claimed(Kind.TASK, progress.round, shard):
                 continue
             patience = 0 if holder.solver == observation.me else observation.limits.patience
-            if observation.now > due(job, shard) + patience:
+            end = due(job, shard)
+            if observation.now > end + patience:
                 reason = f"shard {shard} missed its deadline and holds the round up"
-                yield Expire(job.view.job_id, shard, holder.since, reason)
+                if observation.clock.passed(end):
+                    yield Expire(job.view.job_id, shard, holder.since, reason)
+                elif holder.solver != observation.me:  # our own task may still be committed
+                    tick = tick_for(observation.clock, observation.now, job.view.job_id, end, reason)
+                    yield from [] if tick is None else [tick]
     if progress.settled_rounds >= progress.final_round and not progress.closed:
         yield Close(job.view.job_id, "every round is settled: refund the client")
 
@@ -258,7 +266,7 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
             continue
         if job.claimed(Kind.TASK, progress.round, shard) or not round_open(job, observation.now):
             continue
-        if observation.now > due(job, shard):
+        if observation.clock.passed(due(job, shard)):
             continue  # it is too late for a claim: `_pokes` ends it
         if job.refusal:
             yield Wait(job_id, f"shard {shard} cannot be trained: {job.refusal}")

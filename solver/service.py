@@ -115,8 +115,8 @@ class SolverService(Node):
             leave=self._rest.leave(),
             pause=self._rest.pause(),
         )
-        now, block = self.clock.now(), self.clock.block()
-        return Observation(me, now, block, unlocked, jobs, limits, Wei(stake.active))
+        now, clock = self.clock.now(), self.market.clock()
+        return Observation(me, now, clock, unlocked, jobs, limits, Wei(stake.active))
 
     def _job_observation(self, job: JobView) -> JobObservation:
         refused = self.report.refusal(job.job_id)
@@ -231,6 +231,7 @@ class SolverService(Node):
             policy.Release: self._release,
             policy.Close: self._close,
             upkeep.Play: self.play,
+            upkeep.Tick: self.tick_clock,
             policy.Supply: self._supply,
             policy.Wait: self.wait_for,
         }

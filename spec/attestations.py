@@ -62,7 +62,7 @@ def vote(market: MarketState, event: Vote, by: Address, now: Moment) -> MarketSt
     assert state is not None
     require(state.status.phase == Phase.SEEDED, "WrongPhase", state.status.phase.name)
     terms = market.jobs[state.claim.job_id].terms
-    require(now.time <= state.status.since + terms.vote_time, "TooLate")
+    require(not market.passed(state.status.since + terms.vote_time, now), "TooLate")
     require(event.seed == state.status.seed, "WrongSeed")
     ballot = _empty_seat(state, by)
     require(len(event.traces) == (terms.samples if event.valid else 0), "WrongTraces")
@@ -78,7 +78,7 @@ def abstain(market: MarketState, event: Abstain, by: Address, now: Moment) -> Ma
     Refused: WrongClaim, WrongPhase, TooLate, NotDrawn, AlreadyVoted.
     """
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
-    in_time = now.time <= state.status.since + job.terms.vote_time
+    in_time = not market.passed(state.status.since + job.terms.vote_time, now)
     require(in_time or not market.stands(state, now.time), "TooLate")
     ballot = _empty_seat(state, by)
     market = market.with_funds(freed(market.funds, [ballot], job.terms))
@@ -99,7 +99,7 @@ def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> Market
     """
     claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
     terms, silent = job.terms, state.silent()
-    require(not silent or now.time > state.status.since + terms.vote_time, "NotDue")
+    require(not silent or market.passed(state.status.since + terms.vote_time, now), "NotDue")
     require(market.stands(state, now.time), "NotStanding")
     state = state.without(silent)
     market = market.with_funds(fined(market.funds, silent, terms)).with_claim(claim_id, state)

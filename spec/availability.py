@@ -53,7 +53,7 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
     Refused: NoSuchDemand, WrongDemand, WrongClaim, TooLate, WrongCount, BadProof.
     """
     made = _open(market, event)
-    require(now.time <= made.deadline, "TooLate")
+    require(not market.passed(made.deadline, now), "TooLate")
     require(len(event.chunks) == len(made.places), "WrongCount")
     program = market.jobs[event.claim.job_id].terms.program(event.claim.kind)
     for i, (place, chunk) in enumerate(zip(made.places, event.chunks, strict=True)):
@@ -73,7 +73,7 @@ def expire(market: MarketState, event: ExpireDemand, by: Address, now: Moment) -
     """Time is up: the claim falls, if it has not ended. Refused: NoSuchDemand, WrongDemand, WrongClaim,
     NotDue."""
     made = _open(market, event)
-    require(now.time > made.deadline, "NotDue")
+    require(market.passed(made.deadline, now), "NotDue")
     market, _ = _close(market, event.demand_id, made, True, now)
     bond = demand_bond(event.demand_id)
     amount = market.funds.ledger.balance(bond)

@@ -173,7 +173,8 @@ def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketSt
     challenge = market.games.get(event.game_id)
     require(challenge is not None and challenge.game == event.game, "WrongGame")
     assert challenge is not None
-    result = play(event.game, event.move, by, now.time, market.deployment.arithmetic)
+    counted = market.ticks.time(now.time, now.block)
+    result = play(event.game, event.move, by, now.time, counted, market.deployment.arithmetic)
     if isinstance(result, Verdict):
         return _decided(market, event.game_id, result.challenger_won, now)
     return replace(market, games={**market.games, event.game_id: replace(challenge, game=result)})

@@ -162,7 +162,8 @@ def _task_price(market: MarketState, job: Job, claim: Claim, by: Address, now: M
     # round can be closed.
     due = market.deadline(claim.job_id, claim.shard, now.time)
     in_time = now.time <= job.round_start + terms.task_time
-    require(in_time or (now.time <= due and not market.closable(claim.job_id, now.time)), "TooLate")
+    late = market.passed(due, now) or market.closable(claim.job_id, now.time)
+    require(in_time or not late, "TooLate")
     return job.shards[claim.shard].price
 
 

@@ -398,6 +398,11 @@ class ExpireDemand:
     claim: Claim
 
 
+@dataclass(frozen=True)
+class Tick:
+    """Keep the present time, before which deadlines have passed so many blocks later."""
+
+
 Event = (
     Deposit
     | Withdraw
@@ -443,4 +448,5 @@ Event = (
     | Demand
     | Supply
     | ExpireDemand
+    | Tick
 )

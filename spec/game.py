@@ -1,6 +1,6 @@
 """The dispute game as a pure state machine: the Court's rules (docs/protocol.md, section 6).
 
-Contract: ``play(game, move, by, now, arithmetic)`` gives the next game or the verdict, and raises
+Contract: ``play(game, move, by, now, counted, arithmetic)`` gives the next game or the verdict, and raises
 ``IllegalMove`` where the Court reverts, with the Court's error name. It accepts and refuses exactly what the
 Court does. What programs compute is an argument (`arithmetic`), so that this module needs none.
 
@@ -276,15 +276,17 @@ _PHASES: dict[type, tuple[GamePhase, ...]] = {
 """In which phases a move is made."""
 
 
-def play(game: Game, move: Move, by: Address, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
-    """Apply one move by account `by` at chain time `now` (seconds). Raises IllegalMove where the Court
-    reverts."""
+def play(
+    game: Game, move: Move, by: Address, now: Seconds, counted: Seconds, arithmetic: Arithmetic
+) -> Game | Verdict:
+    """Apply one move by account `by` at chain time `now` (seconds), when deadlines before `counted` have
+    passed. Raises IllegalMove where the Court reverts."""
     if isinstance(move, Timeout):
-        _require(now > game.deadline, "DeadlineNotPassed")
+        _require(counted > game.deadline, "DeadlineNotPassed")
         return Verdict(not game.phase.challengers, "timeout")
     _require(game.phase in _PHASES[type(move)], "WrongPhase", game.phase.name)
     _require(by == game.mover, "NotYourMove")
-    _require(now <= game.deadline, "DeadlinePassed")
+    _require(counted <= game.deadline, "DeadlinePassed")
     match move:
         case RevealSteps():
             return _reveal_steps(game, move, now)

@@ -141,7 +141,7 @@ def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> Mark
     job = market.job(event.job_id)
     solver = _solver(job, event.shard)
     require(solver != ZERO_ADDRESS, "NotHolder")
-    late = now.time > market.deadline(event.job_id, event.shard, now.time)
+    late = market.passed(market.deadline(event.job_id, event.shard, now.time), now)
     require(_owed(market, event.job_id, event.shard, now) and late, "NotDue")
     market = reopened(market, event.job_id, event.shard, now.time)
     return _penalised(market, solver, job.terms)

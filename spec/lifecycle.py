@@ -138,6 +138,10 @@ def _revoke_consents(market: MarketState, event: e.RevokeConsents, by: Address, 
     return replace(market, keys=market.keys.revoked(by))
 
 
+def _tick(market: MarketState, event: e.Tick, by: Address, now: Moment) -> MarketState:
+    return replace(market, ticks=market.ticks.tick(now.time, now.block))
+
+
 def _set_paused(market: MarketState, event: e.SetPaused, by: Address, now: Moment) -> MarketState:
     return replace(market, guardian=market.guardian.with_pause(by, event.business, event.paused))
 
@@ -160,6 +164,7 @@ _RULES: dict[type, Rule] = {
     e.Cap: _cap,
     e.CapClient: _cap_client,
     e.RevokeConsents: _revoke_consents,
+    e.Tick: _tick,
     e.SetPaused: _set_paused,
     e.HandOver: _hand_over,
     e.Register: jobs.register,

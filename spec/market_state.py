@@ -31,6 +31,7 @@ from assay.protocol.types import (
 )
 from spec.claim_state import ClaimState
 from spec.clock import Job
+from spec.deadlines import Ticks
 from spec.game import Arithmetic
 from spec.guardian import Guardian
 from spec.keys import Keys
@@ -58,6 +59,8 @@ class Deployment:
     unbind_delay: Seconds
     weight_epoch: int
     """Blocks in an epoch of the draw's weights."""
+    clock_lag: int
+    """Blocks, and seconds, between a tick and when its time counts."""
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
     bounds: Bounds
@@ -83,6 +86,7 @@ class MarketState:
 
     deployment: Deployment
     funds: Funds
+    ticks: Ticks
     jobs: Mapping[JobId, Job] = field(default_factory=dict)
     claims: Mapping[ClaimId, ClaimState] = field(default_factory=dict)
     places: Mapping[Place, ClaimId] = field(default_factory=dict)
@@ -142,6 +146,10 @@ class MarketState:
         return sum(c.found is not None and c.game.claim_id == claim_id for c in self.games.values())
 
     # -- questions
+
+    def passed(self, deadline: int, now: Moment) -> bool:
+        """Whether a deadline that costs somebody a stake has passed (rule 7.4)."""
+        return self.ticks.time(now.time, now.block) > deadline
 
     def job(self, job_id: JobId) -> Job:
         """Raises Refused(NoSuchJob)."""
@@ -298,4 +306,4 @@ def new_market_state(
 ) -> MarketState:
     """A market that was just deployed, who holds its token, and who may pause new business."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
-    return MarketState(deployment, funds, guardian=Guardian(pauser))
+    return MarketState(deployment, funds, Ticks(deployment.clock_lag), guardian=Guardian(pauser))

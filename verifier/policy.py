@@ -18,6 +18,7 @@ from assay.node.rounds import closable_from, fallen, moving, stands
 from assay.node.upkeep import (
     Play,
     Poke,
+    Tick,
     Watcher,
     challengeable_until,
     disputable,
@@ -33,6 +34,7 @@ from assay.protocol.types import (
     Address,
     ClaimId,
     ClaimView,
+    ClockView,
     Conditions,
     JobId,
     JobView,
@@ -106,7 +108,7 @@ class Observation:
 
     me: Address
     now: Seconds
-    block: int
+    clock: ClockView
     free: Wei
     jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
@@ -201,7 +203,9 @@ class Wait:
     reason: str
 
 
-Action = Replay | Pin | SendVote | Abstain | Pursue | AuditVote | Play | Share | Poke | Subscribe | Wait
+Action = (
+    Replay | Pin | SendVote | Abstain | Pursue | AuditVote | Play | Tick | Share | Poke | Subscribe | Wait
+)
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -210,7 +214,7 @@ def decide(observation: Observation) -> list[Action]:
     running = [job for job in observation.jobs if not job.view.progress.closed]
     for job in observation.jobs:
         seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
-        actions.extend(plays(observation.me, observation.now, *seen, rewards))
+        actions.extend(plays(observation.me, observation.now, observation.clock, *seen, rewards))
         actions.extend(shares(observation.me, job.view, job.claims, job.games, rewards))
     for job in observation.jobs:
         actions.extend(_abstentions(observation, job))
@@ -279,7 +283,7 @@ def _waits(observation: Observation) -> str:
 def _leaving(observation: Observation) -> str:
     parts = [JobParts(job.claims, job.games, rewards=job.rewards) for job in observation.jobs]
     left, waits = owed(observation.me, parts, observation.locked), _waits(observation)
-    if not left and observation.staked and observation.block < observation.drawn_until:
+    if not left and observation.staked and observation.clock.block < observation.drawn_until:
         until = f"until block {observation.drawn_until} it may be drawn in the class that it has left"
         return f"{observation.limits.leave}: no seat is owed yet; {until}"
     return resting(observation.limits.leave, left, waits)
@@ -316,7 +320,7 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for view in _drawn(observation, job):
         status = view.status
         late = observation.now > status.since + terms.vote_time * 3 // 4
-        over = observation.now > status.since + terms.vote_time
+        over = observation.clock.passed(status.since + terms.vote_time)
         if over or not stands(job.view, job.claims, view, observation.now):
             continue
         subject = (job.view.job_id, view.claim_id, status.seed)
@@ -414,7 +418,7 @@ def _no_bond(job: JobObservation, what: str) -> Wait:
 
 
 def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
+    watcher = Watcher(observation.me, observation.now, observation.clock, observation.limits.patience)
     for view in (*moving(job.claims), *fallen(job.claims)):
         ours = own_vote(observation, view) is not None
         if (ours or view.status.phase == Phase.COMMITTED) and (

@@ -112,14 +112,14 @@ class VerifierService(Node):
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
-        now, block = self.clock.now(), self.clock.block()
+        now, clock = self.clock.now(), self.market.clock()
         own, classes = self.market.subscription(me), self.market.classes()
         stake, free, past = self.market.stake(me, Role.VERIFIER), self.market.free(me), self._past(own, now)
         limits = replace(self.limits, leave=self._rest.leave(), pause=self._rest.pause())
         if any(own) and not limits.leave and not self.actions.is_running(subject(_NO_CLASS)):
             self._left.forget()
-        until = 0 if any(own) else self._left.drawn_until(block, self._weight_epoch)
-        seen = me, now, block, free, jobs, limits, own, classes
+        until = 0 if any(own) else self._left.drawn_until(clock.block, self._weight_epoch)
+        seen = me, now, clock, free, jobs, limits, own, classes
         return Observation(*seen, stake.active, past, self._left.class_id, until, stake.locked)
 
     def _past(self, own: bytes, now: Seconds) -> Past:
@@ -198,6 +198,7 @@ class VerifierService(Node):
             policy.Pursue: self._pursue,
             policy.AuditVote: self._audit_vote,
             upkeep.Play: self.play,
+            upkeep.Tick: self.tick_clock,
             policy.Subscribe: self._subscribe,
             policy.Wait: self.wait_for,
             Share: self.accusing.share,

@@ -19,11 +19,13 @@ from assay.node.rewards import Share, shares
 from assay.node.rounds import fallen, moving
 from assay.node.upkeep import (
     Play,
+    Tick,
     challengeable_until,
     disputable,
     disputable_until,
     others_suffice,
     plays,
+    tick_for,
 )
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView, WaitingReward
@@ -32,6 +34,7 @@ from assay.protocol.types import (
     Address,
     ClaimId,
     ClaimView,
+    ClockView,
     JobId,
     JobView,
     Phase,
@@ -110,6 +113,7 @@ class Observation:
 
     me: Address
     now: Seconds
+    clock: ClockView
     free: Wei
     jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
@@ -178,7 +182,7 @@ class Advise:
     reason: str
 
 
-Action = AuditClaim | AuditVote | Pursue | Play | Demand | Collect | Share | Advise
+Action = AuditClaim | AuditVote | Pursue | Play | Tick | Demand | Collect | Share | Advise
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -186,7 +190,7 @@ def decide(observation: Observation) -> list[Action]:
     actions: list[Action] = []
     for job in observation.jobs:
         seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
-        actions.extend(plays(observation.me, observation.now, *seen, rewards))
+        actions.extend(plays(observation.me, observation.now, observation.clock, *seen, rewards))
         actions.extend(shares(observation.me, job.view, job.claims, job.games, rewards))
         actions.extend(_collections(observation, job))
     if observation.limits.mode == Mode.OFF:
@@ -221,9 +225,13 @@ def idle(observation: Observation) -> str:
 
 def _collections(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for demand in job.demands:
-        if demand.demander == observation.me and not demand.outcome and observation.now > demand.deadline:
-            reason = f"demand {demand.demand_id}: its time is up"
+        if demand.demander != observation.me or demand.outcome:
+            continue
+        reason = f"demand {demand.demand_id}: its time is up"
+        if observation.clock.passed(demand.deadline):
             yield Collect(job.view.job_id, demand.demand_id, reason)
+        elif tick := tick_for(observation.clock, observation.now, job.view.job_id, demand.deadline, reason):
+            yield tick
 
 
 def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:

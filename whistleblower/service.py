@@ -106,7 +106,8 @@ class WhistleblowerService(Node):
         free = self.market.free(me)
         unpublished = frozenset(self._unpublished)
         limits = replace(self.limits, leave=self._rest.leave(), pause=self._rest.pause())
-        return Observation(me, self.clock.now(), free, jobs, audited, suspicions, limits, unpublished)
+        seen = me, self.clock.now(), self.market.clock(), free, jobs
+        return Observation(*seen, audited, suspicions, limits, unpublished)
 
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
@@ -130,6 +131,7 @@ class WhistleblowerService(Node):
             policy.AuditVote: self._audit_vote,
             policy.Pursue: self._pursue,
             upkeep.Play: self.play,
+            upkeep.Tick: self.tick_clock,
             policy.Demand: self._demand,
             policy.Collect: self._collect,
             Share: self.accusing.share,

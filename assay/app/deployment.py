@@ -65,7 +65,9 @@ def profile_of(name: str) -> Profile:
     return PROFILES[name]
 
 
-def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None) -> Delays:
+def delays_of(
+    profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None, lag: int | None
+) -> Delays:
     """The profile's delays with what the operator states instead. Raises Ask for what cannot be."""
     base = profile.delays
     made = replace(
@@ -73,12 +75,14 @@ def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoc
         unbond_s=base.unbond_s if unbond_s is None else Seconds(unbond_s),
         unbind_s=base.unbind_s if unbind_s is None else Seconds(unbind_s),
         weight_epoch=base.weight_epoch if epoch is None else epoch,
+        clock_lag=base.clock_lag if lag is None else lag,
     )
-    if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1:
+    if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1 or made.clock_lag < 1:
         raise Ask(
             f"stake leaves after {made.unbond_s} s and owners after {made.unbind_s} s, in epochs of"
-            f" {made.weight_epoch} blocks: owners must be the slower, and none of the three 0",
-            hint="see --unbond, --unbind and --weight-epoch",
+            f" {made.weight_epoch} blocks, and deadlines pass after {made.clock_lag} more: owners must be the"
+            " slower, and none of the four 0",
+            hint="see --unbond, --unbind, --weight-epoch and --clock-lag",
             code="bad-delays",
         )
     if made.unbond_s < (window := profile.bounds.least_window):

@@ -88,6 +88,10 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
         f"the other side has until {_on(a['deadline'])}",
         "wait until then",
     ),
+    "TickedLately": lambda a: (
+        f"the market's clock was ticked lately, and may be again from block {a['dueBlock']} on",
+        "wait for that block",
+    ),
     "WindowClosed": lambda a: (
         f"the challenge window ended at {_on(a['end'])}",
         "nothing can be challenged there any more",

@@ -15,7 +15,7 @@ from hashlib import sha256
 from assay.protocol.dispute import Move, Timeout
 from assay.protocol.game_state import GameView, returns_bond
 from assay.protocol.ports import Market
-from assay.protocol.types import Seconds
+from assay.protocol.types import ClockView, Seconds
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Played:
     reason: str
 
 
-def overdue(view: GameView, now: Seconds) -> Timeout | None:
+def overdue(view: GameView, clock: ClockView) -> Timeout | None:
     """The move of anyone once the clock of whoever had to move has run out."""
-    return Timeout() if not view.decided and now > view.game.deadline else None
+    return Timeout() if not view.decided and clock.passed(view.game.deadline) else None
 
 
-def without_move(market: Market, view: GameView, now: Seconds) -> Played | None:
-    """One step of a game at chain time `now` in which we have nothing to work out; None where our move is
+def without_move(market: Market, view: GameView) -> Played | None:
+    """One step of a game in which we have nothing to work out; None where our move is
     due. Raises what the port raises."""
     if view.decided:
         winner = "challenger" if view.challenger_won else "defender"
         return Played(view, "", f"decided for the {winner}: {view.reason}")
-    if (late := overdue(view, now)) is not None:
+    if (late := overdue(view, market.clock())) is not None:
         ours = view.game.mover == market.me
         if ours and not returns_bond(market.claim(view.game.claim_id), view.game):
             return Played(view, "", "our own clock has run out")
@@ -56,11 +56,22 @@ def with_move(market: Market, view: GameView, move: Move | None) -> Played:
     return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
 
 
+def missed(market: Market, deadline: Seconds, now: Seconds) -> bool:
+    """Whether a deadline has passed; has the market's clock ticked where it waits for that alone."""
+    clock = market.clock()
+    if clock.awaits_tick(deadline, now):
+        market.tick(f"tick/{clock.due_block}")
+    return clock.passed(deadline)
+
+
 def play(market: Market, move_in: Callable[[GameView], Move | None], game_id: int, now: Seconds) -> Played:
     """One step of a game at chain time `now`; `move_in` works our move out (``dispute.disputant``). Raises
     what the port and the replay raise."""
     view = market.game(game_id)
-    return without_move(market, view, now) or with_move(market, view, move_in(view))
+    others = not view.decided and view.game.mover != market.me
+    if others and now > view.game.deadline and not missed(market, view.game.deadline, now):
+        return Played(view, "", "the other side's time is over, and its deadline passes a few blocks after")
+    return without_move(market, view) or with_move(market, view, move_in(view))
 
 
 def send(market: Market, view: GameView, move: Move) -> None:

@@ -110,7 +110,7 @@ class Accusing:
         claim = node.market.claim(view.game.claim_id)
         if not (slots_shown(view.game) and view.game.mover == node.market.me):
             return False
-        if node.clock.now() > view.game.deadline and returns_bond(claim, view.game):
+        if node.market.clock().passed(view.game.deadline) and returns_bond(claim, view.game):
             return False
         order = FindWrongSlot(node.spec(action.job_id), subject(action), view)
         found = await node.order(order, Priority.GAME, half_time(view.game))

@@ -11,6 +11,7 @@ LOST_RACES = frozenset(
         "RewoundSince",
         "WrongGame",
         "NotDue",
+        "TickedLately",
         "NotStale",
         "NotStanding",
         "NotHolder",

@@ -21,7 +21,7 @@ from assay.compute.pool import Loss, Pool, R, Task
 from assay.dispute.player import Played, with_move, without_move
 from assay.node import upkeep
 from assay.node.actions import Actions, Awaited, PendingWrite
-from assay.node.intents import subject
+from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
 from assay.node.loop import Loop
 from assay.node.orders import JobSpec, NextMove
@@ -322,12 +322,15 @@ class Node:
             self.report.note(action=action.reason)
             self.report.emit("waiting", job=action.job_id.hex(), reason=action.reason)
 
+    async def tick_clock(self, action: upkeep.Tick) -> None:
+        """Have deadlines pass that were missed. What others' tick has made needless is refused."""
+        await self.actions.send(partial(self.market.tick, intent("tick", action.due_block)))
+        self.report.emit("ticked", job=action.job_id.hex(), reason=action.reason)
+
     async def play(self, action: upkeep.Play) -> None:
         """Make the move in a game that is ours to make, or take the win."""
         view = self.market.game(action.game_id)
-        played: Played | None = await self.actions.send(
-            partial(without_move, self.market, view, self.clock.now())
-        )
+        played: Played | None = await self.actions.send(partial(without_move, self.market, view))
         if played is None:
             order = NextMove(self.spec(action.job_id), subject(action), view)
             move = await self.order(order, Priority.GAME, half_time(view.game))

@@ -23,6 +23,7 @@ from assay.protocol.types import (
     Address,
     ClaimId,
     ClaimView,
+    ClockView,
     JobId,
     JobView,
     Kind,
@@ -64,12 +65,22 @@ class Play:
 
 
 @dataclass(frozen=True)
+class Tick:
+    """Have the market's clock pass a deadline that somebody has missed (rule 7.4)."""
+
+    job_id: JobId
+    due_block: int
+    """From which block on it may be ticked: another tick, another intent."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class Watcher:
     """Who looks, when, and how long it leaves others to do their own."""
 
     me: Address
     now: Seconds
-    block: int
+    clock: ClockView
     patience: Seconds
 
 
@@ -106,7 +117,9 @@ def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView)
     return all(task.status.phase == Phase.SETTLED for task in tasks(job, claims, round_))
 
 
-def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> Poke | None:
+def poke_for(
+    watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView
+) -> Poke | Tick | None:
     """The call that moves a claim on, if it is due from this watcher; on a closed job only what frees its own
     stake."""
     terms, status = job.terms, view.status
@@ -134,13 +147,17 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
         if watcher.now <= until or status.open_games or not locks(view, watcher.me):
             return None
         return poke("void", until, "its round goes on without it: free its stakes", again)
-    if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
+    if status.phase == Phase.COMMITTED and watcher.clock.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:
         if all(voted(vote) for vote in view.votes):
             return poke("tally", status.since, "every seat has voted or ended")
-        end = status.since + terms.vote_time
-        return poke("tally", end, "the time to vote is over") if watcher.now > end else None
+        end = Seconds(status.since + terms.vote_time)
+        if watcher.clock.passed(end):
+            return poke("tally", end, "the time to vote is over")
+        if _due(watcher, view, end):
+            return tick_for(watcher.clock, watcher.now, job.job_id, end, "the time to vote is over")
+        return None
     if status.phase == Phase.ACCEPTED and not status.open_games and _earlier_settled(job, claims, view):
         end = window_end(view, terms)
         return poke("settle", end, "its challenge window is over") if watcher.now > end else None
@@ -156,29 +173,42 @@ def write(market: MarketView, poke: Poke) -> Write:
     return Write(f"{key}/{poke.since}", poke.what, (view.claim,))
 
 
+def tick_for(clock: ClockView, now: Seconds, job_id: JobId, deadline: int, what: str) -> Tick | None:
+    """The tick that a missed deadline waits for, if it waits for one."""
+    if not clock.awaits_tick(deadline, now):
+        return None
+    return Tick(job_id, clock.due_block, f"{what}: the market's clock has to be ticked")
+
+
 def plays(
     me: Address,
     now: Seconds,
+    clock: ClockView,
     job_id: JobId,
     claims: Sequence[ClaimView],
     games: Sequence[GameView],
     rewards: Sequence[WaitingReward] = (),
-) -> Iterator[Play]:
+) -> Iterator[Play | Tick]:
     """What is to be done in this account's games now: its moves, and the ends that it gains by; also of other
-    people's games for which a reward of its own waits."""
+    people's games for which a reward of its own waits. Until its deadline has passed, a move can be made."""
     waiting = {reward.claim_id: reward.winner for reward in rewards}
     held_up = {reward.claim_id for reward in rewards if waits_for(me, [reward])}
     for view in games:
         game = view.game
-        late, ours = now > game.deadline, game.mover == me
+        late, ours = clock.passed(game.deadline), game.mover == me
         if view.decided:
             continue
+        about = next((claim for claim in claims if claim.claim_id == game.claim_id), None)
+        returning = about is not None and game.challenger == me and returns_bond(about, game)
+        gains = not ours and (me in (game.challenger, game.defender) or game.claim_id in held_up)
+        tick = tick_for(clock, now, job_id, game.deadline, f"game {view.game_id}")
+        if tick is not None and (gains or returning):
+            yield tick
         if me not in (game.challenger, game.defender):
             if late and game.claim_id in held_up:
                 yield Play(job_id, view.game_id, f"game {view.game_id}: a reward waits for its end")
             continue
-        about = next((claim for claim in claims if claim.claim_id == game.claim_id), None)
-        if about is not None and game.challenger == me and returns_bond(about, game) and late:
+        if returning and late:
             yield Play(job_id, view.game_id, f"game {view.game_id}: its bond comes back, however it ends")
         elif about is not None and game.challenger == me and moot(about, game):
             # Whose games are won has a part in a reward that waits, where no truth tells (rule 5.4.1).

@@ -24,6 +24,7 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     ClaimView,
+    ClockView,
     Conditions,
     Holder,
     JobId,
@@ -225,6 +226,10 @@ class MarketView(Protocol):
         """Verifier stake that counts in this class's draws now."""
         ...
 
+    def clock(self) -> ClockView:
+        """How far the market's deadlines have come."""
+        ...
+
     def bounds(self) -> Bounds:
         """What every class and every job of this market keeps to."""
         ...
@@ -244,6 +249,10 @@ class Market(MarketView, Protocol):
     def send_all(self, writes: Sequence[Write]) -> Sequence[TxResult | AssayError]:
         """What became of each write: sent in one transaction where that succeeds, else one by one, so that
         one that is refused holds up no other."""
+        ...
+
+    def tick(self, intent: str) -> TxResult:
+        """Keep the present time, before which deadlines have passed some blocks later."""
         ...
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:

@@ -348,6 +348,29 @@ class StakeView:
 
 
 @dataclass(frozen=True)
+class ClockView:
+    """How far the market's deadlines have come (rule 7.4)."""
+
+    time: Seconds
+    """Deadlines before it have passed."""
+    ticked: Seconds
+    """The last tick's time, which counts from `due_block` on."""
+    due_block: int
+    """From which block on another tick may be."""
+    block: int
+    """The block of which all of this is said."""
+
+    def passed(self, deadline: int) -> bool:
+        """Whether whatever was due is too late, and may be fined."""
+        return self.time > deadline
+
+    def awaits_tick(self, deadline: int, now: int) -> bool:
+        """Whether the deadline is over at chain time `now`, but does not pass until somebody ticks, which may
+        be done in the next block."""
+        return now > deadline >= max(self.time, self.ticked) and self.block + 1 >= self.due_block
+
+
+@dataclass(frozen=True)
 class Chain:
     """Where a market stands: part of what a job's id is the hash of (rule 3.1)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from assay.chain.contracts.answers import Answers, Key, stake_keys, standing_keys
+from assay.chain.contracts.answers import CLOCK_KEY, Answers, Key, stake_keys, standing_keys
 from assay.chain.contracts.index import MarketIndex
 from assay.protocol.types import Address, ClaimId, JobId, Role
 
@@ -42,10 +42,11 @@ def shard_keys(index: MarketIndex, job_ids: Iterable[JobId]) -> Iterator[Key]:
 
 
 def look_ahead(index: MarketIndex, me: Address, job_ids: Sequence[JobId], shards: bool) -> Iterator[Key]:
-    """What a look of this account asks next: its stakes, where these jobs stand, and, of a solver, the
-    `shards` of those that are open."""
+    """What a look of this account asks next: its stakes, how far deadlines have come, where these jobs stand,
+    and, of a solver, the `shards` of those that are open."""
     for role in Role:
         yield from stake_keys(me, role)
+    yield CLOCK_KEY
     for job_id in job_ids:
         yield from standing_keys(job_id)
     if shards:

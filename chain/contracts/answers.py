@@ -20,6 +20,8 @@ from assay.protocol.types import Address, JobId, Role
 
 Key = tuple[Any, ...]
 """A question: the contract's name, its view's name, and the arguments."""
+CLOCK_KEY: Key = ("Clock", "hands")
+"""How far the market's deadlines have come."""
 _INVALID_PARAMS = -32602
 _ESCROW = 3
 """IVault.Bucket."""

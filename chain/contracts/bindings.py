@@ -23,6 +23,7 @@ INTERFACES = {
     "Guardian": "IGuardian",
     "Classes": "IClasses",
     "Availability": "IAvailability",
+    "Clock": "IClock",
 }
 TOKEN_ABI: Abi = [
     {

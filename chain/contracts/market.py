@@ -320,7 +320,11 @@ class ChainMarket(ChainView):
         """Hand over a verdict that could not be delivered when it fell."""
         return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
 
-    # Availability
+    # Availability and deadlines
+
+    def tick(self, intent: str) -> TxResult:
+        """Keep the present time, before which deadlines have passed some blocks later."""
+        return self.do(intent, "Clock", "tick")
 
     def demand(
         self,

@@ -22,7 +22,7 @@ ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction",
 
 _TOKEN = "AssayToken"
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
-_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability")
+_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Clock")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Delays:
     weight_epoch: int
     """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
     within one."""
+    clock_lag: int
+    """Blocks that whoever owes something has for it at the least after a halt of the chain, however long that
+    was (rule 7.4). Longer than a node takes to see that the chain goes on, and to send what is due."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds) -> list[Planned]:
@@ -52,6 +55,7 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         *(own if token_supply is not None else []),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
         Planned("Guardian", "Guardian", lambda _: [deployer]),
+        Planned("Clock", "Clock", lambda _: [delays.clock_lag]),
         Planned("Classes", "Classes", lambda _: [as_tuple(bounds)]),
         Planned("Vault", "Vault", lambda at: _at(at, *_VAULT)),
         Planned(
@@ -60,12 +64,12 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
             lambda at: [*_at(at, "Vault", "Tasks", "Keys", "Guardian"), delays.unbond_s, delays.weight_epoch],
         ),
         Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian", "Classes")),
-        Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
+        Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension", "Clock")),
         Planned("TasksExtension", "TasksExtension", lambda at: _at(at, *_EXTENSION)),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
-        Planned("Availability", "Availability", lambda at: _at(at, "Vault", "Jobs", "Tasks")),
+        Planned("Availability", "Availability", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Clock")),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
-        Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
+        Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS, "Clock")),
         Planned("Lens", "Lens", lambda _: []),
     ]
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
-from assay.chain.contracts.answers import Answers, Key, room_key, stake_keys, standing_keys
+from assay.chain.contracts.answers import CLOCK_KEY, Answers, Key, room_key, stake_keys, standing_keys
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.deploy import Deployment
@@ -42,6 +42,7 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     ClaimView,
+    ClockView,
     Conditions,
     Holder,
     JobId,
@@ -49,6 +50,7 @@ from assay.protocol.types import (
     Kind,
     Progress,
     Role,
+    Seconds,
     StakeView,
     Wei,
 )
@@ -357,6 +359,12 @@ class ChainView:
         """Blocks of an epoch: who leaves a class may be drawn in it until the second one from then begins."""
         with self._pinned():
             return int(self._answers.read("Stakes", "WEIGHT_EPOCH"))
+
+    def clock(self) -> ClockView:
+        """How far the market's deadlines have come."""
+        with self._pinned():
+            time_s, ticked, due = self._answers.read(*CLOCK_KEY).values()
+            return ClockView(Seconds(time_s), Seconds(ticked), due, self._answers.block)
 
     def bounds(self) -> Bounds:
         """What every class and every job of this market keeps to."""

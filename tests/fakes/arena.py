@@ -55,7 +55,7 @@ def open_game(replay: Replay, steps: int, in_root: bytes, out_root: bytes, key: 
 
 def apply(view: GameView, move: Move, by: Address) -> GameView:
     """The view after a move, as the event log would tell it. Raises IllegalMove."""
-    after = play(view.game, move, by, Seconds(0), ARITHMETIC)
+    after = play(view.game, move, by, Seconds(0), Seconds(0), ARITHMETIC)
     if isinstance(after, Verdict):
         return decided(view, after.challenger_won, after.reason)
     return moved(view, move, after)

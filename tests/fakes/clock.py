@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from assay.protocol.types import Seconds
+from assay.protocol.types import ClockView, Seconds
 from tests.fakes.market import MarketState
+
+
+def counted(now: int, block: int = 50) -> ClockView:
+    """The market's clock where every deadline that is over has passed."""
+    return ClockView(Seconds(now), Seconds(now), 0, block)
 
 
 class FakeClock:

@@ -45,6 +45,8 @@ from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
+CLOCK_LAG = 1
+"""Blocks, and seconds."""
 WEIGHT_EPOCH = 1
 """Blocks: a draw goes by the stakes of two blocks ago."""
 
@@ -110,7 +112,7 @@ class MarketState:
         """Of whoever reads and writes as one, since services have threads that send."""
         self.time = Seconds(1_000_000)
         self.block = 100
-        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH)
+        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, CLOCK_LAG)
         deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic, WIDE)
         self.rules = new_market_state(deployment, {})
         self.games: dict[int, Played] = {}
@@ -124,6 +126,12 @@ class MarketState:
         with self.lock:
             self.time = Seconds(self.time + seconds)
             self.block += max(1, seconds // 2)
+
+    def run_out(self, deadline: int) -> None:
+        """A deadline passes: its time comes, and somebody ticks."""
+        self.advance(max(1, deadline - self.time + 1))
+        self.act(e.Tick(), ZERO_ADDRESS)
+        self.advance(CLOCK_LAG)
 
     def mint(self, account: Address, amount: int) -> None:
         with self.lock:
@@ -195,7 +203,8 @@ class MarketState:
         if event.game_id in self.rules.games:
             played.view = moved(played.view, event.move, self.rules.games[event.game_id].game)
             return
-        verdict = play(event.game, event.move, by, self.time, self.rules.deployment.arithmetic)
+        counted = self.rules.ticks.time(self.time, self.block)
+        verdict = play(event.game, event.move, by, self.time, counted, self.rules.deployment.arithmetic)
         assert not isinstance(verdict, Game)
         played.view = decided(played.view, verdict.challenger_won, verdict.reason)
 

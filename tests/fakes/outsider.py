@@ -69,7 +69,10 @@ def end_all(
         while acted:
             acted = False
             halts = [(e.Halt(i), job.terms.client) for i, job in market.jobs.items() if halting]
-            for event, by in [*halts, *((event, OUTSIDER) for event in endings(market, roots or {}))]:
+            doings: list[tuple[e.Event, Address]] = [*halts]
+            if any(map(missed(market, time), deadlines(market, time))):
+                doings.append((e.Tick(), OUTSIDER))
+            for event, by in [*doings, *((event, OUTSIDER) for event in endings(market, roots or {}))]:
                 block += 1
                 try:
                     after = transition(market, event, by, Moment(time, block))
@@ -82,9 +85,15 @@ def end_all(
                 done.append(Ended(event, time, market, after))
                 market, acted = after, True
         later = [due + 1 for due in deadlines(market, time) if due + 1 > time]
+        later += [market.ticks.ticked + market.ticks.lag] * (market.ticks.ticked + market.ticks.lag > time)
         if not later or min(later) > start + most:
             return market, done
         time = Seconds(min(later))
+
+
+def missed(market: MarketState, time: Seconds) -> Callable[[int], bool]:
+    """Which deadlines are over, and pass only once somebody ticks (rule 7.4)."""
+    return lambda due: market.ticks.ticked <= due < time
 
 
 def endings(market: MarketState, roots: Roots) -> Iterator[e.Event]:

@@ -20,6 +20,7 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     ClaimView,
+    ClockView,
     Conditions,
     Holder,
     JobId,
@@ -179,6 +180,13 @@ class FakeMarket:
 
     def weight_epoch(self) -> int:
         return self.market_state.rules.deployment.weight_epoch
+
+    def clock(self) -> ClockView:
+        state = self.market_state
+        return state.rules.ticks.view(state.time, state.block)
+
+    def tick(self, intent: str) -> TxResult:
+        return self._send(intent, "tick", e.Tick())
 
     def bounds(self) -> Bounds:
         return self.market_state.rules.deployment.bounds

@@ -67,6 +67,15 @@ class Story:
         self.time, self.block = self.time + after_s, self.block + 3
         self.market_state = transition(self.market_state, event, by, Moment(Seconds(self.time), self.block))
 
+    def run_out(self, seconds: int) -> None:
+        """What is over after so many seconds passes (rule 7.4)."""
+        self.tell(e.Tick(), BOB, seconds)
+        self.rest(self.market_state.ticks.lag)
+
+    def rest(self, blocks: int, seconds: int = 0) -> None:
+        """So many blocks with nothing in them, a second each if not told otherwise."""
+        self.time, self.block = self.time + (seconds or blocks), self.block + blocks
+
     def refuse(self, event: e.Event, by: Address, after_s: int = 1) -> str:
         with pytest.raises(Refused) as caught:
             self.tell(event, by, after_s)
@@ -74,6 +83,12 @@ class Story:
 
     def commit(self, kind: Kind, shard: int, by: Address, input_root: bytes | None = None) -> ClaimId:
         """A claim of a random state, from this one or from one at random."""
+        event = self.committing(kind, shard, input_root)
+        self.tell(event, by)
+        return self.market_state.places[self.job_id, kind, event.claim.round, shard]
+
+    def committing(self, kind: Kind, shard: int, input_root: bytes | None = None) -> e.Commit:
+        """The same, to be told."""
         job = self.market_state.jobs[self.job_id]
         genesis = job.terms.genesis_root if kind == Kind.TASK else job.terms.outer_genesis_root
         program = INNER if kind == Kind.TASK else OUTERS[2]
@@ -81,8 +96,7 @@ class Story:
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
         claim = replace(claim, rewinds=job.rewinds_so_far)
         tree = self.scene.segments[claim.segments_root]
-        self.tell(e.Commit(claim, tuple(tree.levels[0])), by)
-        return self.market_state.places[self.job_id, kind, job.round, shard]
+        return e.Commit(claim, tuple(tree.levels[0]))
 
     def seed(self, claim_id: ClaimId) -> None:
         digest = keccak(claim_id)
@@ -140,14 +154,20 @@ class Story:
         self.tell(e.OpenInput(self.claim(claim_id), root, SALT), by)
         return self.market_state.games_opened
 
-    def answer(self, game_id: int) -> None:
+    def answer(self, game_id: int) -> Move:
         """The defender's first move; then it is the challenger's turn."""
+        answer = self.answering(game_id)
+        self.tell(answer, answer.game.defender)
+        return answer.move
+
+    def answering(self, game_id: int) -> e.Play:
+        """The defender's first move."""
         game = self.market_state.games[game_id].game
         move: Move = RevealSteps(tuple(self.scene.state(INNER) for _ in range(game.steps - 1)))
         if game.phase == GamePhase.SPLIT_OUTPUT:
             leaves = self.scene.state_tree(game.digest).levels[0]
             move = Split((*leaves, *[ZERO_DIGEST] * ((1 << depth(len(leaves))) - len(leaves))))
-        self.tell(e.Play(game_id, game, move), game.defender)
+        return e.Play(game_id, game, move)
 
     def binding(self, claim_id: ClaimId) -> e.ProveBinding:
         """What shows that the task's second slot is not what its shard's last task left; announced."""
@@ -193,7 +213,8 @@ class Story:
     def silence(self, game_id: int) -> None:
         """Whoever has to move does not."""
         game = self.market_state.games[game_id].game
-        self.tell(e.Play(game_id, game, Timeout()), BOB, game.move_time + 2)
+        self.run_out(game.move_time + 2)
+        self.tell(e.Play(game_id, game, Timeout()), BOB)
 
     def free(self, account: Address) -> int:
         return self.market_state.funds.ledger.balance(free(account))
@@ -207,7 +228,7 @@ class Story:
 
 def begin(**changes: Any) -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC, WIDE)
+    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, 1, keccak, ARITHMETIC, WIDE)
     wallets = {account: Wei(10**6) for account in EVERYBODY}
     return begun(Story(new_market_state(market, wallets), Scene(random.Random(1))), **changes)
 

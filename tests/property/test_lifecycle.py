@@ -35,7 +35,7 @@ from tests.twin.scene import LONE, PAIR
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
 KINDS += ["money", "job", "operator", "demand", "demand", "nonsense"]
-MARKET = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, keccak, ARITHMETIC, WIDE)
+MARKET = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, 1, keccak, ARITHMETIC, WIDE)
 
 
 @dataclass
@@ -166,6 +166,7 @@ def drain(alone: Alone, player: Player) -> None:
     for _ in range(3_000):
         if finished(alone.market_state):
             break
+        alone.act(e.Tick(), PLAYERS[0])
         for game_id, challenge in list(alone.market_state.games.items()):
             alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
         for demand_id, made in list(alone.market_state.demands.items()):

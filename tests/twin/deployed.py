@@ -38,7 +38,7 @@ from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3)
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, clock_lag=3)
 GAS = hex(15_000_000)
 CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
@@ -47,6 +47,7 @@ MODULES |= {
     "Keys": "Keys",
     "Guardian": "Guardian",
     "Availability": "Availability",
+    "Clock": "IClock",
 }
 MODULES |= {"Classes": "Classes"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
@@ -68,6 +69,7 @@ _PLAIN = {
     events.Cap: ("Stakes", "cap"),
     events.CapClient: ("Stakes", "capClient"),
     events.RevokeConsents: ("Keys", "revokeConsents"),
+    events.Tick: ("Clock", "tick"),
     events.SetPaused: ("Guardian", "setPaused"),
     events.HandOver: ("Guardian", "handOver"),
     events.Register: ("Classes", "register"),

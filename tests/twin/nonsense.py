@@ -24,6 +24,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.TakeShard(job_id, shard, rng.choice([Wei(0), Wei(1 << 100)])),
         e.Release(job_id, shard),
         e.Expire(job_id, shard),
+        e.Tick(),
     ]
     if not market_state.claims:
         return calls

@@ -163,6 +163,11 @@ class Player:
         else:
             seconds = self.rng.choice([2, 10])
         self.twin.wait(max(1, seconds), self.rng.choice([1, 2]))
+        ticked = self.twin.market_state.ticks.ticked
+        if any(ticked <= due < self.twin.time for due in self._deadlines()) and self.rng.random() < 0.7:
+            self.twin.act(e.Tick(), self.rng.choice(PLAYERS))
+            if self.rng.random() < 0.5:
+                self.twin.wait(*[self.twin.market_state.ticks.lag] * 2)
 
     def _deadlines(self) -> list[int]:
         found: list[int] = [challenge.game.deadline for challenge in self.twin.market_state.games.values()]

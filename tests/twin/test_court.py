@@ -164,7 +164,7 @@ def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address
         if game_id in twin.market_state.games and twin.market_state.games[game_id].game == before:
             assert game.mover == liar, f"the honest side has no move in {game.phase.name}"
             attempt(twin, view, Timeout(), STRANGER)
-            twin.wait(int(before.deadline - twin.time) + 1)
+            twin.run_out(before.deadline)
             attempt(twin, view, Timeout(), STRANGER)
     TRIES["games"] += 1
     return twin.verdicts[game_id]
@@ -350,7 +350,7 @@ def input_case(stage: Stage, seed: int, honest: bool) -> None:
             forged = ProveOutput(0, 0, proof, view.digests[0], tuple(wanted.proof(0)), ZERO_DIGEST, ())
             attempt(case.twin, view, forged, CHALLENGER)
             assert game_id in case.twin.market_state.games, "there is no trace to prove against"
-    case.twin.wait(int(case.twin.market_state.games[game_id].game.deadline - case.twin.time) + 1)
+    case.twin.run_out(case.twin.market_state.games[game_id].game.deadline)
     view = replace(view, game=case.twin.market_state.games[game_id].game)
     attempt(case.twin, view, Timeout(), STRANGER)
     assert case.twin.verdicts[game_id] != honest

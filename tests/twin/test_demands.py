@@ -15,7 +15,7 @@ from spec import events as e
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player
-from tests.twin.scene import INNER
+from tests.twin.scene import INNER, Scene
 from tests.twin.twin import Twin
 
 
@@ -48,7 +48,12 @@ def said(twin: Twin, event: e.Event, by: Address) -> str:
 
 def shown(player: Player, asked: Asked) -> tuple[Chunk, ...]:
     """What answers a demand; every slot of these programs is one leaf."""
-    tree, slots = player.scene.state_tree(asked.state_root), player.scene.states[asked.state_root]
+    return shown_by(player.scene, asked)
+
+
+def shown_by(scene: Scene, asked: Asked) -> tuple[Chunk, ...]:
+    """The same, by whoever knows the scene's states."""
+    tree, slots = scene.state_tree(asked.state_root), scene.states[asked.state_root]
     return tuple(
         Chunk(
             INNER.nodes[place.slot].encode(),
@@ -104,7 +109,7 @@ def test_attack_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(sta
 
     assert said(twin, replace(ask, places=(last,)), demander) == ""
     ((demand_id, asked),) = twin.market_state.demands.items()
-    twin.wait(int(asked.deadline - twin.time) + 1)
+    twin.run_out(asked.deadline)
     late = e.Supply(demand_id, asked, claim, shown(player, asked))
     assert said(twin, late, demander) == "TooLate"
     bent = replace(asked, places=(StateLeaf(0, 0),))

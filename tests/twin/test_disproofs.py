@@ -79,7 +79,7 @@ def test_a_vote_falls_by_its_own_trace_and_an_honest_one_does_not(stage: Stage, 
         if fallen:
             game_id = open_claim(case, 0)
             game = case.twin.market_state.games[game_id].game
-            case.twin.wait(int(game.move_time) + 1)
+            case.twin.run_out(game.deadline)
             case.do(e.Play(game_id, game, Timeout()), STRANGER)
             assert case.twin.market_state.claims[case.claim_id].status.phase == Phase.CONVICTED
         found = voter[2][0] == 1 and attested.trace(last).output(ref) != case.claimed.trace(last).output(ref)

@@ -37,6 +37,16 @@ class Told(Story):
             (refused,) = (self.twin.refused - before).elements()
             raise Refused(refused.split()[-1])
 
+    def halt(self, seconds: int) -> None:
+        """The next block, after so many seconds without one."""
+        self.rest(1, seconds)
+
+    def rest(self, blocks: int, seconds: int = 0) -> None:
+        """As ``Story.rest``."""
+        assert self.twin is not None
+        self.twin.wait(seconds or blocks, blocks)
+        self.time, self.block = self.twin.time, self.twin.block
+
     def seed(self, claim_id: ClaimId) -> None:
         assert self.twin is not None
         self.twin.wait(1, 3)

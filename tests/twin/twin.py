@@ -73,8 +73,7 @@ class Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
         unbonding, unbinding = DELAYS.unbond_s, DELAYS.unbind_s
-        epoch = DELAYS.weight_epoch
-        times = (unbonding, unbinding, epoch)
+        times = (unbonding, unbinding, DELAYS.weight_epoch, DELAYS.clock_lag)
         deployment = Deployment(CHAIN_ID, jobs, *times, keccak, ARITHMETIC, WIDE)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
@@ -93,6 +92,12 @@ class Twin:
         self.time = Seconds(self.time + seconds)
         self.block += blocks
         self.history.append(f"wait {seconds} s, {blocks} blocks")
+
+    def run_out(self, deadline: int) -> None:
+        """Until a deadline has passed, which somebody's tick is needed for (rule 7.4)."""
+        self.wait(max(1, deadline - self.time), DELAYS.clock_lag)
+        assert self.act(events.Tick(), ACCOUNTS[0])
+        self.wait(DELAYS.clock_lag, DELAYS.clock_lag)
 
     def act(self, event: events.Event, by: Address, after_s: int = 1) -> bool:
         """One event in the next block; whether it was accepted. AssertionError where the two differ."""
@@ -130,7 +135,7 @@ class Twin:
                 answer = unpack(type(expected), answer)
             elif question[1] == "votes":
                 answer = [unpack(Vote, vote) for vote in answer]
-            elif question[1] in ("holder", "caps"):
+            elif question[1] in ("holder", "caps", "hands"):
                 answer = tuple(answer.values())
             assert answer == expected, self._differ(str(question), expected, answer)
 
@@ -172,6 +177,8 @@ class Twin:
 
     def _expected(self) -> Iterator[tuple[Question, Any]]:
         yield from self._money()
+        view = self.market_state.ticks.view(self.time, self.block)
+        yield ("Clock", "hands", ()), (view.time, view.ticked, view.due_block)
         for job_id, job in self.market_state.jobs.items():
             yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id, self.time)
             yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from random import Random
 from typing import Annotated
@@ -12,6 +13,7 @@ from assay.app.ids import claim_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_amount
+from assay.cli.commands.dispute_play import LOOK_S
 from assay.cli.commands.inspect import open_inspection
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.errors import Stop
@@ -81,6 +83,11 @@ def expire(context: typer.Context, demand_id: DemandId) -> None:
     demand = _demand(market.demands(), demand_id)
     claim = market.claim(demand.claim_id).claim
     app.announce(f"end demand {demand_id}")
+    from assay.dispute.player import missed
+
+    while (now := connection.clock.now()) > demand.deadline and not missed(market, demand.deadline, now):
+        app.output.say("its time is over; the market's clock counts that a few blocks later")
+        time.sleep(LOOK_S)
     intent = connection.intent("expire-demand", demand_id)
     result = market.expire_demand(intent, demand_id, demand.asked, claim)
     app.output.result("transaction", result, f"ended; transaction {result.tx_hash}")

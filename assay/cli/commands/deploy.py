@@ -52,6 +52,13 @@ def deploy(
             " profile's."
         ),
     ] = None,
+    clock_lag: Annotated[
+        int | None,
+        typer.Option(
+            help="Blocks that whoever owes something has for it at the least after a halt of the chain."
+            " Default: the profile's."
+        ),
+    ] = None,
     label: Annotated[
         str,
         typer.Option(help="Name of this market; the same account deploys another one under another name."),
@@ -79,7 +86,7 @@ def deploy(
 
     app = app_of(context)
     chosen = profile_of(profile)
-    delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch)
+    delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch, clock_lag)
     artifacts = load_artifacts()
     name = app.settings.account
     home, most, sends = app.node_home(name), app.max_spend, not app.dry_run

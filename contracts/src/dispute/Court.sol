@@ -4,8 +4,10 @@ pragma solidity ^0.8.30;
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
 import {IChallenges} from "../interfaces/IChallenges.sol";
+import {IClock} from "../interfaces/IClock.sol";
 import {Context, Cursor, Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {Merkle} from "../libraries/Merkle.sol";
+import {Deadlines} from "../market/Deadlines.sol";
 import {Bisection} from "./Bisection.sol";
 import {Elements} from "./Elements.sol";
 import {Games} from "./Games.sol";
@@ -15,7 +17,7 @@ import {Openings} from "./Openings.sol";
 /// @title The dispute game
 /// @notice docs/protocol.md, section 6. Holds one hash a game and no tokens; only the two players can move, and only in
 /// their own phases, so a copied move is worth nothing.
-contract Court is ICourt {
+contract Court is ICourt, Deadlines {
     using Games for Game;
 
     address private immutable CHALLENGES;
@@ -35,8 +37,9 @@ contract Court is ICourt {
         IArbiter elementwise,
         IArbiter transcendental,
         IArbiter contraction,
-        IArbiter index
-    ) {
+        IArbiter index,
+        IClock clock
+    ) Deadlines(clock) {
         CHALLENGES = challenges;
         ELEMENTWISE = elementwise;
         TRANSCENDENTAL = transcendental;
@@ -266,7 +269,7 @@ contract Court is ICourt {
 
     function timeout(uint256 gameId, Game calldata game) external {
         _known(gameId, game);
-        if (block.timestamp <= game.cursor.deadline) revert DeadlineNotPassed(game.cursor.deadline);
+        if (!_passed(game.cursor.deadline)) revert DeadlineNotPassed(game.cursor.deadline);
         _decide(gameId, game, !Bisection.challengerMoves(game.cursor.phase), "timeout");
     }
 
@@ -309,7 +312,7 @@ contract Court is ICourt {
         if (cursor.phase != phase) revert WrongPhase(cursor.phase);
         address mover = Bisection.challengerMoves(phase) ? cursor.challenger : cursor.defender;
         if (msg.sender != mover) revert NotYourMove(mover);
-        if (block.timestamp > cursor.deadline) revert DeadlinePassed(cursor.deadline);
+        if (_passed(cursor.deadline)) revert DeadlinePassed(cursor.deadline);
     }
 
     /// @dev Hands the move over and starts the other side's clock.

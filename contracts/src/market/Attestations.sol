@@ -81,7 +81,7 @@ abstract contract Attestations is Claims {
         Status memory st = _statusOf(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
-        if (block.timestamp > st.voteEnd) revert ITasks.TooLate(st.voteEnd);
+        if (_passed(st.voteEnd)) revert ITasks.TooLate(st.voteEnd);
         if (seed != _seed(claimId)) revert ITasks.WrongSeed(_seed(claimId));
         uint256 i = _emptySeat(claimId, st);
         if (traces.length != (valid ? st.samples : 0)) revert ITasks.WrongTraces(st.samples);
@@ -97,7 +97,7 @@ abstract contract Attestations is Claims {
     function abstain(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         // A seat of a claim that can come to nothing waits for nobody.
-        if (block.timestamp > st.voteEnd && _standing(claim, st)) revert ITasks.TooLate(st.voteEnd);
+        if (_passed(st.voteEnd) && _standing(claim, st)) revert ITasks.TooLate(st.voteEnd);
         st.gone |= _bit(_emptySeat(claimId, st));
         _setStatus(claimId, st);
         emit ITasks.VoteAbstained(claimId, msg.sender);
@@ -121,7 +121,7 @@ abstract contract Attestations is Claims {
     function tally(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 silent = _silent(st);
-        if (silent != 0 && block.timestamp <= st.voteEnd) revert ITasks.NotDue(uint64(st.voteEnd) + 1);
+        if (silent != 0 && !_passed(st.voteEnd)) revert ITasks.NotDue(uint64(st.voteEnd) + 1);
         _requireStanding(claim, st);
         if (silent != 0) {
             _end(st, silent);

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {Chunks} from "../dispute/Chunks.sol";
 import {IAvailability} from "../interfaces/IAvailability.sol";
+import {IClock} from "../interfaces/IClock.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Kind, Loop, ProgramRef, Terms} from "../interfaces/Types.sol";
@@ -10,9 +11,10 @@ import {accountKey} from "../libraries/AccountKey.sol";
 import {Loops} from "../libraries/Loops.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
+import {Deadlines} from "./Deadlines.sol";
 
 /// @notice See IAvailability. Does not guarantee that a state is whole: what nobody names need not be shown.
-contract Availability is IAvailability {
+contract Availability is IAvailability, Deadlines {
     /// @notice The most leaves that a demand names.
     uint256 public constant CHUNKS = 4;
 
@@ -23,7 +25,7 @@ contract Availability is IAvailability {
     uint256 public demands;
     mapping(uint256 demandId => bytes32 asked) private open; // keccak256 of what is asked
 
-    constructor(IVault vault, address jobs, ITasks tasks) {
+    constructor(IVault vault, address jobs, ITasks tasks, IClock clock) Deadlines(clock) {
         VAULT = vault;
         JOBS = jobs;
         TASKS = tasks;
@@ -62,7 +64,7 @@ contract Availability is IAvailability {
         external
     {
         _take(demandId, asked, claim);
-        if (block.timestamp > asked.deadline) revert TooLate(asked.deadline);
+        if (_passed(asked.deadline)) revert TooLate(asked.deadline);
         if (chunks.length != asked.places.length) revert WrongCount(asked.places.length, chunks.length);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         // All programs of a kind of claim have the same slots: the first one's encodings say how long each is.
@@ -85,7 +87,7 @@ contract Availability is IAvailability {
 
     function expire(uint256 demandId, Asked calldata asked, Claim calldata claim) external {
         _take(demandId, asked, claim);
-        if (block.timestamp <= asked.deadline) revert NotDue(asked.deadline + 1);
+        if (!_passed(asked.deadline)) revert NotDue(asked.deadline + 1);
         bool stood = _close(asked, claim, true);
         emit Withheld(demandId, asked.claimId, stood);
         bytes32 key = _bond(demandId);

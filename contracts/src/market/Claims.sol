@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../interfaces/IClock.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
+import {Deadlines} from "./Deadlines.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {LibBit} from "solady/utils/LibBit.sol";
 
 /// @title What the parts of Tasks share: all their storage, claims by hash, and where these stand in the job
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
 /// @dev Tasks and TasksExtension work on the same storage, so every variable of either is declared here.
-abstract contract Claims {
+abstract contract Claims is Deadlines {
     using SafeCast for uint256;
 
     /// @dev One slot. `drawn` counts the seats. Bit i of `shown` says that the i-th has voted, of `valid` that it voted valid, of
@@ -82,7 +84,7 @@ abstract contract Claims {
     mapping(uint256 number => address) internal accountOf;
     uint256 internal accountCount;
 
-    constructor(IVault vault, IStakes stakes, IJobs jobs) {
+    constructor(IVault vault, IStakes stakes, IJobs jobs, IClock clock) Deadlines(clock) {
         VAULT = vault;
         STAKES = stakes;
         JOBS = jobs;

@@ -46,7 +46,7 @@ abstract contract Shards is Claims {
         address solver = shardsOf[jobId][shard].solver;
         if (solver == address(0)) revert ITasks.NotHolder(solver);
         (bool owed, uint64 deadline) = _owed(jobId, shard, t);
-        if (!owed || block.timestamp <= deadline) revert ITasks.NotDue(deadline + 1);
+        if (!owed || !_passed(deadline)) revert ITasks.NotDue(deadline + 1);
         _open(jobId, shard, "deadline missed", t);
         _penalise(solver, t);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../interfaces/IClock.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
@@ -20,7 +21,9 @@ contract Tasks is Attestations, Batch {
 
     address public immutable EXTENSION;
 
-    constructor(IVault vault, IStakes stakes, IJobs jobs, address extension) Claims(vault, stakes, jobs) {
+    constructor(IVault vault, IStakes stakes, IJobs jobs, address extension, IClock clock)
+        Claims(vault, stakes, jobs, clock)
+    {
         EXTENSION = extension;
     }
 
@@ -110,7 +113,7 @@ contract Tasks is Attestations, Batch {
         (bool running,, uint64 dueSince,) = JOBS.running(claim.jobId);
         if (!running) revert ITasks.TooLate(roundStart + t.taskTime);
         uint64 deadline = _deadline(dueSince, since, t.taskTime);
-        if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
+        if (_passed(deadline)) revert ITasks.TooLate(deadline);
     }
 
     function _enterOuter(Claim memory claim, Terms memory t) private {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../interfaces/IClock.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
 import {IVault} from "../interfaces/IVault.sol";
@@ -15,10 +16,14 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 contract TasksExtension is Convictions {
     using SafeCast for uint256;
 
-    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges, address availability)
-        Claims(vault, stakes, jobs)
-        Convictions(challenges, availability)
-    {}
+    constructor(
+        IVault vault,
+        IStakes stakes,
+        IJobs jobs,
+        address challenges,
+        address availability,
+        IClock clock
+    ) Claims(vault, stakes, jobs, clock) Convictions(challenges, availability) {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
         Status memory st = _statusOf(claimId);

@@ -7,9 +7,11 @@ import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {Context, Cursor, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
+import {PlainClock} from "../PlainClock.sol";
 import {Test, Vm} from "../Vm.sol";
 import {Tree, Trees} from "./Trees.sol";
 
@@ -55,6 +57,7 @@ abstract contract CourtGame is Test {
     uint256 internal constant FIXTURE_NODES = 70;
 
     ChallengesFake internal challenges = new ChallengesFake();
+    IClock internal clock = newClock();
     Court internal court = Court(
         deployed(
             "Court",
@@ -63,7 +66,8 @@ abstract contract CourtGame is Test {
                 deployed("ArbiterElementwise", ""),
                 deployed("ArbiterTranscendental", ""),
                 deployed("ArbiterContraction", ""),
-                deployed("ArbiterIndex", "")
+                deployed("ArbiterIndex", ""),
+                clock
             )
         )
     );
@@ -75,6 +79,10 @@ abstract contract CourtGame is Test {
     Tree private _program;
 
     // ---- fixture
+
+    function newClock() internal virtual returns (IClock) {
+        return new PlainClock();
+    }
 
     function _load() internal {
         bytes memory data = VmFiles(address(vm)).readFileBinary("../tests/vectors/game.bin");

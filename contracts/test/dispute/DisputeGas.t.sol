@@ -47,7 +47,7 @@ contract DisputeGasTest is Market {
     Game private game;
 
     function newCourt(address challenges_) internal override returns (address) {
-        return address(new Court(challenges_, arbiter, arbiter, arbiter, arbiter));
+        return address(new Court(challenges_, arbiter, arbiter, arbiter, arbiter, clock));
     }
 
     /// @notice As large as the demonstration's: a GPT of four layers, 512 rows.

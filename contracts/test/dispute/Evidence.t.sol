@@ -131,7 +131,7 @@ contract EvidenceTest is CourtGame {
             arbiters[i] = IArbiter(makeAddr(string.concat("arbiter ", vm.toString(i + 1))));
             vm.mockCall(address(arbiters[i]), evaluate, abi.encode(i + 1));
         }
-        court = new Court(address(challenges), arbiters[0], arbiters[1], arbiters[2], arbiters[3]);
+        court = new Court(address(challenges), arbiters[0], arbiters[1], arbiters[2], arbiters[3], clock);
         bytes memory one = hex"030410111219202122232425303132333435384041424849";
         _asks(one, 1);
         _asks(hex"13141516171826", 2);

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {CourtGame} from "../dispute/CourtGame.sol";
 import {Tree, Trees} from "../dispute/Trees.sol";
@@ -11,6 +12,7 @@ import {Tree, Trees} from "../dispute/Trees.sol";
 contract GamesHandler is CourtGame {
     using Trees for Tree;
 
+    uint64 private constant LAG = 3;
     bytes32 private constant KEY = keccak256("a verifier's key");
 
     uint256 public id; // 0: no game is open
@@ -22,12 +24,14 @@ contract GamesHandler is CourtGame {
     uint256 internal moved; // when the last move was made
     uint256 internal left; // of `potential`, after the last move
     uint256 internal made; // moves of this game
+    uint256 internal halted; // seconds that its moves came later than their deadlines
     uint256 public ended;
     mapping(string action => uint256) public calls;
     mapping(bytes32 key => bytes32[]) private honestRoots; // of the nodes' outputs
 
     constructor() {
         vm.warp(1_000_000);
+        vm.roll(1000);
         _load();
         for (uint256 i; i < s.honest.length; ++i) {
             honestRoots[0].push(Trees.tensor(s.honest[i], 0).root());
@@ -41,6 +45,7 @@ contract GamesHandler is CourtGame {
     function advance(uint256 seed) external {
         if (id == 0) return _begin(seed);
         vm.warp(block.timestamp + bound(seed >> 128, 0, game.cursor.deadline - block.timestamp));
+        if (seed % 16 == 3) _halt();
         bool challengers = uint8(game.cursor.phase) & 1 == 1;
         bool liarMoves = challengers != liarDefends;
         if (liarMoves && seed % 8 == 0) return _forfeit();
@@ -85,6 +90,21 @@ contract GamesHandler is CourtGame {
         );
     }
 
+    function newClock() internal override returns (IClock) {
+        return IClock(deployed("Clock", abi.encode(LAG)));
+    }
+
+    /// @dev The chain makes no block until long after the deadline, which then passes for nobody at once.
+    function _halt() private {
+        halted += 600 + LAG;
+        vm.warp(uint256(game.cursor.deadline) + 600);
+        vm.roll(block.number + 1);
+        clock.tick();
+        vm.roll(block.number + LAG - 1);
+        vm.warp(block.timestamp + LAG);
+        ++calls["halt"];
+    }
+
     /// @dev Whoever is not to move tries, and so does a stranger; and the clock cannot be called out.
     function trespass(uint256 seed) external {
         if (id == 0) return;
@@ -125,7 +145,7 @@ contract GamesHandler is CourtGame {
         Game memory opened;
         (id, opened) = _open(_newGame(key, out));
         game = opened;
-        (openedAt, moved, made, left) = (block.timestamp, block.timestamp, 0, potential());
+        (openedAt, moved, made, left, halted) = (block.timestamp, block.timestamp, 0, potential(), 0);
         ++calls[liarDefends ? "lie" : "slander"];
     }
 
@@ -194,8 +214,14 @@ contract GamesHandler is CourtGame {
 
     /// @dev The liar lets its clock run out.
     function _forfeit() private {
-        vm.warp(uint256(game.cursor.deadline) + 1);
+        if (block.timestamp <= game.cursor.deadline) vm.warp(uint256(game.cursor.deadline) + 1);
         ++made;
+        halted += 2 * LAG;
+        for (uint256 i; i < 2; ++i) {
+            if (i > 0) clock.tick();
+            vm.roll(block.number + LAG);
+            vm.warp(block.timestamp + LAG);
+        }
         court.timeout(id, game);
         ++calls["timeout"];
         _end();
@@ -204,7 +230,7 @@ contract GamesHandler is CourtGame {
     function _end() private {
         assertEq(challenges.verdicts(id), liarDefends ? 2 : 1, "the honest side wins");
         assertEq(court.gameHash(id), 0, "nothing is kept");
-        assertLe(block.timestamp - openedAt, made * (MOVE_TIME + 1), "within the sum of the clocks");
+        assertLe(block.timestamp - openedAt, made * (MOVE_TIME + 1) + halted, "within the sum of the clocks");
         vm.prank(address(this));
         (bool again,) = address(court).call(abi.encodeCall(court.timeout, (id, game)));
         assertFalse(again, "a game ends once");

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
@@ -172,6 +173,17 @@ contract AvailabilityTest is Market {
             abi.encodeWithSelector(IAvailability.NoSuchDemand.selector, id)
         );
         assertSolvent();
+    }
+
+    /// @notice W4: a deadline that is over has not passed before the market's clock says so (Clock.t.sol, Halt.t.sol).
+    function test_W4_aHaltConvictsNobodyForWhatWasAskedOfIt() external {
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
+        skip(600);
+        vm.mockCall(address(clock), abi.encodeCall(IClock.time, ()), abi.encode(asked.deadline));
+        vm.expectRevert(abi.encodeWithSelector(IAvailability.NotDue.selector, asked.deadline + 1));
+        availability.expire(id, asked, claim);
+        availability.supply(id, asked, claim, pieces("end", asked));
+        assertPhase(claim, Phase.COMMITTED);
     }
 
     function test_anInputStateIsShownToo() external {

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
@@ -35,6 +36,7 @@ import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {Vault} from "../../src/market/Vault.sol";
 import {AssayToken} from "../../src/token/AssayToken.sol";
+import {PlainClock} from "../PlainClock.sol";
 import {Test, Vm} from "../Vm.sol";
 import {BlockHeaders} from "./BlockHeaders.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
@@ -84,6 +86,7 @@ abstract contract Market is Test {
     AssayToken internal token;
     Keys internal keys;
     Guardian internal guardian;
+    IClock internal clock;
     Classes internal classes;
     Availability internal availability;
     Vault internal vault;
@@ -105,6 +108,7 @@ abstract contract Market is Test {
 
     function deployMarket() internal {
         token = AssayToken(deployed("AssayToken", abi.encode(address(this), SUPPLY)));
+        clock = newClock();
         uint256 nonce = vm.getNonce(address(this)) + 3; // after Keys, Guardian and Classes
         address vault_ = vm.computeCreateAddress(address(this), nonce);
         address stakes_ = vm.computeCreateAddress(address(this), nonce + 1);
@@ -122,11 +126,16 @@ abstract contract Market is Test {
         stakes = Stakes(deployed("Stakes", given));
         jobs = Jobs(deployed("Jobs", abi.encode(vault_, tasks_, guardian, classes)));
         address extension = vm.computeCreateAddress(address(this), nonce + 7);
-        tasks = ITasks(deployed("Tasks", abi.encode(vault_, stakes_, jobs_, extension)));
+        tasks = ITasks(deployed("Tasks", abi.encode(vault_, stakes_, jobs_, extension, clock)));
         challenges = Challenges(deployed("Challenges", abi.encode(vault_, jobs_, tasks_, court_)));
         court = FakeCourt(newCourt(challenges_));
-        availability = Availability(deployed("Availability", abi.encode(vault_, jobs_, tasks_)));
-        deployed("TasksExtension", abi.encode(vault_, stakes_, jobs_, challenges_, availability_));
+        availability = Availability(deployed("Availability", abi.encode(vault_, jobs_, tasks_, clock)));
+        given = abi.encode(vault_, stakes_, jobs_, challenges_, availability_, clock);
+        deployed("TasksExtension", given);
+    }
+
+    function newClock() internal virtual returns (IClock) {
+        return new PlainClock();
     }
 
     /// @dev The one contract that `deployMarket` creates here.

@@ -17,7 +17,7 @@ abstract contract RealCourt is Market {
     mapping(uint256 gameId => Game) internal games;
 
     function newCourt(address challenges_) internal override returns (address) {
-        return address(new Court(challenges_, arbiter, arbiter, arbiter, arbiter));
+        return address(new Court(challenges_, arbiter, arbiter, arbiter, arbiter, clock));
     }
 
     /// @dev A solver with this stake.

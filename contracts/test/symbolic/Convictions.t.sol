@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
@@ -13,7 +14,7 @@ import {TermsFake} from "./TermsFake.sol";
 /// challengers' own.
 contract ConvictionsBooks is TasksExtension {
     constructor(IVault vault, IStakes stakes, IJobs jobs)
-        TasksExtension(vault, stakes, jobs, msg.sender, address(0))
+        TasksExtension(vault, stakes, jobs, msg.sender, address(0), IClock(address(0)))
     {}
 
     function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 findings) external {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClock} from "../../src/interfaces/IClock.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
@@ -28,9 +29,10 @@ contract PriceSymbolic is TermsFake {
 
     constructor() {
         (IVault vault, IStakes stakes) = (IVault(address(0)), IStakes(address(0)));
+        IClock clock = IClock(address(0));
         address extension =
-            address(new TasksExtension(vault, stakes, IJobs(address(jobs)), address(0), address(0)));
-        tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension)));
+            address(new TasksExtension(vault, stakes, IJobs(address(jobs)), address(0), address(0), clock));
+        tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension, clock)));
     }
 
     /// @notice From floor to cap, never down, and at the cap from the period's end on.

@@ -13,7 +13,7 @@ from assay.protocol import trees
 from assay.protocol.demands import Chunk, DemandView, StateLeaf
 from assay.protocol.errors import Reverted
 from assay.protocol.types import Phase
-from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
+from tests.integration.chain.test_market_cycle import committed, markets_on, run_out
 
 
 @pytest.mark.long
@@ -51,7 +51,7 @@ def test_attack_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     with pytest.raises(Reverted) as early:
         demander.expire_demand("early", demand_id, made.asked, claim)
     assert early.value.error == "NotDue"
-    pass_time(rpc, terms.move_time + 1)
+    run_out(rpc, demander, terms.move_time)
     demander.expire_demand("expire", demand_id, made.asked, claim)
     assert client.claim(view.claim_id).status.phase == Phase.CONVICTED
     (ended,) = client.demands()

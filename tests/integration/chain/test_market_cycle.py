@@ -41,7 +41,7 @@ from tests.property.markets import TERMS
 
 SALT = b"s" * 32
 ROOT = b"r" * 32
-DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
+DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, clock_lag=1)
 
 
 @pytest.fixture
@@ -88,6 +88,13 @@ def again(market: ChainMarket, events_file: Path) -> ChainView:
 def pass_time(rpc: HttpRpc, seconds: int, blocks: int = 1) -> None:
     rpc.request("evm_increaseTime", [seconds])
     rpc.request("anvil_mine", [hex(blocks)])
+
+
+def run_out(rpc: HttpRpc, market: ChainMarket, seconds: int) -> None:
+    """A clock of so many seconds runs out, and passes (rule 7.4)."""
+    pass_time(rpc, seconds + 1)
+    market.tick(f"tick/{market.clock().due_block}")
+    pass_time(rpc, DELAYS.clock_lag, blocks=DELAYS.clock_lag)
 
 
 def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
@@ -201,7 +208,7 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     assert solver.held == client.job(job_id).escrow + terms.challenge_bond
     assert (game.steps, game.defender, game.challenger) == (terms.segment_steps, solver.me, challenger.me)
     solver.move("steps", game_id, game, RevealSteps((b"\x25" * 32,) * (game.steps - 1)))
-    pass_time(rpc, terms.move_time + 1)
+    run_out(rpc, solver, terms.move_time)
     before = solver.free(solver.me)
     solver.move("timeout", game_id, solver.game(game_id).game, Timeout())
     view = solver.game(game_id)
@@ -239,7 +246,7 @@ def test_a_claimant_is_made_to_open_its_input_state(
         assert view.digests == false and trees.root(false) != view.game.digest, "the fault was planted"
         challenger.move("deny", game_id, view.game, ProveChildren(view.digests))
     else:
-        pass_time(rpc, terms.move_time + 1)
+        run_out(rpc, challenger, terms.move_time)
         challenger.move("timeout", game_id, game, Timeout())
     assert challenger.game(game_id).reason == ("children" if opens else "timeout")
     assert client.claim(claim_id).status.phase == Phase.CONVICTED

@@ -23,7 +23,7 @@ from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 
 DAY = Seconds(86_400)
-DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1)
+DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1, clock_lag=1)
 UNIT = 10**18
 
 

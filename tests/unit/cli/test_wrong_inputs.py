@@ -177,8 +177,8 @@ def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> N
 def test_stake_leaves_no_market_before_its_shortest_window_ends(name: str) -> None:
     profile = PROFILES[name]
     window = profile.bounds.least_window
-    assert delays_of(profile, None, None, None) == profile.delays
-    assert delays_of(profile, window, None, None).unbond_s == window
+    assert delays_of(profile, None, None, None, None) == profile.delays
+    assert delays_of(profile, window, None, None, None).unbond_s == window
     with pytest.raises(Ask, match="the shortest challenge window is") as refused:
-        delays_of(profile, window - 1, None, None)
+        delays_of(profile, window - 1, None, None, None)
     assert refused.value.code == "bad-delays"

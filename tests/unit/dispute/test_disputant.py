@@ -29,9 +29,10 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.game import opened_levels
 from assay.protocol.game_state import Game, GameView, Opened
-from assay.protocol.types import ClaimId, Seconds
+from assay.protocol.types import ClaimId
 from spec.game import IllegalMove, input_game
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
+from tests.fakes.clock import counted
 from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample
 
@@ -270,9 +271,9 @@ def test_no_trace_is_proven_against_an_input_state() -> None:
 def test_overdue_is_after_the_deadline_only() -> None:
     honest = replay()
     view = fresh(1, open_game(honest, 1, b"", b""))
-    assert overdue(view, Seconds(60)) is None
-    assert overdue(view, Seconds(61)) == Timeout()
-    assert overdue(replace(view, decided=True), Seconds(61)) is None
+    assert overdue(view, counted(60)) is None
+    assert overdue(view, counted(61)) == Timeout()
+    assert overdue(replace(view, decided=True), counted(61)) is None
 
 
 def test_proof_into_a_disputed_tree_uses_what_was_opened() -> None:

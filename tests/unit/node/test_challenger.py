@@ -42,8 +42,8 @@ def test_a_finding_whose_game_was_lost_by_the_clock_is_opened_anew(tmp_path: Pat
     first = opened()
     assert challenger.pursue(finding, state.block).stage == "playing"
     assert day.run(lambda: market.game(first).game.mover == market.me)
-    state.advance(10_000)
     lost = market.game(first)
+    state.run_out(lost.game.deadline)
     day.markets["ann"].move("late", first, lost.game, Timeout())
     assert market.game(first).decided and not market.game(first).challenger_won
     assert market.claim(view.claim_id).status.phase in (Phase.COMMITTED, Phase.SEEDED)

@@ -10,10 +10,11 @@ import pytest
 
 from assay.node.findings import WrongSegment
 from assay.protocol.types import ZERO_ADDRESS, Kind, Phase, Seconds, Wei
-from assay.solver.observation import Limits, at_risk
+from assay.solver.observation import Limits, Observation, at_risk
 from assay.solver.policy import CommitTask, Expire, TakeShard, TrainSegment, decide
 from assay.solver.reasons import why
 from assay.solver.service import SolverService
+from tests.fakes.clock import counted
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import BEGUN, LIMITS, ME, NOW, OTHER, claim, kinds, observation
 
@@ -51,28 +52,37 @@ def test_w26_two_time_outs_after_a_sleep_are_no_evidence_about_bits(day: MarketD
     assert [e["segment"] for e in day.named("trained")].count(0) == 1, "what was trained is kept"
 
 
+def at(seen: Observation, now: int) -> Observation:
+    """The same at another time, where every deadline before that has passed."""
+    return replace(seen, now=Seconds(now), clock=counted(now))
+
+
 def test_w27_a_solver_expires_its_own_late_shard_and_trains_no_more_for_it() -> None:
     alone = observation((ME, OTHER), (claim(Kind.TASK, 0, 1, Phase.COMMITTED),), trained={(0, 0): 4})
     due = NOW - 50 + alone.jobs[0].view.terms.task_time  # it has held its shard since NOW - 50
-    assert Expire not in kinds(replace(alone, now=Seconds(due)))
-    late = [a for a in decide(replace(alone, now=Seconds(due + 1))) if isinstance(a, Expire)]
+    assert Expire not in kinds(at(alone, due))
+    late = [a for a in decide(at(alone, due + 1)) if isinstance(a, Expire)]
     assert [action.shard for action in late] == [0]
-    assert not {CommitTask, TrainSegment} & set(kinds(replace(alone, now=Seconds(due + 1))))
-    assert CommitTask in kinds(replace(alone, now=Seconds(due)))
+    assert not {CommitTask, TrainSegment} & set(kinds(at(alone, due + 1)))
+    assert CommitTask in kinds(at(alone, due))
 
 
-def test_w27_a_lone_solver_goes_on_after_a_long_outage(day: MarketDay) -> None:
+@pytest.mark.parametrize("ticked", [False, True])
+def test_w27_a_lone_solver_goes_on_after_a_long_outage(day: MarketDay, ticked: bool) -> None:
+    """It commits late where nobody has ticked meanwhile; else its shard is lost, and it takes it anew."""
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     terms = day.market_state.jobs[job_id].view.terms
     while day.market_state.jobs[job_id].holders[0].solver == ZERO_ADDRESS:
         day.services["ann"].tick()
         day.market_state.advance(1)
+    if ticked:
+        day.market_state.run_out(day.market_state.time + terms.task_time)
     day.market_state.advance(terms.task_time + 1)
     for name in ("v0", "v1"):
         day.verifier(name)
     assert day.run(day.closed(job_id)), day.services["ann"].status
-    assert len(day.named("expired")) == 1 and Phase.SETTLED in day.phases(job_id, Kind.TASK)
+    assert len(day.named("expired")) == ticked and Phase.SETTLED in day.phases(job_id, Kind.TASK)
 
 
 def limited(tokens: int | None) -> Limits:

@@ -45,6 +45,7 @@ from assay.solver.policy import (
     decide,
 )
 from assay.solver.reasons import why
+from tests.fakes.clock import counted
 from tests.fakes.jobs import account, tiny_terms
 
 ME, OTHER, CLIENT = account("me"), account("other"), account("client")
@@ -94,7 +95,9 @@ def observation(
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)
     view = JobView(JOB, terms(min_shards=min_shards), progress, Wei(1_000))
     job = JobObservation(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
-    return Observation(ME, Seconds(now), 50, Wei(unlocked), (job,), limits, Wei(max(staked, unlocked)))
+    return Observation(
+        ME, Seconds(now), counted(now), Wei(unlocked), (job,), limits, Wei(max(staked, unlocked))
+    )
 
 
 def kinds(seen: Observation) -> list[type]:

@@ -84,7 +84,8 @@ def test_an_actor_is_not_kept_away_by_a_learners_unpaid_work() -> None:
 def test_why_a_learner_is_idle(looks: Observation, says: str) -> None:
     looks = replace(looks, staked=Wei(1_000))
     assert says in idle(looks) and "outer claims alone" in why(looks, looks.jobs[0])
-    assert idle(looks) == idle(replace(looks, now=Seconds(looks.now + 1), block=looks.block + 1))
+    later = replace(looks.clock, block=looks.clock.block + 1)
+    assert idle(looks) == idle(replace(looks, now=Seconds(looks.now + 1), clock=later))
 
 
 def claimants(day: MarketDay, job_id: JobId, kind: Kind) -> set[Address]:

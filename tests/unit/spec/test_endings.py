@@ -98,8 +98,9 @@ def bring_about(state: State) -> tuple[Story, ClaimId]:
         if state.seat != Seat.SILENT:
             story.vote(claim_id, valid=state.seat == Seat.VALID)
     if state.phase == Phase.ACCEPTED:
-        after = story.terms.vote_time if state.seat == Seat.SILENT else 0
-        story.tell(e.Tally(story.claim(claim_id)), CLIENT, after + 1)
+        if state.seat == Seat.SILENT:
+            story.run_out(story.terms.vote_time + 1)
+        story.tell(e.Tally(story.claim(claim_id)), CLIENT)
     if state.standing in (Standing.LEFT_OUT, Standing.LATE):
         story.time = story.market_state.jobs[story.job_id].stragglers_end - 10
     dispute(story, claim_id, state.dispute)

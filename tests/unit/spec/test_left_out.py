@@ -102,7 +102,8 @@ def test_of_a_task_that_is_left_out_nobody_is_fined_and_nobody_called(fixed: boo
     story, claim_id = waiting(voted=False)
     pass_by(story, fixed)
     before = story.worth_of(VERA)
-    assert story.refuse(e.Tally(story.claim(claim_id)), CLIENT, story.terms.vote_time) == "NotStanding"
+    story.run_out(story.terms.vote_time)
+    assert story.refuse(e.Tally(story.claim(claim_id)), CLIENT) == "NotStanding"
     story.tell(e.Abstain(story.claim(claim_id)), VERA)  # long after voteTime
     assert story.worth_of(VERA) == before
     assert story.market_state.funds.locked(VERA, Role.VERIFIER) == story.terms.verifier_stake  # Ann's
@@ -110,7 +111,8 @@ def test_of_a_task_that_is_left_out_nobody_is_fined_and_nobody_called(fixed: boo
 
 def test_a_seat_of_a_task_that_stands_abstains_in_time_alone() -> None:
     story, claim_id = waiting(voted=False)
-    assert story.refuse(e.Abstain(story.claim(claim_id)), VERA, story.terms.vote_time + 1) == "TooLate"
+    story.run_out(story.terms.vote_time + 1)
+    assert story.refuse(e.Abstain(story.claim(claim_id)), VERA) == "TooLate"
 
 
 def challenges(story: Story, claim_id: ClaimId) -> dict[str, e.Event]:
@@ -190,7 +192,8 @@ def test_a_task_that_is_left_out_falls_and_nothing_is_rewound(fixed: bool, by: s
         story.tell(story.demand(claim_id), WHISTLER)
         ((demand_id, made),) = story.market_state.demands.items()
         lapsed = e.ExpireDemand(demand_id, made, story.claim(claim_id))
-        story.tell(lapsed, CLIENT, story.terms.move_time + 1)
+        story.run_out(story.terms.move_time + 1)
+        story.tell(lapsed, CLIENT)
     else:
         story.tell(story.binding(claim_id), WHISTLER)
     assert story.phase(claim_id) == Phase.CONVICTED

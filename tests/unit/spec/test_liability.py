@@ -30,6 +30,7 @@ class Felled:
     def end(self) -> None:
         """Whose clock has run out loses the game on the late claim."""
         game = self.story.market_state.games[self.game_id].game
+        self.story.run_out(1)
         self.story.tell(e.Play(self.game_id, game, Timeout()), BOB)
 
 

@@ -21,6 +21,7 @@ STRAGGLERS = {"min_shards": 1, "straggler_time": Seconds(2_000), "task_time": Se
 
 def time_out(story: Story, game_id: int) -> None:
     """Whose move it is has let its time pass."""
+    story.run_out(1)
     story.tell(e.Play(game_id, story.market_state.games[game_id].game, Timeout()), BOB)
 
 
@@ -79,7 +80,8 @@ def test_T53_a_demand_that_convicts_has_its_part_beside_a_game_that_is_won() -> 
     ((demand_id, made),) = story.market_state.demands.items()
     story.time = Seconds(story.time + story.terms.move_time - 10)
     game = story.challenge(claim_id, BOB, OTHER)
-    story.tell(e.ExpireDemand(demand_id, made, story.claim(claim_id)), CLIENT, 20)
+    story.run_out(20)
+    story.tell(e.ExpireDemand(demand_id, made, story.claim(claim_id)), CLIENT)
     close(story)
     time_out(story, game)
     state = story.market_state.claims[claim_id]

@@ -20,6 +20,7 @@ from assay.verifier.policy import (
     idle,
 )
 from tests.fakes.classes import ROOM, conditions_of
+from tests.fakes.clock import counted
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, terms
 
 TERMS = terms(min_shards=1)
@@ -40,7 +41,9 @@ def seen(limits: Limits, *views: ClaimView, found: bool = False, audited: bool =
     votes = {(FELL.claim_id, OTHER): True} if audited else {}
     job = JobObservation(JobView(JOB, TERMS, BEGUN, Wei(1_000)), "", views, (), ballots, (), votes)
     classes = {HOME: conditions_of(TERMS)}
-    return Observation(ME, Seconds(NOW), 50, Wei(1_000), (job,), limits, HOME, classes, staked=Wei(1_000))
+    return Observation(
+        ME, Seconds(NOW), counted(NOW), Wei(1_000), (job,), limits, HOME, classes, staked=Wei(1_000)
+    )
 
 
 def subscribed(looks: Observation) -> list[bytes]:
@@ -90,7 +93,9 @@ def test_why_it_does_nothing() -> None:
     assert idle(owes).startswith("drained: still owed: 1 seat, 1 tok of stake locked; ")
     drawn = replace(seen(LEAVES), subscribed=ZERO_DIGEST, left=HOME, drawn_until=51)
     assert idle(drawn).startswith("drained: no seat is owed yet; until block 51 it may be drawn")
-    assert "stopped" in idle(replace(drawn, block=51)) and "stopped" in idle(replace(drawn, staked=Wei(0)))
+    assert "stopped" in idle(replace(drawn, clock=counted(NOW, 51))) and "stopped" in idle(
+        replace(drawn, staked=Wei(0))
+    )
     assert "stopped" not in idle(drawn)
     out = replace(seen(PAUSES), subscribed=ZERO_DIGEST)
     assert idle(out) == "joins no class: this machine's load is over 4, so nothing new is taken"

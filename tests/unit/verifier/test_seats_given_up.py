@@ -36,6 +36,7 @@ from assay.verifier.policy import (
     Wait,
     decide,
 )
+from tests.fakes.clock import counted
 from tests.fakes.manual_pool import ManualPool
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, STRAGGLERS_END, claim, terms
@@ -63,7 +64,7 @@ def done(
     ballots = {} if ballot is None else {(each.claim_id, each.status.seed): ballot for each in claims}
     job = JobObservation(view, "", claims, (), ballots)
     limits = Limits(Seconds(20), Wei(1_000), Seconds(0))
-    actions = decide(Observation(ME, Seconds(now), 50, Wei(1_000), (job,), limits))
+    actions = decide(Observation(ME, Seconds(now), counted(now), Wei(1_000), (job,), limits))
     return [type(action) for action in actions if isinstance(action, tuple(kinds))]
 
 

@@ -89,7 +89,7 @@ def rewound(day: MarketDay, job_id: JobId) -> ClaimView:
     """Bob's task falls by the clock; ann's task, which builds on it, is overtaken."""
     state, troll = day.market_state, day.markets["troll"]
     first = state.games[1].view.game
-    state.advance(first.deadline - state.time + 1)
+    state.run_out(first.deadline)
     troll.move("t", 1, first, Timeout())
     view = task_of(day, job_id, "ann", 1)
     assert view is not None and view.overtaken and view.status.open_games == 1
@@ -346,7 +346,7 @@ def test_attack_T56_a_vote_is_defended_though_the_chain_goes_back_below_its_clai
     assert view is not None
     before, ann = state.rules, day.services.pop("ann")
     first, troll = state.games[1].view.game, day.markets["troll"]
-    state.time = Seconds(first.deadline + 1)
+    state.run_out(first.deadline)
     troll.move("t", 1, first, Timeout())
     troll.void("v", view.claim)
     for _ in range(2):
@@ -359,7 +359,7 @@ def test_attack_T56_a_vote_is_defended_though_the_chain_goes_back_below_its_clai
     game = accused(day, job_id)
     assert game.view.game.defender == account("vera")
     day.services["ann"] = ann
-    state.time = Seconds(first.deadline + 1)
+    state.run_out(first.deadline)
     troll.move("again", 1, first, Timeout())
     day.verifier("vera")  # what is in memory is gone
     assert day.run(lambda: game.view.decided, seconds=40, turns=400), day.events[-5:]

@@ -33,6 +33,7 @@ from assay.whistleblower.policy import (
     Suspicion,
     decide,
 )
+from tests.fakes.clock import counted
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, STRAGGLERS_END, claim, terms
 
 TERMS = terms(min_shards=1)
@@ -55,7 +56,9 @@ def done(
     job = JobObservation(JobView(JOB, TERMS, progress, Wei(1_000)), "", claims, (), (), rewards)
     limits = Limits(Mode.PLAY, Wei(1_000), await_votes=await_votes)
     suspicions = FALSE if found else {}
-    return decide(Observation(ME, Seconds(now), Wei(1_000), (job,), frozenset(), suspicions, limits))
+    return decide(
+        Observation(ME, Seconds(now), counted(now), Wei(1_000), (job,), frozenset(), suspicions, limits)
+    )
 
 
 @pytest.mark.parametrize("progress", [replace(BEGUN, round=1), CLOSED], ids=["open", "closed"])

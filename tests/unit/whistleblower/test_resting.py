@@ -20,6 +20,7 @@ from assay.whistleblower.policy import (
     decide,
     idle,
 )
+from tests.fakes.clock import counted
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, claim, terms
 
 BEGUN = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
@@ -33,7 +34,9 @@ def seen(limits: Limits, *, found: bool = False, unpublished: bool = False) -> O
     job = JobObservation(JobView(JOB, terms(min_shards=1), BEGUN, Wei(1_000)), "", (VIEW,), (), demands)
     suspicions = {(VIEW.claim_id, ZERO_ADDRESS): Suspicion("a wrong segment")} if found else {}
     hidden = frozenset({VIEW.claim_id}) if unpublished else frozenset()
-    return Observation(ME, Seconds(NOW), Wei(1_000), (job,), frozenset(), suspicions, limits, hidden)
+    return Observation(
+        ME, Seconds(NOW), counted(NOW), Wei(1_000), (job,), frozenset(), suspicions, limits, hidden
+    )
 
 
 def kinds(looks: Observation) -> list[type]:

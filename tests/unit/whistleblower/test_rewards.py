@@ -13,7 +13,7 @@ from assay.node.audit import audit_claim
 from assay.node.findings import WrongSegment
 from assay.node.rewards import shares
 from assay.node.states import open_state_provider
-from assay.node.upkeep import plays
+from assay.node.upkeep import Play, plays
 from assay.program.fault import NodeFault
 from assay.protocol import trees
 from assay.protocol.dispute import Timeout
@@ -22,6 +22,7 @@ from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Ro
 from drills.orders import Plan
 from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
+from tests.fakes.clock import counted
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
@@ -138,7 +139,7 @@ def test_T53_a_whistleblower_has_its_part_where_a_puppet_wins_first(day: MarketD
     open_blindly(puppet, view)
     day.services = {"wendy": wendy}
     puppets = next(g for g in puppet.games(job_id) if g.game.challenger == account("puppet"))
-    day.market_state.advance(int(puppets.game.deadline - day.market_state.time) + 1)
+    day.market_state.run_out(puppets.game.deadline)
     puppet.move("t", puppets.game_id, puppets.game, Timeout())
     (waiting,) = wendy.market.rewards(job_id)
     assert waiting.winner == account("puppet")
@@ -166,8 +167,9 @@ def test_T53_a_game_about_a_fallen_claim_is_played_on_for_a_part_in_its_reward(
     winner = me if what == "its own reward" else account("puppet")
     rewards = [] if what == "no reward waits" else [WaitingReward(view.claim_id, Wei(5), winner, ())]
     now = Seconds(game.game.deadline - 1)
-    played = list(plays(me, now, job_id, [fallen], [ours], rewards))
-    assert [play.game_id for play in played] == ([game.game_id] if what == "a part" else [])
+    played = list(plays(me, now, counted(now), job_id, [fallen], [ours], rewards))
+    games = [play.game_id for play in played if isinstance(play, Play)]
+    assert games == ([game.game_id] if what == "a part" else [])
 
 
 def test_T55_a_reward_is_asked_for_once_its_round_is_settled_without_its_place(day: MarketDay) -> None:

@@ -131,7 +131,7 @@ class MarketNode(FakeNode):
         function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
         self.views.append(function["name"])
         arguments = decode_arguments(function["inputs"], data[4:])
-        answer = self.answers[function["name"]]
+        answer = {"hands": (0, 0, 0), **self.answers}[function["name"]]
         answer = answer(*arguments) if callable(answer) else answer
         outputs = function["outputs"]
         return encode_arguments(outputs, answer if len(outputs) > 1 else [answer])

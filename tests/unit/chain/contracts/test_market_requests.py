@@ -143,9 +143,9 @@ def build(busy: Busy, closed: int, opened: int) -> None:
 
 POLL = 2
 """Requests of the follower for the next block: the block, and its logs."""
-LOOK = 5
+LOOK = 4
 """The rest of a look, if everything goes into one batch: stakes, jobs and shards; open claims, and who stands
-in their places; who was overtaken; and twice the clock."""
+in their places; who was overtaken; and the clock."""
 
 
 @pytest.mark.parametrize(
@@ -205,27 +205,27 @@ def test_a_look_as_of_a_moment_asks_only_what_was_not_asked_since(
     look(solver)
     node.mine()
     begun = time.monotonic()
-    assert requests_of(node, lambda: look_since(begun)) == POLL + LOOK - 4, "claims and the clock are known"
+    assert requests_of(node, lambda: look_since(begun)) == POLL + LOOK - 3, "claims and the clock are known"
     node.mine()
     assert requests_of(node, lambda: look_since(begun)) == 0
-    assert requests_of(node, lambda: look_since(time.monotonic())) == POLL + LOOK - 4
+    assert requests_of(node, lambda: look_since(time.monotonic())) == POLL + LOOK - 3
 
 
 @pytest.mark.long
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
-    """100 jobs of a client and 800 claims: 7 views of our stakes, 200 of jobs and 800 of shards together, and
-    once, by 250 claims, 1,600, 800 and 200: of the last 50 claims the places fit into the first batch."""
+    """100 jobs of a client and 800 claims: 8 views of our stakes and of the market's clock, 200 of jobs and
+    800 of shards together, and once, by 250 claims, 1,600, 800 and 200: of the last 50 claims the places fit into the first batch."""
     build(busy, closed=0, opened=100)
     solver = solver_of(market_of(-1.0))
-    before, clock = len(node.views), 2
+    before, clock = len(node.views), 1
     assert requests_of(node, lambda: look(solver)) == 1 + clock + 3 + 4 + 3 + 4, "the height first"
-    assert len(node.views) - before == 7 + 200 + 800 + 1_600 + 800 + 200, "nothing twice, nothing in vain"
+    assert len(node.views) - before == 8 + 200 + 800 + 1_600 + 800 + 200, "nothing twice, nothing in vain"
     node.mine()
     before = len(node.views)
     assert requests_of(node, lambda: look(solver)) == POLL + clock + 3
-    assert len(node.views) - before == 7 + 200 + 800
+    assert len(node.views) - before == 8 + 200 + 800
 
 
 def test_batches_say_what_each_view_says(
