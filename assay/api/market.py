@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from assay.api.job import Job
 from assay.api.plan import Plan, traced_job
 from assay.app.devnet_record import read_devnet
-from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
@@ -127,7 +126,7 @@ class Market:
         """A job by its id or its first 8 digits or more. Raises Stop where there is none, or several."""
         market = self._connection.market
         market.refresh()
-        found = job_id_of(market, job_id)
+        found = self._app.job_id(market, job_id)
         market.job(found)
         return self._job(found, None)
 
@@ -219,7 +218,9 @@ class Market:
     ) -> tuple[JobFile, JobArtifacts]:
         if plan is None:
             plan = Plan(local=read_devnet(self._app.settings.home) is not None)
-        return traced_job(model, loss, optimiser, data, plan)
+        from assay.job.kept import traces
+
+        return traced_job(model, loss, optimiser, data, plan, traces(self._app).keep)
 
     def _own_storage(self) -> NodeStorage:
         if self._storage is None:

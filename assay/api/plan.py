@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.training.algorithms import Algorithm
     from assay.training.datasets import Dataset
-    from assay.training.job import JobArtifacts
+    from assay.training.job import JobArtifacts, Keep
     from assay.training.optimisers import Optimiser
     from assay.training.recipe import LossFunction
 
@@ -91,10 +91,10 @@ class Plan:
 
 
 def traced_job(
-    model: nn.Module, loss: LossFunction, optimiser: Optimiser, data: Dataset, plan: Plan
+    model: nn.Module, loss: LossFunction, optimiser: Optimiser, data: Dataset, plan: Plan, keep: Keep
 ) -> tuple[JobFile, JobArtifacts]:
-    """The job file of a plan, and what is published of it; freezes as ``recipe.checked``. Raises as
-    ``Market.post``."""
+    """The job file of a plan, and what is published of it; freezes as ``recipe.checked``; `keep` as in
+    ``job.build``. Raises as ``Market.post``."""
     from assay.job.build import build
     from assay.training.recipe import Recipe, checked
 
@@ -102,4 +102,4 @@ def traced_job(
     own = None if isinstance(plan.outer, str) else plan.outer
     recipe = checked(Recipe(model, loss, data, optimiser, outer=own), name)
     body = plan.job_file(name)
-    return body, build(body, recipe)
+    return body, build(body, recipe, keep=keep)

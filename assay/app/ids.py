@@ -1,11 +1,21 @@
-"""Ids of jobs and claims as people type them: whole, or their first digits where only one has them."""
+"""Ids of jobs and claims as people type them: whole, or their first digits where only one has them; jobs that
+were posted from this home also by their names.
+
+Contract: a name is this home's alone and on no chain. It cannot be taken for an id, and stands for one job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from pathlib import Path
 from typing import Protocol, TypeVar
 
-from assay.protocol.errors import Stop
+from typer import Context
+
+from assay.disk import record
+from assay.protocol.errors import AssayError, Stop
 from assay.protocol.types import ClaimId, JobId
 from assay.protocol.words import meant
 
@@ -16,6 +26,10 @@ SHORTEST = 8
 SHORT = 16
 """Hex digits of an id that are shown."""
 WHOLE = 64
+NAMES_FILE = "job-names.json"
+"""In the home folder: the jobs' ids by their names."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_NAMES = "job-names"
 Id = TypeVar("Id", bound=bytes)
 
 
@@ -44,10 +58,89 @@ def class_id_of(known: Collection[bytes], text: str) -> bytes:
     return _only("class", "not-found", text, digits_of(text, where), known, where)
 
 
-def job_id_of(market: Ids, text: str) -> JobId:
-    """The job of an id or its first digits; a whole id is taken as it is; `latest` is the one that was posted
-    last. Raises Stop."""
-    if near := meant(text, [LATEST]):
+def job_names(home: Path) -> dict[str, JobId]:
+    """Jobs by the names that they have in this home, in the order in which they were named."""
+    hint = f"remove {home / NAMES_FILE}: jobs are found by their ids, and can be named again"
+    held = record.read(home / NAMES_FILE, _NAMES, hint=hint) or {}
+    return {name: JobId(bytes.fromhex(digits)) for name, digits in held.items()}
+
+
+def check_name(name: str) -> str:
+    """A name that a job can have. Raises Stop."""
+    if not _NAME.fullmatch(name) or name == LATEST or _may_be_id(name):
+        raise Stop(
+            f"{name!r} cannot be a job's name",
+            hint=f"use up to 40 letters, digits, '.', '_' and '-', not {LATEST!r} and nothing like an id",
+            code="bad-name",
+        )
+    return name
+
+
+def check_unused(home: Path, name: str) -> None:
+    """Raises Stop for a name that no job can have, or one has; not for none."""
+    if name and check_name(name) in job_names(home):
+        raise Stop(f"a job is named {name} already", hint="choose another name", code="bad-name")
+
+
+def free_name(home: Path, wanted: str) -> str:
+    """This name, or the first of `wanted-2`, `wanted-3`, ... that no job has."""
+    names = job_names(home)
+    if wanted not in names:
+        return wanted
+    return next(name for i in range(2, len(names) + 3) if (name := f"{wanted[:34]}-{i}") not in names)
+
+
+def name_from(file: Path) -> str:
+    """What a job of this file is called where nobody names it."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", file.stem).strip("-._")[:40]
+    return "job" if not _NAME.fullmatch(plain) or plain == LATEST or _may_be_id(plain) else plain
+
+
+def name_job(home: Path, name: str, job_id: JobId) -> None:
+    """Give a job this name, instead of any that it had. Raises Stop where another job has it."""
+    names = job_names(home)
+    if names.get(check_name(name), job_id) != job_id:
+        raise Stop(
+            f"another job is named {name}: {names[name].hex()[:SHORT]}",
+            hint="choose another name, or give that job another one first",
+            code="bad-name",
+        )
+    kept = {each: one.hex() for each, one in names.items() if one != job_id}
+    record.write(home / NAMES_FILE, _NAMES, {**kept, name: job_id.hex()})
+
+
+def complete_job(context: Context, begun: str) -> list[str]:
+    """What may be meant by the beginning of a job, for a shell: asks no chain."""
+    from assay.app.settings import Flags, Settings
+
+    root = context.find_root().params
+    try:
+        names = job_names(Settings(Flags(home=root.get("home"))).home)
+    except AssayError:
+        names = {}
+    return [one for one in (LATEST, *reversed(names)) if one.startswith(begun)]
+
+
+def _may_be_id(text: str) -> bool:
+    return len(text) >= SHORTEST and not set(text.lower().removeprefix("0x")) - set("0123456789abcdef")
+
+
+def shortened(known: Collection[bytes]) -> dict[bytes, str]:
+    """Of each id its first digits, as many as tell all of them apart, `SHORTEST` at least."""
+    digits = sorted(one.hex() for one in known)
+    alike = 0
+    for one, other in pairwise(digits):
+        alike = max(alike, next((i for i in range(WHOLE) if one[i] != other[i]), WHOLE))
+    return {one: one.hex()[: max(SHORTEST, alike + 1)] for one in known}
+
+
+def job_id_of(market: Ids, text: str, names: Mapping[str, JobId] | None = None) -> JobId:
+    """The job of a name, an id or its first digits; a whole id is taken as it is; `latest` is the one that
+    was posted last. Raises Stop."""
+    names = names or {}
+    if text in names:
+        return names[text]
+    if near := meant(text, [LATEST, *names]):
         raise Stop(f"{text!r} is not an id{near}", hint="`assay job ls` shows jobs", code="bad-id")
     if text == LATEST:
         if known := list(market.job_ids()):

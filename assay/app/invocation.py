@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.app.ids import SHORT, job_id_of
+from assay.app.ids import SHORT, Ids, job_id_of, job_names
 from assay.app.output import Exit, Output
 from assay.app.settings import ENDPOINTS, Flags, Settings, masked
 from assay.app.units import show_amount
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
     from assay.app.wiring import Connection, NodeStorage
-    from assay.protocol.types import JobView
+    from assay.protocol.types import JobId, JobView
 
 EVENTS_FILE = "events.jsonl"
 """A node's events as JSON lines, in its folder."""
@@ -83,11 +83,15 @@ class App:
         return connection
 
     def look_up(self, connection: Connection, job: str) -> JobView:
-        """The job of an id, or of the first digits of one, said before what takes longer (PyTorch alone takes
-        seconds to import). Raises Stop where there is none."""
-        found = connection.market.job(job_id_of(connection.market, job))
+        """The job of a name, an id, or the first digits of one, said before what takes longer (PyTorch alone
+        takes seconds to import). Raises Stop where there is none."""
+        found = connection.market.job(self.job_id(connection.market, job))
         self.output.say(f"looking at job {found.job_id.hex()[:SHORT]}")
         return found
+
+    def job_id(self, market: Ids, job: str) -> JobId:
+        """The id of the job that was typed. Raises Stop."""
+        return job_id_of(market, job, job_names(self.settings.home))
 
     def storage(self, name: str) -> NodeStorage:
         """The block store of account `name` in this home folder, fetching from the nodes on chain; beside it
@@ -140,7 +144,7 @@ class App:
         """Say what is about to be sent and ask. Raises Ask (exit 10) when nobody can answer; ends a dry
         run."""
         parts = [action]
-        if amount:
+        if amount and show_amount(amount) not in action:
             parts.append(f"moves {show_amount(amount)}")
         if worst_loss:
             parts.append(f"costs {show_amount(worst_loss)} at most")
@@ -157,7 +161,7 @@ class App:
                 hint="repeat the command with --yes",
                 code="needs-confirmation",
             )
-        if not typer.confirm(f"{text}. Send?", err=True):
+        if not typer.confirm(f"{text}. Go on?", err=True):
             raise typer.Exit(int(Exit.CONFIRM))
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from assay.training.evaluate import with_parameters
 from assay.training.evaluation import check_passes, evaluation_job
 from assay.training.grpo import Shape
 from assay.training.inference import Asked, check_turns, inference_job
-from assay.training.job import JobArtifacts, build_job
+from assay.training.job import JobArtifacts, Keep, at_once, build_job
 from assay.training.optimisers import AdamW, MicroSteps
 from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
@@ -236,10 +236,15 @@ def check_outer(file: JobFile, files: JobArtifacts) -> None:
 
 
 def build(
-    file: JobFile, own: Recipe | None = None, blocks: Files | None = None, say: Say = lambda _: None
+    file: JobFile,
+    own: Recipe | None = None,
+    blocks: Files | None = None,
+    say: Say = lambda _: None,
+    keep: Keep = at_once,
 ) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
-    weights are read that the file names by their CID; `say` is told how far long parts are. Raises Stop."""
+    weights are read that the file names by their CID; `say` is told how far long parts are; `keep` may know a
+    step that was traced before (``job.kept``). Raises Stop."""
     if file.outer.algorithm == INFER:
         return _inference(file, blocks)
     if file.outer.algorithm == GRPO:
@@ -272,6 +277,7 @@ def build(
         paths=_paths(file),
         held_out=0 if file.held_out is None else file.held_out.records,
         own=made.outer,
+        keep=keep,
     )
     check_outer(file, files)
     return files

@@ -52,13 +52,10 @@ from assay.training.slicing import PARAMETERS, Blocks, blocks_of, least_slices
 from assay.training.streaming import streaming_of, streaming_round
 
 
-@dataclass(frozen=True)
-class JobArtifacts(Round):
-    """All files of a job, before they are published."""
+@dataclass(frozen=True, kw_only=True)
+class TracedRound(Round):
+    """What tracing a job gives: all of its files but the records."""
 
-    records: Records | None
-    """None where no program reads any."""
-    held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
     sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()
     """The inner step's products, each with its precision and nodes."""
@@ -68,9 +65,29 @@ class JobArtifacts(Round):
     """What steps change of the model and the settled one lacks."""
     idle: tuple[str, ...] = ()
     """Parameters that have no part in the loss, and stay as they are."""
+    comparable: bool = False
+    """Whether PyTorch computes the first step's loss from the same numbers: it draws no random numbers of its
+    own, and reads records of all paths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobArtifacts(TracedRound):
+    """All files of a job, before they are published."""
+
+    records: Records | None
+    """None where no program reads any."""
+    held_out: bytes
     native_loss: Callable[[bytes], float] | None = None
-    """From the job's seed to the first step's loss as PyTorch computes it; None where it draws random numbers
-    of its own, or reads records of its path alone."""
+    """From the job's seed to the first step's loss as PyTorch computes it; None where that is another."""
+
+
+Keep = Callable[..., TracedRound]
+"""Calls the function that it is given first with all other arguments, or knows what that has returned."""
+
+
+def at_once(make: Callable[..., TracedRound], *arguments: Any, **options: Any) -> TracedRound:
+    """Nothing is known of earlier calls."""
+    return make(*arguments, **options)
 
 
 @dataclass(frozen=True)
@@ -329,7 +346,7 @@ def traced(
     return *once(), idle
 
 
-def build_job(
+def traced_round(
     model: nn.Module,
     loss_fn: LossFunction,
     optimiser: Optimiser,
@@ -347,8 +364,8 @@ def build_job(
     paths: Callable[[Sequence[str]], Paths] | None = None,
     held_out: int = 0,
     own: Algorithm | None = None,
-) -> JobArtifacts:
-    """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
+) -> TracedRound:
+    """Trace one step of `accumulate` times `batch` records, and all that a round has beside it.
 
     `algorithm`: of the outer step, by its name in ``training.catalogue``; `slices`: into how many equal
     blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
@@ -399,10 +416,8 @@ def build_job(
         held = {name: genesis[name] for name in (*slots.params, *beside)}
         whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions, blocks)
     shift = whole.shift - train.slots + lead
-    return JobArtifacts(
+    return TracedRound(
         **vars(whole),
-        records=records,
-        held_out=dataset.held_out,
         model=described,
         sites=tuple(
             (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
@@ -410,7 +425,33 @@ def build_job(
         chosen=products,
         unsettled=() if settled else tuple(changed),
         idle=tuple(idle),
-        native_loss=None
-        if readers or draws(graph)
-        else first_loss(native, records, batch, accumulate, modules),
+        comparable=not (readers or draws(graph)),
     )
+
+
+def build_job(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    optimiser: Optimiser,
+    dataset: Dataset,
+    *,
+    batch: int,
+    accumulate: int = 1,
+    keep: Keep = at_once,
+    **options: Any,
+) -> JobArtifacts:
+    """Trace one step of `accumulate` times `batch` records and make every artifact of the job; `options` as
+    `traced_round` takes them, which `keep` calls. Raises UnsupportedOperation, or Stop for a model that
+    cannot be trained at all."""
+    options |= {"batch": batch, "accumulate": accumulate}
+    made = keep(traced_round, model, loss_fn, optimiser, dataset, **options)
+    for name, parameter in model.named_parameters():
+        if name in made.idle:  # as tracing does, where it is not done again
+            parameter.requires_grad_(False)
+    records = Records(dataset.records, dataset.layout.record_size)
+    loss = None
+    if made.comparable:
+        modules = _modules(model, loss_fn)
+        native = native_loss(model, loss_fn, dataset.layout, genesis_of(model, optimiser))
+        loss = first_loss(native, records, batch, accumulate, modules)
+    return JobArtifacts(**vars(made), records=records, held_out=dataset.held_out, native_loss=loss)

@@ -15,7 +15,7 @@ from assay.protocol.errors import Stop
 from assay.training.algorithms import Algorithm, OuterSgd
 from assay.training.catalogue import CATALOGUE, OWN, RECIPES
 from assay.training.datasets import Dataset, LabelledLayout
-from assay.training.job import JobArtifacts
+from assay.training.job import JobArtifacts, at_once
 from assay.training.losses import cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.recipe import BadRecipe
@@ -114,7 +114,7 @@ def traced(plan: Plan) -> JobArtifacts:
     """What a market would publish of a small model by the plan."""
     torch.manual_seed(0)
     data = Dataset(LabelledLayout(4, 255.0), bytes(range(5)) * 8, b"")
-    return traced_job(torch.nn.Linear(4, 5), cross_entropy, Sgd(0.1), data, plan)[1]
+    return traced_job(torch.nn.Linear(4, 5), cross_entropy, Sgd(0.1), data, plan, at_once)[1]
 
 
 @pytest.mark.long
