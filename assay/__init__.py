@@ -6,12 +6,14 @@ as links (docs/decisions/0029-layout.md).
 
 To have a model trained from Python::
 
+    import asyncio
+
     import assay
 
     with assay.connect(account="client") as market:
+        data = assay.text("my_texts/", context=128)
         job = market.post(model, assay.cross_entropy, assay.AdamW(lr=3e-4), data, budget="400tok")
-        async for event in job.watch():
-            print(event)
+        asyncio.run(job.wait())
         trained = job.fetch()
 
 The names below are imported when they are first used, so that `import assay` costs nothing.
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from assay.training.datasets import Dataset as Dataset
     from assay.training.datasets import LabelledLayout as LabelledLayout
     from assay.training.datasets import TextLayout as TextLayout
+    from assay.training.datasets import text as text
     from assay.training.losses import cross_entropy as cross_entropy
     from assay.training.optimisers import AdamW as AdamW
     from assay.training.optimisers import Lion as Lion
@@ -49,11 +52,13 @@ _MODULES = {
     "assay.client.job_events": ("JobEvent", "JobEventKind"),
     "assay.protocol.errors": ("AssayError",),
     "assay.training.algorithms": ("Algorithm",),
-    "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout"),
+    "assay.training.datasets": ("Dataset", "LabelledLayout", "TextLayout", "text"),
     "assay.training.losses": ("cross_entropy",),
     "assay.training.optimisers": ("AdamW", "Lion", "Muon", "Sgd"),
     "assay.training.schedules": ("Schedule",),
 }
+FRONT_DOOR = "assay-market"
+"""Whose package this is: others install one of this name (docs/decisions/0077-names-and-packages.md)."""
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_ORIGINS)
 

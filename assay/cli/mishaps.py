@@ -59,6 +59,27 @@ def file_trouble(error: Exception) -> AssayError | None:
     )
 
 
+def written_over() -> AssayError | None:
+    """What to say where another distribution's files stand where this package's were installed."""
+    import assay
+
+    if hasattr(assay, "FRONT_DOOR"):
+        return None
+    others = ", ".join(others_of("assay")) or "something else"
+    return Ask(
+        f"{others} has installed its own package `assay` over this one's",
+        hint="install assay-market in an environment of its own, as `pipx install assay-market` does",
+        code="written-over",
+    )
+
+
+def others_of(package: str) -> list[str]:
+    """The other distributions that are installed here with files in a package of this name."""
+    from importlib.metadata import packages_distributions
+
+    return sorted({*packages_distributions().get(package, ())} - {"assay-market"})
+
+
 def bug(error: Exception, words: Sequence[str]) -> Bug:
     """The report of a bug that a command line has met; its traceback is kept in a file. Never raises for want
     of a place to write."""

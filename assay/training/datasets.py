@@ -151,12 +151,14 @@ def _joined(files: Iterator[Path], limit: int) -> bytes:
     return b"".join(parts)
 
 
-def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = TEXT_HELD_OUT) -> Dataset:
-    """A file, or all files below a directory, as text records. Raises Stop when that is too little, or
-    cannot be read.
+def text(
+    path: str | Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = TEXT_HELD_OUT
+) -> Dataset:
+    """A file, or all files below a directory, as text records of `context` + 1 bytes, of which the share
+    `held_out` is not trained on. Raises Stop when that is too little, or cannot be read.
     """
     try:
-        data = _joined(_files(path), max_bytes)
+        data = _joined(_files(Path(path)), max_bytes)
     except OSError as error:
         raise Stop(
             f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it as a user does and uses it outside the checkout: a devnet, a job that is posted, trained
-# and fetched, and a second market with the files for a block explorer. Node.js and npm are hidden from it; Anvil is
+# Builds the wheel, from the checkout and from a source distribution of it, which has to give the same; installs it as a
+# user does and uses it outside the checkout: a devnet, a job that is posted, trained and fetched, and a second market
+# with the files for a block explorer. Node.js and npm are hidden from it; Anvil is
 # taken from PATH or from contracts/node_modules, and its absence has to be explained.
 # Usage: scripts/prove/wheel.sh [FOLDER]   (default: a temporary one, removed at the end)
 # PYTHON: the interpreter. TORCH: a version installed beforehand, with transformers, which has to stay (default: the
@@ -15,7 +16,12 @@ python=${PYTHON:-python3.11}
 mkdir -p "$folder/source" "$folder/bin"
 git ls-files -z -- . ':!tests' ':!docs' | xargs -0 cp --parents --no-dereference --target-directory "$folder/source"
 "$python" -m venv "$folder/build"
-"$folder/build/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder" "$folder/source"
+"$folder/build/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder/direct" "$folder/source"
+"$folder/build/bin/pip" install --quiet setuptools
+(cd "$folder/source" && "$folder/build/bin/python" -c "from setuptools.build_meta import build_sdist as b; b('$folder')" \
+  >/dev/null)
+"$folder/build/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder" "$folder"/assay_market-*.tar.gz
+"$folder/build/bin/python" scripts/prove/same_wheels.py "$folder"/direct/*.whl "$folder"/*.whl
 
 environment=${ENVIRONMENT:-$folder/env}
 pip=("$environment/bin/python" -m pip --quiet --disable-pip-version-check)
@@ -24,7 +30,7 @@ if [ -z "${ENVIRONMENT:-}" ]; then
   "${pip[@]}" install "torch==${TORCH:-$(grep -oP '^torch==\K[0-9.]*' requirements.lock)}" ${TORCH:+transformers}
 fi
 before=$("$environment/bin/python" -c 'import torch; print(torch.__version__)')
-"${pip[@]}" install "$(ls "$folder"/assay_market-*.whl)[digits]"
+"${pip[@]}" install "$(ls "$folder"/assay_market-*.whl)[examples]"
 "${pip[@]}" check
 [ "$("$environment/bin/python" -c 'import torch; print(torch.__version__)')" = "$before" ]
 
