@@ -1,24 +1,75 @@
-"""Accounts by name: the address behind one, and the password of a new key."""
+"""Accounts by name: the address behind one, its key, and the password of a new key.
+
+Contract: no password is written to disk but by who asks for that. A password that was typed is asked for once
+in a process, and forgotten with it.
+"""
 
 from __future__ import annotations
 
+import getpass
 import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.app.invocation import App
+from assay.app.settings import Settings
+from assay.protocol.errors import Ask
 from assay.protocol.types import Address
 
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
-def password_for(app: App) -> str:
-    """Password for a new key: the password file's, made afresh (mode 0600) when there is none yet."""
+_typed: dict[Path, str] = {}
+"""Passwords that were typed in this process, by key file."""
+
+
+def password_for(app: App, *, kept: bool = False) -> str:
+    """Password for a new key: the password file's; where there is none, typed twice at a terminal, or with
+    `kept` made afresh and written to that file (mode 0600) in plain text. Raises Ask."""
     from assay.chain.eth.keystore import read_password
 
     path = app.settings.password_file
-    if not path.exists():
+    if path.exists() or not (kept or _may_ask(app.settings)):
+        return read_password(path)
+    if kept:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.write_text(secrets.token_urlsafe(24) + "\n")
-        app.output.say(f"wrote a fresh password to {path}")
-    return read_password(path)
+        app.output.say(f"wrote a fresh password in plain text to {path}: whoever reads it can use the keys")
+        return read_password(path)
+    if not sys.stdin.isatty():
+        raise Ask(
+            "a new key needs a password, and nobody is there to type one; no key was made",
+            hint="name a file that holds one with --password-file, or let one be made and written beside the"
+            " key with --write-password",
+            code="no-password",
+        )
+    password = getpass.getpass("password for the new key: ")
+    if password != getpass.getpass("the same again: "):
+        raise Ask("the two are not the same; no key was made", hint="try again", code="no-password")
+    return password
+
+
+def open_key(settings: Settings, name: str) -> LocalAccount:
+    """The key of an account, by its password file; where there is none, by the password typed at a terminal.
+    Raises KeyProblem."""
+    from assay.chain.eth.keystore import Keystore
+
+    keystore, path = Keystore(settings.keystore), settings.password_file
+    if path.exists() or not _may_ask(settings) or not sys.stdin.isatty():
+        return keystore.load(name, path)
+    file = keystore.find(name).path
+    typed = _typed.get(file)
+    password = getpass.getpass(f"password of {name}: ") if typed is None else typed
+    key = keystore.unlock(name, password)
+    _typed[file] = password
+    return key
+
+
+def _may_ask(settings: Settings) -> bool:
+    """Whether nobody has named a password file."""
+    return settings.find("password_file") is None
 
 
 def resolve(app: App, name_or_address: str) -> Address:

@@ -13,7 +13,7 @@ from rich.table import Table
 from assay.app.invocation import App
 from assay.app.output import plain, table
 from assay.app.times import show_moment
-from assay.app.units import show_amount
+from assay.app.units import round_amount, show_amount
 from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
@@ -60,11 +60,10 @@ def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
 
 def show_earnings(app: App, address: Address, role: str, job: str | None, limit: int) -> None:
     """Print an account's ledger, newest last, with the totals of a role. Raises Stop for an unknown job."""
-    from assay.app.ids import job_id_of
 
     connection = app.view()
     market = connection.market
-    job_id = None if job is None else job_id_of(market, job)
+    job_id = None if job is None else app.job_id(market, job)
     found = ledger(market, address)
     entries = [e for e in found.entries if job_id is None or e.job_id == job_id]
     shown = entries[-limit:]
@@ -118,7 +117,7 @@ def _entry_data(entry: Entry, time_s: int | None) -> dict[str, Any]:
 
 def signed(amount: int) -> str:
     """``+3 tok``, ``-20 tok``, ``0 tok``."""
-    return ("+" if amount > 0 else "") + show_amount(amount)
+    return ("+" if amount > 0 else "") + round_amount(amount)
 
 
 def _lines(found: Ledger, shown: list[Entry], times: dict[int, int | None], now: int) -> Table:
@@ -153,7 +152,7 @@ def _sums(
     for pot, held in found.pots.items():
         if held or found.total(pot):
             lines.append(
-                f"{pot}: {show_amount(held)}" + (", as the entries add up to" if not found.gaps else "")
+                f"{pot}: {round_amount(held)}" + (", as the entries add up to" if not found.gaps else "")
             )
     lines.append(f"what is free goes to the wallet with: {app.command('token withdraw AMOUNT')}")
     return "\n".join(lines)

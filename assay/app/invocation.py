@@ -18,7 +18,7 @@ import typer
 from assay.app.ids import SHORT, Ids, job_id_of, job_names
 from assay.app.output import Exit, Output
 from assay.app.settings import ENDPOINTS, Flags, Settings, masked
-from assay.app.units import show_amount
+from assay.app.units import round_amount, show_amount
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
@@ -147,7 +147,7 @@ class App:
         if amount and show_amount(amount) not in action:
             parts.append(f"moves {show_amount(amount)}")
         if worst_loss:
-            parts.append(f"costs {show_amount(worst_loss)} at most")
+            parts.append(f"costs {round_amount(worst_loss, up=True)} at most")
         text = "; ".join(parts)
         if self.dry_run:
             self.output.result("dry-run", {"action": action, "amount": str(amount)}, f"would send: {text}")

@@ -10,7 +10,7 @@ from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.output import table
 from assay.app.times import show_moment
-from assay.app.units import show_amount, show_count
+from assay.app.units import round_amount, show_count
 from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress, Seconds
@@ -28,7 +28,7 @@ def progress_table(following: Following, now: Seconds | None = None) -> Table:
     """Rounds by shards: who holds what, in which phase, at which loss; with the chain's time, when a halted
     job can be closed."""
     job = following.job
-    at = f"{in_words(job.progress, job.terms.rounds)}, paid {show_amount(following.paid)}"
+    at = f"{in_words(job.progress, job.terms.rounds)}, paid {round_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
     tested = following.held_out_by_round()
     last = ("#held out",) if any(loss is not None for loss in tested) else ()
@@ -58,7 +58,7 @@ def closing_words(following: Following, now: Seconds) -> str:
     """When a job can be closed, or what that waits for; empty of a closed one."""
     if following.job.progress.closed:
         return ""
-    back = f"{show_amount(following.job.escrow)} of its escrow come back to the client"
+    back = f"{round_amount(following.job.escrow)} of its escrow come back to the client"
     at = following.closes_at
     if at is None:
         return f"{back} once it is closed, which waits until what has begun is settled"
@@ -132,7 +132,7 @@ def line_of(following: Following) -> str:
     losses = f"; mean losses of the rounds before: {', '.join(means)}" if means else ""
     tested = [f"{loss:.3f}" for loss in following.held_out_by_round() if loss is not None]
     losses += f"; held-out losses when rounds began: {', '.join(tested)}" if tested else ""
-    paid = f"; paid {show_amount(following.paid)}"
+    paid = f"; paid {round_amount(following.paid)}"
     left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
     missing = f"; without {', '.join(left)}" if left else ""
     diverged = f"; {following.divergence}" if following.divergence else ""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from typing import Any, Literal, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TextIO
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -31,21 +32,31 @@ from assay.protocol.errors import (
     RpcUnreachable,
 )
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 
 class Exit(IntEnum):
-    """Exit statuses of every command."""
+    """Exit statuses of every command; what each means stands in docs/commands.md."""
 
-    OK = 0
-    BUG = 1
-    USAGE = 2
-    CONFIG = 3
-    NOT_FOUND = 4
-    FUNDS = 5
-    REVERTED = 6
-    UNREACHABLE = 7
-    TIMEOUT = 8
-    FRAUD = 9
-    CONFIRM = 10
+    def __new__(cls, number: int, meaning: str) -> Self:
+        made = int.__new__(cls, number)
+        made._value_, made.meaning = number, meaning
+        return made
+
+    meaning: str
+
+    OK = 0, "done"
+    BUG = 1, "a bug in assay, or what a command was to compare differs"
+    USAGE = 2, "the command line or a file says what cannot be; nothing was sent"
+    CONFIG = 3, "something of this machine needs a person: a setting, a key, a file"
+    NOT_FOUND = 4, "there is no such job, claim, block or file"
+    FUNDS = 5, "the account holds too little"
+    REVERTED = 6, "the contracts refuse it, or it is too early"
+    UNREACHABLE = 7, "a chain's node or a peer does not answer"
+    TIMEOUT = 8, "not yet: try it again later; or a clock ran out"
+    FRAUD = 9, "something is false: a claim, a receipt, a model"
+    CONFIRM = 10, "nobody said yes; nothing was sent"
 
 
 _BY_CLASS: tuple[tuple[type[AssayError], Exit], ...] = (
@@ -118,6 +129,7 @@ class Output:
 
     def __post_init__(self) -> None:
         self.out, self.err = _console(sys.stdout), _console(sys.stderr)
+        self._working = False
 
     def result(self, schema: str, data: Any, text: str | Table | None = None) -> None:
         """The command's result: an object with --json, else `text` (or nothing if quiet)."""
@@ -133,6 +145,25 @@ class Output:
         """Progress, on stderr; silent when quiet."""
         if not self.quiet:
             self.err.print(text, markup=False)
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[Step]:
+        """While something that takes over two seconds is done: a bar and the time at a terminal, elsewhere
+        the text, and a line for each step. One within another is a line."""
+        if self.quiet or self._working or not self.err.is_terminal:
+            self.say(text)
+            yield Step(self)
+            return
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24))
+        self._working = True
+        try:
+            with Progress(*columns, TimeElapsedColumn(), console=self.err, transient=True) as bar:
+                bar.add_task(text, total=None)
+                yield Step(self, bar)
+        finally:
+            self._working = False
 
     def report(self, error: AssayError) -> None:
         """Say on stderr what went wrong and what to do next."""
@@ -154,6 +185,22 @@ class Output:
         raise SystemExit(int(exit_status(error)))
 
 
+@dataclass(frozen=True)
+class Step:
+    """Says how far work is that goes on."""
+
+    output: Output
+    bar: Progress | None = None
+
+    def __call__(self, line: str, done: int | None = None, of: int | None = None) -> None:
+        """What is being done, and how many of how many parts are."""
+        if self.bar is None:
+            self.output.say(line)
+        else:
+            task = self.bar.task_ids[0]
+            self.bar.update(task, description=line, completed=done, total=of)
+
+
 def _as_it_is(text: str | Table) -> str | Table:
     """A table whose title and caption are no markup."""
     if isinstance(text, Table):
@@ -163,11 +210,38 @@ def _as_it_is(text: str | Table) -> str | Table:
     return text
 
 
+STYLES = {
+    "settled": "green",
+    "attested": "cyan",
+    "accepted": "yellow",
+    "open": "cyan",
+    "committed": "cyan",
+    "seeded": "cyan",
+    "halted": "yellow",
+    "void": "dim",
+    "closed": "dim",
+    "missing": "yellow",
+    "disputed": "bold magenta",
+    "convicted": "bold red",
+    "ok": "green",
+    "note": "yellow",
+    "bad": "bold red",
+}
+"""Of a cell that begins with the state: green is what nothing can change, red is lost, yellow wants a
+look."""
+
+
 class _Rows(Table):
-    """A table whose cells are words: brackets in them are job files' sections, or strangers'."""
+    """A table whose cells are words: brackets in them are job files' sections, or strangers'. States have
+    their colours."""
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
-        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **more)
+        super().add_row(*(_cell(cell) if isinstance(cell, str) else cell for cell in cells), **more)
+
+
+def _cell(text: str) -> Text:
+    disputed = "(disputed)" in text
+    return Text(text, STYLES["disputed"] if disputed else STYLES.get(text.partition(" ")[0].rstrip(","), ""))
 
 
 def table(title: str, *columns: str) -> Table:

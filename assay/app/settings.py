@@ -1,5 +1,9 @@
-"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then assay.toml, then the devnet in the
-home folder.
+"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then assay.toml, then the home folder: its
+devnet, and the account that `assay account use` chose there.
+
+A network is a name for several settings: a table [networks.NAME] of assay.toml. It is chosen as any setting
+is (--network, ASSAY_NETWORK, `network = "NAME"` in assay.toml), and what its table says ranks right below
+what chose it.
 
 Contract: this module alone reads the environment and configuration files; it validates once and names the
 origin of each value (``assay config show --origin``). It never holds a private key: only the path of a
@@ -16,15 +20,19 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from assay.protocol.errors import Ask
-from assay.protocol.words import masked_url
+from assay.protocol.words import masked_url, meant
 
 CONFIG_FILE = "assay.toml"
 HOME_FOLDER = ".assay"
 USER_HOME = Path("~/.assay")
 DEPLOYMENT_FILE = "deployment.json"
+ACCOUNT_FILE = "account"
+"""In the home folder: the name of the account that commands act for where no other is chosen."""
+NETWORKS = "networks"
 _PATHS = ("home", "deployment", "keystore", "password_file")
 """Settings that name files: in assay.toml they are relative to its folder."""
 
@@ -61,6 +69,7 @@ class Flags:
     host: str | None = None
     announce_url: str | None = None
     private_peers: str | None = None
+    network: str | None = None
 
 
 _ENVIRONMENT = {
@@ -84,10 +93,11 @@ _ENVIRONMENT = {
     "host": ("ASSAY_HOST",),
     "announce_url": ("ASSAY_ANNOUNCE_URL",),
     "private_peers": ("ASSAY_PRIVATE_PEERS",),
+    "network": ("ASSAY_NETWORK",),
 }
 ENDPOINTS = ("rpc_url", "ipfs")
 _DEFAULTS = {
-    "account": "",
+    "network": "",
     "device": "auto",
     "executor": "auto",
     "threads": "",
@@ -135,49 +145,68 @@ def check_computing(name: str, value: str) -> str:
 
 
 class Settings:
-    """Resolved settings of one command."""
+    """Resolved settings of one command. Raises Ask for an assay.toml that is none, and an unknown network."""
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._file_path = nearest(CONFIG_FILE)
-        self._file = {} if self._file_path is None else _read_file(self._file_path)
+        self._file, networks = _read_file(self._file_path)
+        chosen = self._found("network")
+        if chosen is not None and chosen.value not in networks:
+            raise Ask(
+                f"there is no network {chosen.value!r} ({chosen.origin}); assay.toml has:"
+                f" {', '.join(networks) or 'none'}{meant(chosen.value, networks)}",
+                hint=f"write its rpc_url and deployment into a table [{NETWORKS}.{chosen.value}] there",
+                code="no-network",
+            )
+        self._network_by_flag = flags.network is not None
+        self._network: dict[str, Setting] = {}
+        if chosen is not None:
+            origin = f"{self._file_path}, [{NETWORKS}.{chosen.value}]"
+            self._network = {n: Setting(v, origin) for n, v in networks[chosen.value].items()}
 
     def find(self, name: str) -> Setting | None:
         """The setting, by precedence, before any default."""
+        found, of_network = self._found(name), self._network.get(name)
+        first = ("flag",) if self._network_by_flag else ("flag", *_ENVIRONMENT[name])
+        if of_network is not None and (found is None or found.origin not in first):
+            return of_network
+        if found is None and name == "home" and (folder := nearest(HOME_FOLDER)) is not None:
+            return Setting(str(folder), "the nearest here or above")
+        return found
+
+    def _found(self, name: str) -> Setting | None:
+        """What a flag, a variable or the top of assay.toml says."""
         given = getattr(self._flags, name)
         if given is not None:
             return Setting(str(given), "flag")
         for variable in _ENVIRONMENT[name]:
             if value := os.environ.get(variable):
                 return Setting(value, variable)
-        if self._file_path is not None and name in self._file:
+        if name in self._file:
             return Setting(self._file[name], str(self._file_path))
-        if name == "home" and (folder := nearest(HOME_FOLDER)) is not None:
-            return Setting(str(folder), "the nearest here or above")
         return None
 
     def describe(self) -> dict[str, Setting]:
         """Every setting with its origin."""
-        found = {name: self.find(name) or Setting(self._default(name), "default") for name in _ENVIRONMENT}
-        if found["rpc_url"] == Setting(self._devnet_url() or "", "default") and found["rpc_url"].value:
-            found["rpc_url"] = Setting(found["rpc_url"].value, f"the devnet in {self.home}")
-        return found
+        return {name: self.find(name) or self._default(name) for name in _ENVIRONMENT}
 
     def shown(self) -> dict[str, Setting]:
         """The same for a person or a log: of endpoints, which often have a key in them, the host alone."""
         found = self.describe()
         return found | {name: replace(found[name], value=masked(found[name].value)) for name in ENDPOINTS}
 
-    def _default(self, name: str) -> str:
+    def _default(self, name: str) -> Setting:
         if name in _DEFAULTS:
-            return _DEFAULTS[name]
-        return {
-            "home": str(USER_HOME.expanduser()),
-            "rpc_url": self._devnet_url() or "",
-            "deployment": str(self.home / DEPLOYMENT_FILE),
-            "keystore": str(self.home / "keystore"),
-            "password_file": str(self.home / "password"),
-        }[name]
+            return Setting(_DEFAULTS[name], "default")
+        if name == "home":
+            return Setting(str(USER_HOME.expanduser()), "default")
+        if name == "rpc_url" and (url := self._devnet_url()):
+            return Setting(url, f"the devnet in {self.home}")
+        if name == "account" and (chosen := chosen_account(self.home)):
+            return Setting(chosen, "assay account use")
+        below = {"deployment": DEPLOYMENT_FILE, "keystore": "keystore", "password_file": "password"}
+        return Setting(str(self.home / below[name]) if name in below else "", "default")
 
     def _devnet_url(self) -> str | None:
         from assay.app.devnet_record import read_devnet
@@ -187,22 +216,17 @@ class Settings:
 
     def value(self, name: str) -> str:
         """Any setting as text, from wherever it comes."""
-        return self._value(name)
-
-    def _value(self, name: str) -> str:
-        found = self.find(name)
-        return found.value if found else self._default(name)
+        return (self.find(name) or self._default(name)).value
 
     @property
     def home(self) -> Path:
-        found = self.find("home")
-        return Path(found.value if found else USER_HOME).expanduser()
+        return Path(self.value("home")).expanduser()
 
     @property
     def rpc_urls(self) -> list[str]:
         """The chain's endpoints, the preferred one first. Raises Ask when there is neither a URL nor a
         devnet, and for what is no URL."""
-        urls = [url.strip() for url in self._value("rpc_url").split(",") if url.strip()]
+        urls = [url.strip() for url in self.value("rpc_url").split(",") if url.strip()]
         if not urls:
             raise self._without_chain()
         for url in urls:
@@ -233,24 +257,25 @@ class Settings:
 
     @property
     def deployment(self) -> Path:
-        return Path(self._value("deployment")).expanduser()
+        return Path(self.value("deployment")).expanduser()
 
     @property
     def keystore(self) -> Path:
-        return Path(self._value("keystore")).expanduser()
+        return Path(self.value("keystore")).expanduser()
 
     @property
     def password_file(self) -> Path:
-        return Path(self._value("password_file")).expanduser()
+        return Path(self.value("password_file")).expanduser()
 
     @property
     def account(self) -> str:
         """Raises Ask when no account is chosen."""
-        name = self._value("account")
+        name = self.value("account")
         if not name:
             raise Ask(
                 "this command acts for an account, and none is chosen",
-                hint="pass --account NAME or set ETH_KEYSTORE_ACCOUNT; `assay account ls` lists them",
+                hint="pass --account NAME, or choose one for good with `assay account use NAME`;"
+                " `assay account ls` lists them",
                 code="no-account",
             )
         return name
@@ -258,17 +283,17 @@ class Settings:
     @property
     def device(self) -> str:
         """Raises Ask for what no device is called."""
-        return check_computing("device", self._value("device"))
+        return check_computing("device", self.value("device"))
 
     @property
     def executor(self) -> str:
         """Raises Ask for an unknown one."""
-        return check_computing("executor", self._value("executor"))
+        return check_computing("executor", self.value("executor"))
 
     @property
     def threads(self) -> str:
         """Empty: as many as PyTorch chooses. Raises Ask for no number of threads."""
-        return check_computing("threads", self._value("threads"))
+        return check_computing("threads", self.value("threads"))
 
 
 def masked(urls: str) -> str:
@@ -301,19 +326,37 @@ def nearest(name: str) -> Path | None:
     return None
 
 
-def _read_file(path: Path) -> dict[str, str]:
-    """What an assay.toml sets. Raises Ask for one that is no TOML, has another key, or a value that is no
-    text."""
+def chosen_account(home: Path) -> str:
+    """The account that was chosen for a home folder; empty where none was."""
+    try:
+        return (home / ACCOUNT_FILE).read_text().strip()
+    except (OSError, ValueError):  # also Unicode's, and a path that none can be
+        return ""
+
+
+def _read_file(path: Path | None) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """What an assay.toml sets, and what each of its networks does; nothing where there is none. Raises Ask
+    for one that is no TOML, has another key, or a value that is no text."""
+    if path is None:
+        return {}, {}
     try:
         body = tomllib.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:  # also TOML's errors, and Unicode's
         raise _bad_config(path, str(error)) from error
-    for name, value in body.items():
+    networks = body.pop(NETWORKS, {})
+    if not isinstance(networks, dict) or not all(isinstance(table, dict) for table in networks.values()):
+        raise _bad_config(path, f"{NETWORKS} holds tables, such as [{NETWORKS}.devnet]")
+    return _stated(path, body), {name: _stated(path, table) for name, table in networks.items()}
+
+
+def _stated(path: Path, table: dict[str, Any]) -> dict[str, str]:
+    """The settings of one table."""
+    for name, value in table.items():
         if name not in _ENVIRONMENT:
             raise _bad_config(path, f"there is no setting {name!r}; there are {', '.join(_ENVIRONMENT)}")
         if not isinstance(value, str):
             raise _bad_config(path, f"{name} must be text in quotes")
-    return {n: str(path.parent / Path(v).expanduser()) if n in _PATHS else v for n, v in body.items()}
+    return {n: str(path.parent / Path(v).expanduser()) if n in _PATHS else v for n, v in table.items()}
 
 
 def _bad_config(path: Path, why: str) -> Ask:

@@ -1,7 +1,7 @@
 """Amounts and durations as people write them: ``500tok``, ``0.1ether``, ``7d``.
 
-Contract: parsing is exact (decimal, never floating point) and refuses what it does not understand; printing
-and parsing are inverse up to trailing zeros.
+Contract: parsing is exact (decimal, never floating point) and refuses what it does not understand; it and
+`show_amount` are inverse up to trailing zeros.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from decimal import Decimal, localcontext
 
 from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
-from assay.protocol.words import show_amount
+from assay.protocol.words import round_amount, show_amount
 
-__all__ = ["parse_amount", "parse_bytes", "parse_duration", "parse_payment", "show_amount"]
+__all__ = ["parse_amount", "parse_bytes", "parse_duration", "parse_payment", "round_amount", "show_amount"]
 _DIGITS = 100
 """Of a number at most: what is longer is out of every bound, and Python makes no integer of it."""
 _AMOUNT = re.compile(r"(\d{1,100}(?:\.\d{1,100})?)(tok|wei|gwei|ether)", re.ASCII)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.app.accounts import open_key
 from assay.app.chain_settings import policy_of
 from assay.app.settings import Settings
 from assay.chain.contracts.artifacts import load_artifacts
@@ -22,7 +23,6 @@ from assay.chain.eth.endpoints import Endpoints, http_endpoints
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.fees import FeePolicy
 from assay.chain.eth.journal import Journal
-from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
@@ -135,7 +135,7 @@ def _sender(
     sends: bool,
 ) -> Sender:
     """What sends for an account; its journal is in `home`."""
-    key = Keystore(settings.keystore).load(account, settings.password_file)
+    key = open_key(settings, account)
     home.mkdir(parents=True, exist_ok=True)
     return Sender(rpc, key, Journal(home / "journal.db"), registry, policy, sends=sends)
 

@@ -482,5 +482,6 @@ def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNo
     left_out = "".join(f"; not asked, sent corrupt blocks: {url}" for url in silent)
     return BlockNotFound(
         f"block {cid} is not stored here and no peer delivered it; peers tried: {tried}{left_out}",
-        hint="add a peer that has the block, or try again once one is reachable",
+        hint="try again once a node that has it is reachable; what you posted yourself, `assay job serve`"
+        " serves",
     )

@@ -56,6 +56,7 @@ class Line:
 
 def examine(app: App, role: str) -> Iterator[Line]:
     """Every check that concerns a role, in the order in which they depend on one another."""
+    yield from _tried("package", _package)
     yield from _tried("home", lambda: _home(app))
     yield from _tried("keys", lambda: _keys(app))
     connection: list[Connection] = []
@@ -96,6 +97,14 @@ def _home(app: App) -> Iterator[Line]:
     yield Line("disk", state, f"{free / (1 << 30):.1f} GiB free", fix)
 
 
+def _package() -> Iterator[Line]:
+    from assay.cli.mishaps import others_of
+
+    if others := others_of("assay"):
+        fix = "one of the two is broken: install assay-market in an environment of its own"
+        yield Line("package", "bad", f"{', '.join(others)} has a package assay here, too", fix)
+
+
 def _keys(app: App) -> Iterator[Line]:
     from assay.chain.eth.keystore import Keystore
 
@@ -106,8 +115,11 @@ def _keys(app: App) -> Iterator[Line]:
         return
     yield Line("keys", "ok", f"{', '.join(a.name for a in stored)} in {app.settings.keystore}")
     path = app.settings.password_file
-    if not path.exists():
+    if not path.exists() and app.settings.find("password_file"):
         yield Line("password", "bad", f"{path} is not there", "name the file: --password-file")
+    elif not path.exists():
+        fix = "a node that nobody starts by hand needs one: --password-file"
+        yield Line("password", "note", f"{path} is not there: it is asked for at a terminal", fix)
     elif stat.S_IMODE(path.stat().st_mode) & 0o077:
         yield Line("password", "bad", f"others can read {path}", f"chmod 600 {path}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -14,38 +14,88 @@ from typer.main import get_command
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, check_computing
+from assay.cli.anywhere import completed
 from assay.cli.commands.dashboard import dashboard
 from assay.cli.commands.deploy import deploy
-from assay.cli.lazy import with_rooms
-from assay.cli.mishaps import bug, file_trouble
+from assay.cli.examples import START
+from assay.cli.lazy import everywhere, with_rooms
+from assay.cli.mishaps import bug, file_trouble, written_over
 from assay.protocol.errors import AssayError, Stop
 
+BEGIN, WORK, MONEY, MARKET = "To begin", "To work", "Accounts and money", "A market of your own"
 ROOMS = {
-    name: (f"assay.cli.commands.{module}", text)
-    for name, module, text in (
-        ("devnet", "devnet", "A whole market on this machine."),
-        ("account", "account", "Keys and balances."),
-        ("token", "token", "The market's token."),
-        ("stake", "stake", "Stakes."),
-        ("operator", "operator", "Let one account work with another account's stake."),
-        ("guardian", "guardian", "The emergency stop for new jobs and stakes."),
-        ("job", "job", "Post jobs, follow them, fetch the model."),
-        ("solver", "solver", "Train shards of jobs and be paid for it."),
-        ("verifier", "verifier", "Replay samples and attest them."),
-        ("whistle", "whistle", "Find faults and dispute them."),
-        ("dispute", "dispute", "Challenges and their games."),
-        ("storage", "storage", "Training files that the nodes of this home keep."),
-        ("config", "config", "Settings, and where each comes from."),
+    name: (f"assay.cli.commands.{name}", text, part)
+    for part, rooms in (
+        (
+            BEGIN,
+            (
+                ("devnet", "A whole market on this machine."),
+                ("job", "Post jobs, follow them, fetch the model."),
+            ),
+        ),
+        (
+            WORK,
+            (
+                ("solver", "Train shards of jobs and be paid for it."),
+                ("verifier", "Replay samples and attest them."),
+                ("whistle", "Find faults and dispute them."),
+                ("dispute", "Challenges and their games."),
+                ("storage", "Training files that the nodes of this home keep."),
+            ),
+        ),
+        (
+            MONEY,
+            (
+                ("account", "Keys and balances."),
+                ("token", "The market's token."),
+                ("stake", "Stakes."),
+                ("operator", "Let one account work with another account's stake."),
+                ("config", "Settings, and where each comes from."),
+            ),
+        ),
+        (MARKET, (("guardian", "The emergency stop for new jobs and stakes."),)),
     )
+    for name, text in rooms
 }
+
+DISTRIBUTION = "assay-market"
+"""As it is installed: docs/decisions/0077-names-and-packages.md."""
 
 root = typer.Typer(
     name="assay",
     help="A market for training compute in which nobody has to be trusted.",
     cls=with_rooms(ROOMS),
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
+
+
+def start_page() -> str:
+    """What there is to begin with."""
+    return "\n".join(
+        (
+            "Assay is a market for training compute in which nobody has to be trusted.",
+            "",
+            "A job on a market of your own, on this machine, with play money (minutes; no GPU):",
+            *(f"  {line}" for line in START),
+            "",
+            "  To earn with a machine:       assay solver --help",
+            "  To check what others compute: assay verifier --help, assay whistle --help",
+            "  All commands and options:     assay --help",
+            "  Is this machine ready?        assay doctor",
+        )
+    )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"assay {version(DISTRIBUTION)}")
+        except PackageNotFoundError:
+            print("assay, from a checkout that is not installed")
+        raise typer.Exit
 
 
 @root.callback()
@@ -67,7 +117,13 @@ def options(
             " compared with it.",
         ),
     ] = None,
-    account: Annotated[str | None, typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT).")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="A network of assay.toml, by its name (ASSAY_NETWORK).")
+    ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT); else the one of `assay account use`."),
+    ] = None,
     password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
     deployment: Annotated[str | None, typer.Option(help="File with the contracts' addresses.")] = None,
@@ -127,13 +183,18 @@ def options(
     max_spend: Annotated[
         str | None, typer.Option(help="Most ether to spend on gas, such as 0.1ether.")
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="The version, and nothing else."),
+    ] = False,
 ) -> None:
-    """Options that every command takes, before its name."""
+    """Options that every command takes, before its name or after it."""
     urls, devices = ",".join(rpc_url or ()) or None, ",".join(device or ()) or None
     flags = Flags(
         *(home, urls, account, password_file, keystore, deployment, devices, executor, threads),
         *(ipfs, max_fee, emergency_fee, token_worth, tip, fee_bump, confirmations, finality),
         private_peers=private_peers,
+        network=network,
     )
     for name, value in (("device", devices), ("executor", executor), ("threads", threads)):
         if value is not None:  # said before a command that computes nothing takes it in silence
@@ -141,9 +202,11 @@ def options(
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)
+    if context.invoked_subcommand is None:
+        app.output.result("start", {"start": START}, start_page())
 
 
-@root.command()
+@root.command(rich_help_panel=BEGIN)
 def doctor(
     context: typer.Context,
     role: Annotated[
@@ -156,20 +219,13 @@ def doctor(
     look(app_of(context), role)
 
 
-root.command()(dashboard)
-root.command()(deploy)
+root.command(rich_help_panel=BEGIN)(dashboard)
+root.command(rich_help_panel=MARKET)(deploy)
 
 
 # Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.
 UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
-)
-ROOT_OPTIONS = frozenset(
-    {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment"}
-    | {"--device", "--executor", "--threads", "--ipfs", "--private-peers"}
-    | {"--max-fee", "--emergency-fee", "--token-worth", "--tip", "--fee-bump"}
-    | {"--confirmations", "--finality"}
-    | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
 _BELOW_ZERO = re.compile(r"-[.\d]")
 """What looks like an option, such as the -5 of -5tok, and is a number."""
@@ -181,8 +237,6 @@ def _misused(error: Exception, as_json: bool, program: str) -> NoReturn:
     if message:  # without one, Typer has printed the help that was wanted
         context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
         hint = f"`{context.command_path if context else program} --help` shows what it takes"
-        if option in ROOT_OPTIONS:
-            hint = f"put it before the command's name: {program} {option} ..."
         if _BELOW_ZERO.match(option or ""):
             hint = f"what begins with a minus is an option: no amount or number here is below 0; {hint}"
         Output(as_json).report(Stop(message, hint=hint, code="usage"))
@@ -191,14 +245,19 @@ def _misused(error: Exception, as_json: bool, program: str) -> NoReturn:
 
 @cache
 def tree(commands: typer.Typer = root) -> Any:
-    """The click command that `commands` describes. It is built once: that takes longer than most commands."""
-    return get_command(commands)
+    """The click command that `commands` describes; its options can stand after any command's name, too. It is
+    built once: that takes longer than most commands."""
+    top = get_command(commands)
+    everywhere(top, partial(completed, top.params), str(top.name))
+    return top
 
 
 def main(commands: typer.Typer = root, program: str = "assay") -> None:
     """Entry point of a program's commands: every AssayError becomes a report and an exit status; whatever
     else gets here is a bug (1) and becomes a report with a log file."""
     as_json = "--json" in sys.argv
+    if strange := written_over():
+        Output(as_json).fail(strange)
     try:
         status = tree(commands)(prog_name=program, standalone_mode=False)
     except AssayError as error:

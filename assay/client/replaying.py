@@ -25,6 +25,7 @@ from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, Kind
+from assay.protocol.words import show_place
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def replay(
     count: int | None,
     order: Random,
     engine: Engine = REFERENCE_ENGINE,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Replayed:
     """Replay `count` segments drawn with `order` and the last outer step, or all (None).
 
@@ -78,7 +79,7 @@ def replay(
     every = [(i, s) for i, view in enumerate(claims) for s in range(work.segments(view.claim.kind))]
     chosen = every if count is None else sorted({*order.sample(every, min(count, len(every))), every[-1]})
     bound: set[int] = set()
-    for i, segment in chosen:
+    for done, (i, segment) in enumerate(chosen, 1):
         view, finding = claims[i], None
         if i not in bound:
             bound.add(i)
@@ -86,5 +87,6 @@ def replay(
         finding = finding or audit_segment(provider, view, segment)
         if finding is not None:
             raise bad(_told(view, finding))
-        tell(f"segment {segment} of {view.claim.kind.name.lower()} {view.claim.round}/{view.claim.shard}")
+        place = show_place(view.claim.kind, view.claim.round, view.claim.shard)
+        tell(f"replayed segment {segment} of {place}", done, len(chosen))
     return Replayed(len(chosen), len(every), len(bound))

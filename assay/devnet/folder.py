@@ -10,8 +10,9 @@ import shutil
 from pathlib import Path
 
 from assay.app.devnet_record import DEVNET_FILE, STATE_FILE, read_devnet, remove_devnet
+from assay.app.ids import NAMES_FILE
 from assay.app.invocation import App
-from assay.app.settings import HOME_FOLDER, USER_HOME
+from assay.app.settings import ACCOUNT_FILE, HOME_FOLDER, USER_HOME
 from assay.protocol.errors import Ask
 
 PREVIOUS_STATE = "chain.state.previous"
@@ -77,7 +78,8 @@ def wipe_data(home: Path) -> list[str]:
     for part in ("nodes", "logs", "view"):
         shutil.rmtree(home / part, ignore_errors=True)
     kept = _wipe_keys(home / "keystore")
-    for part in (*STATES, "deployment.json", *(() if kept else ("password",))):
+    keys = () if kept else ("password", ACCOUNT_FILE)
+    for part in (*STATES, "deployment.json", NAMES_FILE, *keys):
         (home / part).unlink(missing_ok=True)
     if read_devnet(home) is None:
         remove_devnet(home)

@@ -29,8 +29,8 @@ from assay.app.devnet_record import (
 )
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
-from assay.devnet.folder import begin_in
-from assay.protocol.errors import Ask, Stop
+from assay.devnet.folder import begin_in, wipe_data
+from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
 JOINING = ("--join",)
@@ -70,7 +70,7 @@ def make_account(app: App, name: str) -> Address:
     for stored in keystore.list():
         if stored.name == name:
             return Address(stored.address)
-    return Address(keystore.create(name, password_for(app), scrypt_n=DEVNET_SCRYPT_N).address)
+    return Address(keystore.create(name, password_for(app, kept=True), scrypt_n=DEVNET_SCRYPT_N).address)
 
 
 def begin_chain(app: App, block_time_s: float) -> Devnet:
@@ -85,7 +85,12 @@ def begin_chain(app: App, block_time_s: float) -> Devnet:
     devnet = Devnet(chain.url, chain.pid, (), block_time_s, genesis_s)
     write_devnet(home, devnet)
     app.output.say(f"deploying the contracts on {chain.url}")
-    deploy_market(Settings(app.flags))
+    try:
+        deploy_market(Settings(app.flags))
+    except AssayError:
+        take_down(home)  # or the next `devnet up` would go on with a chain that has no contracts
+        wipe_data(home)
+        raise
     return devnet
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from assay.app.invocation import App
-from assay.app.units import show_amount
+from assay.app.units import round_amount, show_amount
 from assay.job.read import JobFile
 from assay.protocol.types import JobId, Terms, Wei
 
@@ -54,7 +54,7 @@ def agreed(
     with by_key(body):
         found = posting.quote(market, terms, conditions, budget)
     stake, whose = market.class_weight(terms.class_id), f"its class {terms.class_id.hex()}"
-    app.output.say(f"verifiers with {show_amount(stake)} of stake have agreed to {whose}")
+    app.output.say(f"verifiers with {round_amount(stake)} of stake have agreed to {whose}")
     if thin := posting.thin_class(stake, conditions):
         app.output.say(f"WARNING: {thin}")
     action = "post the job, with its budget in escrow: what is not spent comes back"

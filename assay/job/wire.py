@@ -58,9 +58,7 @@ class Wire:
     @property
     def words(self) -> tuple[str, str]:
         """A task's bytes, and what they are beside those of data parallel training."""
-        ratio = f"{self.fewer:,.4g} times fewer than" if self.fewer >= 1 else f"{1 / self.fewer:,.4g} times"
-        beside = f"f32 data parallel at as many steps, {show_bytes(self.data_parallel)}"
-        return show_bytes(self.task), f"a round; {ratio} {beside}"
+        return show_bytes(self.task), f"a round (data parallel training: {show_bytes(self.data_parallel)})"
 
 
 def file_bytes(tensor: Tensor) -> int:

@@ -19,6 +19,10 @@ class AssayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(
+                f"next: {hint}"
+            )  # Python shows it below the message, where nobody catches the error
         if code is not None:
             self.code = code
 

@@ -1,14 +1,14 @@
 """Amounts, moments and addresses as people read them, and words that they may have meant.
 
-Contract: amounts are exact, in decimal, never floating point; moments are the chain's, in this machine's time
-zone.
+Contract: amounts are decimal, never floating point; `show_amount` is exact, `round_amount` is for tables,
+where nobody types an amount back. Moments are the chain's, in this machine's time zone.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Context, Decimal
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
@@ -22,6 +22,16 @@ def show_amount(amount: int, unit: str = "tok") -> str:
     """``12.5 tok`` from smallest units, exact."""
     text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT).normalize(_EXACT), "f")
     return f"{text} {unit}"
+
+
+def round_amount(amount: int, unit: str = "tok", *, up: bool = False) -> str:
+    """``68.33 tok``: to two decimals, three digits of what is below 1; `up`: never less than it is, as what a
+    budget must cover."""
+    value = Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT)
+    decimals = 2 if abs(value) >= 1 or not value else 2 - value.adjusted()
+    step = Decimal(1).scaleb(-decimals, _EXACT)
+    rounded = value.quantize(step, ROUND_CEILING if up else ROUND_HALF_UP, _EXACT)
+    return show_amount(int(rounded.scaleb(TOKEN_DECIMALS, _EXACT)), unit)
 
 
 def show_place(kind: Kind, round_: int, unit: int) -> str:

@@ -1,6 +1,6 @@
 """Accounts as Web3 Secret Storage v3 files, interchangeable with Foundry's keystores.
 
-Contract: a key file is created with mode 0600 and never overwritten; a private key is never printed, logged
+Contract: a key file is created with mode 0600 and never overwritten; a private key is never logged
 or put in an error. Passwords come from a file that only its owner can read.
 Does not guarantee protection from whoever can read this process's memory.
 Source: Web3 Secret Storage Definition v3; EIP-55 for addresses. An address that states both cases of letters
@@ -193,7 +193,7 @@ def read_password(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise KeyProblem(
             f"the password file {path} cannot be read ({type(error).__name__}); nothing was signed",
-            hint="give an existing text file with --password-file",
+            hint="give an existing text file with --password-file; at a terminal it can be typed",
         ) from None
     if mode & 0o077:
         raise KeyProblem(

@@ -16,6 +16,8 @@ from typing import Any
 from typer.main import get_command
 
 import assay
+from assay.app.output import Exit
+from assay.cli.examples import EXAMPLES
 from assay.cli.main import root
 from assay.training.catalogue import CATALOGUE, NUMBERS
 
@@ -56,8 +58,9 @@ def commands() -> str:
     """docs/commands.md."""
     top = get_command(root)
     context = top.make_context("assay", ["--help"], resilient_parsing=True)
-    parts = ["# Commands", MADE, "Options before a command's name, which all of them take:"]
+    parts = ["# Commands", MADE, "Options of every command, before its name or after it:"]
     parts.append("\n".join(option_line(p) for p in top.params if "--help" not in p.opts))
+    parts += ["How a command ends, as `$?` has it:", table(["status | what it means", *statuses()])]
     for path, command in walked(top, context, "assay"):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         shown = " ".join(p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments)
@@ -67,7 +70,14 @@ def commands() -> str:
         options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
         if options:
             parts.append("\n".join(option_line(p) for p in options))
+        if path in EXAMPLES:
+            parts.append("\n".join(("```text", *EXAMPLES[path], "```")))
     return "\n\n".join(parts) + "\n"
+
+
+def statuses() -> list[str]:
+    """A row for each exit status."""
+    return [f"{int(status)} | {status.meaning}" for status in Exit]
 
 
 def doc(thing: Any) -> list[str]:

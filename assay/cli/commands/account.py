@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.accounts import password_for, resolve
-from assay.app.invocation import app_of
+from assay.app.accounts import open_key, password_for, resolve
+from assay.app.invocation import App, app_of
 from assay.app.output import table
-from assay.app.units import show_amount
-from assay.protocol.errors import Stop
+from assay.app.settings import ACCOUNT_FILE
+from assay.app.units import round_amount
+from assay.disk.record import replace_file
+from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Role
+
+if TYPE_CHECKING:
+    from assay.chain.eth.keystore import StoredAccount
 
 commands = typer.Typer(no_args_is_help=True, help="Keys and balances.")
 Name = Annotated[str, typer.Argument(help="The account's name in the keystore.")]
 
 
+WritePassword = Annotated[
+    bool,
+    typer.Option(
+        "--write-password",
+        help="Make a password and write it beside the key in plain text: for keys that guard little.",
+    ),
+]
+
+
 @commands.command()
-def new(context: typer.Context, name: Name) -> None:
-    """Make a fresh key."""
+def new(context: typer.Context, name: Name, write_password: WritePassword = False) -> None:
+    """Make a fresh key, under the password of --password-file, or one that is typed."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -29,14 +44,11 @@ def new(context: typer.Context, name: Name) -> None:
     keystore.check_free(name)
     app.end_dry_run(f"make a key for {name} in {keystore.directory}")
     app.output.say(f"making a key for {name}")
-    stored = keystore.create(name, password_for(app))
-    app.output.result(
-        "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"
-    )
+    _made(app, keystore.create(name, password_for(app, kept=write_password)))
 
 
 @commands.command("import")
-def import_key(context: typer.Context, name: Name) -> None:
+def import_key(context: typer.Context, name: Name, write_password: WritePassword = False) -> None:
     """Keep an existing key, read from standard input or a hidden prompt, never from the command line."""
     from assay.chain.eth.keystore import Keystore
 
@@ -49,8 +61,72 @@ def import_key(context: typer.Context, name: Name) -> None:
     keystore = Keystore(app.settings.keystore)
     keystore.check_free(name)
     app.end_dry_run(f"keep this key as {name} in {keystore.directory}")
-    stored = keystore.import_key(name, key, password_for(app))
-    app.output.result("account", {"name": name, "address": stored.address}, f"{name}  {stored.address}")
+    _made(app, keystore.import_key(name, key, password_for(app, kept=write_password)))
+
+
+def _made(app: App, stored: StoredAccount) -> None:
+    """Say which key there is now, and what keeps it from being lost."""
+    name = stored.name
+    app.output.result(
+        "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"
+    )
+    app.output.say(
+        f"back it up: `{app.command(f'account export {name} --out FILE')}` copies its encrypted file. Without"
+        " that file and its password nobody can move what the account holds"
+    )
+    if not app.settings.value("account"):
+        app.output.say(f"act for it without naming it: `{app.command(f'account use {name}')}`")
+
+
+@commands.command()
+def use(context: typer.Context, name: Name) -> None:
+    """Act for this account from now on, where no other is named; kept in the home folder."""
+    from assay.chain.eth.keystore import Keystore
+
+    app = app_of(context)
+    stored, home = Keystore(app.settings.keystore).find(name), app.settings.home
+    app.end_dry_run(f"act for {name} in {home}")
+    replace_file(home / ACCOUNT_FILE, f"{name}\n".encode())
+    app.output.result(
+        "account", {"name": name, "address": stored.address}, f"commands act for {name}, {stored.address}"
+    )
+    now = app.settings.describe()["account"]
+    if now.value != name:
+        app.output.say(f"but here for {now.value}: {now.origin} comes first")
+
+
+@commands.command("export")
+def export_key(
+    context: typer.Context,
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; else the key is printed.", dir_okay=False)
+    ] = None,
+    private_key: Annotated[
+        bool, typer.Option("--private-key", help="The key itself, in hex, instead of the encrypted file.")
+    ] = False,
+) -> None:
+    """Give out an account's key file, which its password opens, in Foundry's and Ethereum's own form."""
+    from assay.chain.eth.keystore import Keystore
+
+    app = app_of(context)
+    stored = Keystore(app.settings.keystore).find(name)
+    if out is not None and out.exists():
+        raise Ask(f"{out} exists; nothing was written", hint="name another file", code="file-exists")
+    where = "print it" if out is None else f"write it to {out}"
+    if private_key:
+        app.announce(f"decrypt the private key of {name} and {where}: whoever reads it owns the account")
+        text = f"0x{open_key(app.settings, name).key.hex().removeprefix('0x')}\n"
+    else:
+        app.end_dry_run(f"copy {stored.path}: {where}")
+        text = stored.path.read_text()
+    if out is not None:
+        replace_file(out, text.encode(), private=True)
+        form = "the private key" if private_key else "the encrypted key; its password is not in it"
+        app.output.result("account-export", {"name": name, "file": str(out)}, f"wrote {out}: {form}")
+        return
+    form = "privateKey" if private_key else "keystore"
+    app.output.result("account-export", {"name": name, form: text.strip()}, text.strip())
 
 
 @commands.command("ls")
@@ -59,11 +135,12 @@ def list_accounts(context: typer.Context) -> None:
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
-    stored = Keystore(app.settings.keystore).list()
-    rows = table("accounts", "name", "address")
+    stored, chosen = Keystore(app.settings.keystore).list(), app.settings.value("account")
+    rows = table("accounts", "name", "address", "")
     for account in stored:
-        rows.add_row(account.name, account.address)
-    app.output.result("accounts", [{"name": a.name, "address": a.address} for a in stored], rows)
+        rows.add_row(account.name, account.address, "acts" if account.name == chosen else "")
+    data = [{"name": a.name, "address": a.address, "acts": a.name == chosen} for a in stored]
+    app.output.result("accounts", data, rows)
 
 
 @commands.command()
@@ -85,11 +162,11 @@ def balance(
         "verifierStake": verifier,
     }
     rows = table(address, "where", "#amount")
-    rows.add_row("ether for gas", show_amount(connection.ether(address), "ether"))
-    rows.add_row("wallet", show_amount(market.wallet(address)))
-    rows.add_row("free in the vault", show_amount(market.free(address)))
+    rows.add_row("ether for gas", round_amount(connection.ether(address), "ether"))
+    rows.add_row("wallet", round_amount(market.wallet(address)))
+    rows.add_row("free in the vault", round_amount(market.free(address)))
     for role, view in (("solver", solver), ("verifier", verifier)):
-        rows.add_row(f"staked as {role}", show_amount(view.active))
-        rows.add_row("  of it locked", show_amount(view.locked))
-        rows.add_row("  unbonding", show_amount(view.unbonding))
+        rows.add_row(f"staked as {role}", round_amount(view.active))
+        rows.add_row("  of it locked", round_amount(view.locked))
+        rows.add_row("  unbonding", round_amount(view.unbonding))
     app.output.result("balance", data, rows)

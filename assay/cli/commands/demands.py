@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import claim_id_of, job_id_of
+from assay.app.ids import claim_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_amount
@@ -30,7 +30,7 @@ def list_demands(
     """Demands, oldest first."""
     app = app_of(context)
     market = app.view().market
-    found = market.demands(None if job is None else job_id_of(market, job))
+    found = market.demands(None if job is None else app.job_id(market, job))
     rows = table("demands", "#demand", "claim", "#segment end", "demander", "outcome")
     for demand in found:
         what = demand.outcome or f"open until {demand.deadline}"

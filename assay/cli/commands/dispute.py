@@ -14,7 +14,6 @@ import typer
 from rich.tree import Tree
 
 from assay.app.games import state_of
-from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import plain, table
 from assay.app.times import show_moment
@@ -62,7 +61,7 @@ def list_games(
     app = app_of(context)
     connection = app.view()
     market, now = connection.market, connection.clock.now()
-    job_id = None if job is None else job_id_of(market, job)
+    job_id = None if job is None else app.job_id(market, job)
     if job_id is not None:
         market.job(job_id)
     games = market.games(job_id)

@@ -38,18 +38,18 @@ def open_inspection(app: App, job: str) -> Inspection:
     view = app.look_up(connection, job)
     storage = app.storage(VIEW_STORE)
     storage.follow(connection.market)
-    app.output.say("fetching and checking the job's files")
-    from assay.app.computing import engine_of
-    from assay.app.machine import RESOURCE_LIMITS
-    from assay.node.states import open_state_provider
+    with app.output.working("fetching and checking the job's files"):
+        from assay.app.computing import engine_of
+        from assay.app.machine import RESOURCE_LIMITS
+        from assay.node.states import open_state_provider
 
-    state_provider = open_state_provider(
-        connection.market,
-        storage.blocks,
-        view,
-        RESOURCE_LIMITS,
-        engine=engine_of(app.settings, brief=True),
-    )
+        state_provider = open_state_provider(
+            connection.market,
+            storage.blocks,
+            view,
+            RESOURCE_LIMITS,
+            engine=engine_of(app.settings, brief=True),
+        )
     return Inspection(connection, storage, view, state_provider)
 
 

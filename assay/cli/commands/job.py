@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.ids import job_id_of
+from assay.app.ids import SHORT, check_name, job_names, name_job, shortened
 from assay.app.invocation import app_of
-from assay.app.output import table
-from assay.app.units import parse_payment, show_amount
+from assay.app.output import plain, table
+from assay.app.units import parse_payment, round_amount, show_amount
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
@@ -39,19 +39,29 @@ def list_jobs(context: typer.Context) -> None:
     """All jobs, oldest first."""
     app = app_of(context)
     jobs = app.view().market.jobs()
-    rows = table("jobs", "job", "client", "#round", "#settled", "#escrow", "state")
+    names = {job_id: name for name, job_id in job_names(app.settings.home).items()}
+    short = shortened([job.job_id for job in jobs])
+    rows = table("jobs", "job", "name", "state", "#rounds settled", "#left in escrow")
     for job in jobs:
         progress = job.progress
         state = "closed" if progress.closed else "halted" if progress.halted else "open"
-        rows.add_row(
-            job.job_id.hex(),
-            job.terms.client,
-            f"{progress.round}/{job.terms.rounds}",
-            str(progress.settled_rounds),
-            show_amount(job.escrow),
-            state,
-        )
-    app.output.result("jobs", jobs, rows)
+        settled = f"{progress.settled_rounds} of {job.terms.rounds}"
+        name = names.get(job.job_id, "")
+        rows.add_row(short[job.job_id], name, state, settled, round_amount(job.escrow))
+    data = [{**plain(job), "name": names.get(job.job_id, "")} for job in jobs]
+    app.output.result("jobs", data, rows)
+
+
+@commands.command()
+def name(context: typer.Context, job: JobArgument, name: str) -> None:
+    """Call a job by a name of your own, which every command of this home takes for its id."""
+    app = app_of(context)
+    check_name(name)
+    connection = app.view()
+    job_id = connection.market.job(app.job_id(connection.market, job)).job_id
+    app.end_dry_run(f"call job {job_id.hex()[:SHORT]} {name}")
+    name_job(app.settings.home, name, job_id)
+    app.output.result("job-name", {"job": job_id, "name": name}, f"job {job_id.hex()[:SHORT]} is {name} here")
 
 
 @commands.command()
@@ -187,7 +197,7 @@ def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
     value = parse_payment(amount)
     connection = app.connect()
     market = connection.writer
-    job_id = job_id_of(market, job)
+    job_id = app.job_id(market, job)
     market.job(job_id)
     app.announce(f"add {show_amount(value)} to the job's budget", value, worst_loss=value)
     if (missing := value - market.free(market.me)) > 0:
@@ -201,7 +211,7 @@ def halt(context: typer.Context, job: JobArgument) -> None:
     """Begin no further round; finished work is paid, the rest comes back."""
     app = app_of(context)
     connection = app.connect()
-    job_id = job_id_of(connection.market, job)
+    job_id = app.job_id(connection.market, job)
     connection.market.job(job_id)
     app.announce("halt the job: no further round begins")
     result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)

@@ -7,7 +7,7 @@ import typer
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.times import show_span
-from assay.app.units import show_amount, show_bytes
+from assay.app.units import round_amount, show_bytes
 from assay.cli.commands.job_post import FileArgument, traced, warning
 
 
@@ -26,9 +26,13 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     found = estimated(job.terms, files, training.batch * training.accumulate)
     rows = table(f"what {file} comes to", "what", "#value", "of which")
     for name, value, note in (
-        ("paid at least", show_amount(found.least), f"verifiers' fees {show_amount(found.votes)}"),
-        ("paid at most", show_amount(found.most), "what --budget must cover; what is not paid comes back"),
-        ("a solver locks", show_amount(found.solver_locks), "for each claim, until it is settled"),
+        ("paid at least", round_amount(found.least), f"verifiers' fees {round_amount(found.votes)}"),
+        (
+            "paid at most",
+            round_amount(found.most, up=True),
+            "what --budget must cover; what is not paid comes back",
+        ),
+        ("a solver locks", round_amount(found.solver_locks), "for each claim, until it is settled"),
         ("steps", f"{found.steps:,}", f"rounds: {training.rounds}; shards in each: {training.shards}"),
         ("examples seen", f"{found.examples:,}", f"of {counted(files.records)[0]:,}, drawn with repetition"),
         ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),

@@ -46,7 +46,8 @@ def init(
     weights: Annotated[
         str,
         typer.Option(
-            help="eval, infer, grpo: a folder of `job fetch`, or with --from a .safetensors file or a CID."
+            help="eval, infer, grpo: a folder of `job fetch`, a .safetensors file or a CID. To train on from"
+            " weights, load them in your own build() (--from)."
         ),
     ] = "",
     prompts: Annotated[str, typer.Option(help="infer: a file with a prompt a line.")] = "",
@@ -181,7 +182,8 @@ def _check_given(context: typer.Context, model: str, own: str, pretrained: str, 
     ):
         if not read and model in ("", *TRAINING, *USES) and _was_given(context, name):
             kind = brought if brought else f"--preset {published}" if published else f"--template {model}"
-            _not_read(option, f"{kind} does not read it")
+            load = "; load them in the function that makes the model" if name == "weights" and own else ""
+            _not_read(option, f"{kind} does not read it{load}")
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
@@ -264,6 +266,7 @@ def init_own(
     """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
     ``job.templates.by_algorithm`` with what was asked for; `fine_tuned`: by adapters, or whole."""
     from assay.job.build import build
+    from assay.job.kept import traces
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
     from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template
@@ -287,8 +290,9 @@ def init_own(
     else:
         text = come_together(text, levels=levels_of(name for name, _ in made.model.named_parameters()))
     text = _testing(text, held_out, file, made)
-    app.output.say(f"tracing {own} into a program")
-    files = build(parse_job_file(text, str(file)), made)
+    body = parse_job_file(text, str(file))
+    with app.output.working(f"tracing {own} into a program"):
+        files = build(body, made, keep=traces(app, own).keep)
     _write(app, file, text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
     data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}

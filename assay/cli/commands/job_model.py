@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.app.ids import complete_job
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.protocol.errors import BlockNotFound, Stop
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from assay.client.replaying import Replayed
     from assay.client.verifying import Verified
 
-JobArgument = Annotated[str, typer.Argument(help="The job's id, its first 8 digits or more, or `latest`.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The job's name, its id or the first 8 digits or more, or `latest`.", autocompletion=complete_job
+    ),
+]
 
 PathOption = Annotated[int, typer.Option(help="Of a job by dipaco: which path.")]
 
@@ -49,7 +55,7 @@ def fetch(
     market, storage = connection.market, app.storage("view")
     storage.follow(market)
     try:
-        with market.snapshot():
+        with app.output.working("fetching the model and checking every byte"), market.snapshot():
             params = fetch_model(
                 market,
                 storage.blocks,
@@ -158,7 +164,8 @@ def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Rep
     try:
         if peers:
             storage.follow(app.view().market)
-        return replay(receipt, storage.blocks, RESOURCE_LIMITS, count, SystemRandom(), engine, app.output.say)
+        with app.output.working("replaying segments") as step:
+            return replay(receipt, storage.blocks, RESOURCE_LIMITS, count, SystemRandom(), engine, step)
     except BlockNotFound as error:
         hint = "add --rpc to fetch from the market's nodes, or name an account that keeps it: --account NAME"
         raise error if peers else BlockNotFound(error.message, hint=hint) from error

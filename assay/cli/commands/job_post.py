@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.app.ids import check_unused, free_name, name_from, name_job
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.reach import reach_of
-from assay.app.units import parse_amount, show_amount
+from assay.app.units import parse_amount, round_amount
 from assay.cli.node.options import AnnounceUrl, Host, Port
 from assay.client.closing import Closing
 from assay.node.shortage import shortage
@@ -74,16 +75,19 @@ class Traced:
 
 def traced(app: App, body: JobFile) -> Traced:
     """Trace a job file's step, and draft its terms. Stores and sends nothing. Raises as `drafted`."""
-    app.output.say(TRACING)
-    from assay.job.build import build
-    from assay.job.cautions import cautions
-    from assay.job.estimate import drafted
-    from assay.job.wire import parameters_of, wire_of
+    with app.output.working(TRACING) as step:
+        from assay.job.build import build
+        from assay.job.cautions import cautions
+        from assay.job.estimate import drafted
+        from assay.job.kept import traces
+        from assay.job.read import OwnModel
+        from assay.job.wire import parameters_of, wire_of
 
-    files = build(body, blocks=weights_files(app, body), say=app.output.say)
-    terms = drafted(body, files)
-    wire = wire_of(body, files, terms, parameters_of(files))
-    return Traced(body, files, terms, wire, cautions(body, files, terms, wire))
+        source = body.model.source if isinstance(body.model, OwnModel) else ""
+        files = build(body, blocks=weights_files(app, body), say=step, keep=traces(app, source).keep)
+        terms = drafted(body, files)
+        wire = wire_of(body, files, terms, parameters_of(files))
+        return Traced(body, files, terms, wire, cautions(body, files, terms, wire))
 
 
 def validate(context: typer.Context, file: FileArgument) -> None:
@@ -113,11 +117,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
             max_operations=RESOURCE_LIMITS.step_operations,
         )
     worst = worst_case(terms)
-    app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    rehearsed = warnings_of(files, body.training.seed)
-    if body.outer.algorithm == OWN:
-        steps = max(REHEARSED_STEPS, body.training.micro_steps)  # of which so many are one of the optimiser
-        rehearsed += own_warnings(files, terms, body.training.seed, steps)
+    with app.output.working(f"rehearsing the first {REHEARSED_STEPS} steps"):
+        rehearsed = warnings_of(files, body.training.seed)
+        if body.outer.algorithm == OWN:
+            steps = max(REHEARSED_STEPS, body.training.micro_steps)  # so many are one of the optimiser
+            rehearsed += own_warnings(files, terms, body.training.seed, steps)
     parameters = parameters_of(files)
     warnings = [*rehearsed, *job.cautions]
     split = [str(product) for product in files.chosen if product.precision != "single"]
@@ -136,7 +140,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     rows = table(f"{file} {noted if warnings else 'is a sound job'}", "what", "#value")
     for name, value in data.items():
         shown = (
-            show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
+            round_amount(worst, up=True)
+            if name == "worstCase"
+            else f"{value:,}"
+            if isinstance(value, int)
+            else value
         )
         rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
     if wire is not None:
@@ -166,6 +174,9 @@ def post(
             min=0, max=1, help="Replay this share of its claims and votes, and dispute what is false."
         ),
     ] = 0.1,
+    name: Annotated[
+        str, typer.Option(help="What to call the job in this home's commands. Default: the file's name.")
+    ] = "",
     host: Host = None,
     port: Port = 0,
     announce_url: AnnounceUrl = None,
@@ -181,8 +192,9 @@ def post(
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     body, value, reach = read_job_file(file), parse_amount(budget), reach_of(app.settings, port)
-    name = app.settings.account
-    app.output.say(f"opening account {name}")
+    account, home = app.settings.account, app.settings.home
+    check_unused(home, name)
+    app.output.say(f"opening account {account}")
     from assay.client.posting import require_funds  # imports PyTorch, which takes seconds
 
     connection = app.connect()
@@ -195,16 +207,19 @@ def post(
     from assay.job.post import agreed, publish_and_post
 
     agreement = agreed(app, connection, body, job.files, job.terms, value, audits=audit > 0)
-    storage = app.storage(name)
-    with serve_blocks(name, connection, storage, reach) as url:
+    storage = app.storage(account)
+    with serve_blocks(account, connection, storage, reach) as url:
         job_id = publish_and_post(connection, storage, agreement)
-        app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
-        shares_of(app, name).say(job_id, audit)
+        called = name or free_name(home, name_from(file))
+        name_job(home, called, job_id)
+        data = {"job": job_id, "name": called, "budget": str(value)}
+        app.output.result("job-post", data, f"posted job {job_id.hex()}, called {called} here")
+        shares_of(app, account).say(job_id, audit)
         if not serve:
             later = f"`{app.command('job serve')}` serves its files and audits it; nothing does now"
             app.output.say(later if audit else UNAUDITED)
             return
-        with Auditing(app, connection, storage, name) as auditing:
+        with Auditing(app, connection, storage, account) as auditing:
             auditing.look()
             app.output.say(f"serving its files at {url}; stop with Ctrl-C")
             wait_for_signal(app, connection, job_id)

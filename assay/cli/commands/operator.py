@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.accounts import resolve
+from assay.app.accounts import open_key, resolve
 from assay.app.invocation import app_of
 from assay.app.output import plain, table
-from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.app.units import parse_amount, parse_duration, round_amount, show_amount
 from assay.cli.commands.stake import RoleName, parse_role
 from assay.protocol.errors import Stop
 from assay.protocol.types import ZERO_ADDRESS, Address, Role, Seconds
@@ -31,7 +31,6 @@ def consent(
     """Operator: sign the consent to be owned. Nothing is sent; the owner passes it to `operator bind`."""
     from assay.chain.contracts.consent import sign_consent
     from assay.chain.contracts.operators import ownership
-    from assay.chain.eth.keystore import Keystore
     from assay.protocol.types import Consent
 
     app = app_of(context)
@@ -40,7 +39,7 @@ def consent(
     nonce = ownership(market, market.me).nonce
     expiry = Seconds(connection.clock.now() + parse_duration(valid))
     signed = Consent(resolve(app, owner), market.me, nonce, expiry)
-    key = Keystore(app.settings.keystore).load(app.settings.account, app.settings.password_file)
+    key = open_key(app.settings, app.settings.account)
     keys = Address(market.contracts["Keys"].address)
     signature = sign_consent(key, signed, market.sender.chain_id, keys)
     line = f"assay operator bind {market.me} --expiry {expiry} --consent 0x{signature.hex()}"
@@ -176,7 +175,7 @@ def show(
     rows.add_row("owns itself again at", str(found.unbinds_at) if found.unbinds_at else "-")
     rows.add_row("consents used", str(found.nonce))
     if found.owner != address:
-        rows.add_row("may put into jobs", show_amount(allowed))
+        rows.add_row("may put into jobs", round_amount(allowed))
     for role_name, each in capped.items():
         rows.add_row(f"cap as {role_name}", _shown(each, client or "clients without a cap of their own"))
     data = {"allowance": str(allowed), "caps": {name: _data(each) for name, each in capped.items()}}
@@ -191,8 +190,8 @@ def _data(caps: Caps) -> dict[str, object]:
 def _shown(caps: Caps, whose: str) -> str:
     if not caps.capped:
         return "-"
-    most, used = show_amount(caps.most), show_amount(caps.used)
-    total = f"{show_amount(caps.all)} in all, {show_amount(caps.lost)} lost"
+    most, used = round_amount(caps.most), round_amount(caps.used)
+    total = f"{round_amount(caps.all)} in all, {round_amount(caps.lost)} lost"
     return f"{total}; for {whose} {most}, {used} locked or lost"
 
 

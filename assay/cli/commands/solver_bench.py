@@ -77,12 +77,14 @@ def verdict_on(device: str, report: Report, slow: Sequence[str]) -> str:
 
 def _compared(app: App, device: str, *, full: bool, compiled: bool, path: Path) -> Report:
     """The processor always; the device too where it is another."""
-    say, cache = app.output.say, app.settings.home / FORMS_FOLDER
+    cache = app.settings.home / FORMS_FOLDER
     eager, all_forms = ([] if device == "cpu" else forms_on("cpu", compiled=False) for _ in range(2))
     eager += forms_on(device, compiled=False)
     all_forms += forms_on(device, compiled=compiled or full, cache=cache)
     amount = {"chunks": None, "steps": STEPS} if full else {"chunks": 1, "steps": BRIEF_STEPS}
-    return check(stored(path), all_forms, say, operation_forms=all_forms if full else eager, **amount)
+    operation_forms = all_forms if full else eager
+    with app.output.working("comparing this machine with the definition") as step:
+        return check(stored(path), all_forms, step, operation_forms=operation_forms, **amount)
 
 
 def _refusal(report: Report) -> Ask:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.app.accounts import resolve
-from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.output import plain
 from assay.app.units import show_amount, show_count
@@ -30,7 +29,7 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, 
     who = operator or app.settings.account
     if operator:
         me = resolve(app, operator)
-    job_id = job_id_of(market, job)
+    job_id = app.job_id(market, job)
     view = market.job(job_id)
     name = job_id.hex()[:16]
     released = Released(app.node_home(app.settings.account) / RELEASED_FILE)

@@ -10,7 +10,7 @@ from assay.app.accounts import resolve
 from assay.app.invocation import app_of
 from assay.app.output import plain, table
 from assay.app.times import show_moment
-from assay.app.units import parse_amount, show_amount
+from assay.app.units import parse_amount, round_amount, show_amount
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Role, Wei
 
@@ -78,7 +78,7 @@ def list_stakes(context: typer.Context, name: Annotated[str | None, typer.Argume
     rows = table(f"stakes of {address}", "role", "#active", "#locked", "#unbonding")
     views = {role.name.lower(): market.stake(address, role) for role in Role}
     for role_name, view in views.items():
-        rows.add_row(role_name, *(show_amount(v) for v in (view.active, view.locked, view.unbonding)))
+        rows.add_row(role_name, *(round_amount(v) for v in (view.active, view.locked, view.unbonding)))
     requests = [request for role in Role for request in unbond_requests(market, address, role)]
     data = {name: {**plain(view), "requests": _data(requests, name)} for name, view in views.items()}
     app.output.result("stakes", data, rows)
@@ -98,7 +98,7 @@ def _request_table(requests: list[UnbondRequest], now: int) -> object:
     rows = table("on its way out", "role", "#index", "#amount", "can be withdrawn")
     for request in requests:
         when = "now" if now >= request.due else show_moment(request.due, now)
-        rows.add_row(request.role.name.lower(), str(request.index), show_amount(request.amount), when)
+        rows.add_row(request.role.name.lower(), str(request.index), round_amount(request.amount), when)
     return rows
 
 

@@ -8,7 +8,7 @@ import typer
 
 from assay.app.accounts import resolve
 from assay.app.invocation import app_of
-from assay.app.units import parse_payment, show_amount
+from assay.app.units import parse_payment, round_amount, show_amount
 
 commands = typer.Typer(no_args_is_help=True, help="The market's token.")
 Amount = Annotated[str, typer.Argument(help="Such as 500tok.")]
@@ -26,7 +26,7 @@ def balance(
     app.output.result(
         "token-balance",
         {"address": address, "wallet": str(wallet), "free": str(free)},
-        f"wallet {show_amount(wallet)}, free in the vault {show_amount(free)}",
+        f"wallet {round_amount(wallet)}, free in the vault {round_amount(free)}",
     )
 
 

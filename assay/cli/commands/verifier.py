@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.app.ids import class_id_of, job_id_of
+from assay.app.ids import class_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
-from assay.app.units import parse_amount, parse_bytes, parse_duration, show_amount, show_count
+from assay.app.units import parse_amount, parse_bytes, parse_duration, round_amount, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import (
@@ -168,7 +168,7 @@ def classes(context: typer.Context) -> None:
         weight = market.class_weight(class_id)
         found[class_id.hex()] = {"conditions": c, "weight": weight}
         times = f"{c.vote_time} s"
-        amounts = (show_amount(a) for a in (c.verifier_stake, c.verifier_fee, weight))
+        amounts = (round_amount(a) for a in (c.verifier_stake, c.verifier_fee, weight))
         rows.add_row(class_id.hex(), str(c.verifiers), str(c.samples), times, *amounts)
     app_of(context).output.result("classes", found, rows)
 
@@ -285,7 +285,7 @@ def coverage(context: typer.Context, job: str) -> None:
     app = app_of(context)
     connection = app.view()
     market = connection.market
-    view = job_view(market, job_id_of(market, job), int(connection.clock.now()), {}, {}, [])
+    view = job_view(market, app.job_id(market, job), int(connection.clock.now()), {}, {}, [])
     found, tasks = view["coverage"], view["tasks"]
     rows = table("segments: ✓ vouched for, ? disputed, ✗ convicted, · neither", "task", "phase", "segments")
     marks = {"replayed": "✓", "disputed": "?", "convicted": "✗", "committed": "·"}

@@ -329,8 +329,16 @@ def _check_repeated(record: Record, moving: Sequence[str], kept: Kept, again: Ca
 def _failed(error: Exception) -> StepFailed:
     """What the user's own step raised, with the line that raised it."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
+    hint = (
+        "mend that line, or what leads to it; the model is called with the inputs, and the loss with its"
+        " outputs and the targets, that the dataset's layout splits a batch of records into"
+    )
+    if first.startswith("Expected target size"):
+        hint = (
+            "nn.CrossEntropyLoss wants classes second, as [batch, classes, positions]; assay.cross_entropy"
+            " takes them last, as models give them"
+        )
     return StepFailed(
         f"the training step cannot be traced: {type(error).__name__} at {failure_line(error)}: {first}",
-        hint="mend that line, or what leads to it; the model is called with the inputs, and the loss with its"
-        " outputs and the targets, that the dataset's layout splits a batch of records into",
+        hint=hint,
     )

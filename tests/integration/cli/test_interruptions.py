@@ -33,7 +33,7 @@ class Place:
         self.chain = Anvil(AnvilOptions(state_file=self.state, genesis_time_s=GENESIS_S))
         flags = Flags(home=str(self.home), rpc_url=self.chain.url)
         deploy_market(Settings(flags))
-        made = self.assay("account", "new", "client")
+        made = self.assay("account", "new", "client", "--write-password")
         fund(Settings(flags), Address(made.data["address"]), Wei(100 * TOK))
         self.chain.stop()
         shutil.copy(self.state, self.earlier)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from io import StringIO
 
-from assay.app.output import Output, table
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from assay.app.output import STYLES, Output, table
+from assay.protocol.types import Phase
 
 
 def test_brackets_in_a_table_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +21,52 @@ def test_brackets_in_a_table_are_printed(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().out
     for words in ("job [one]", "[red]mallory", "[class]", "WARNING: [outer] learning_rate, see [precision]"):
         assert words in said
+
+
+def test_work_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(as_json=False)
+    with output.working("replaying [all]") as step:
+        step("segment 1", 1, 2)
+        with output.working("within it") as inner:
+            inner("more")
+    assert capsys.readouterr().err == "replaying [all]\nsegment 1\nwithin it\nmore\n"
+    with Output(as_json=False, quiet=True).working("replaying") as step:
+        step("segment 1", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_at_a_terminal_a_bar_says_how_far_it_is() -> None:
+    output, shown = Output(as_json=False), StringIO()
+    output.err = Console(file=shown, force_terminal=True, width=100)
+    with output.working("replaying [all]") as step:
+        step("segment 2 of [it]", 1, 2)
+        with output.working("within it"):
+            pass  # a line: two bars at a time are one too many
+        assert step.bar is not None
+        (task,) = step.bar.tasks
+        assert (task.completed, task.total, task.description) == (1, 2, "segment 2 of [it]")
+    assert "[it]" in shown.getvalue() and "within it" in shown.getvalue()
+    with output.working("again") as step:
+        assert step.bar is not None, "the first is over"
+
+
+@pytest.mark.parametrize(
+    ("cell", "style"),
+    [
+        ("settled, loss 0.123", "green"),
+        ("accepted", "yellow"),
+        ("convicted", "bold red"),
+        ("committed (disputed)", "bold magenta"),
+        ("alice", ""),
+    ],
+)
+def test_states_have_their_colours(cell: str, style: str) -> None:
+    rows = table("t", "state")
+    rows.add_row(cell)
+    (shown,) = rows.columns[0].cells
+    assert isinstance(shown, Text) and shown.style == style and shown.plain == cell
+
+
+def test_every_phase_has_a_colour() -> None:
+    assert {phase.name.lower() for phase in Phase} - {"none"} <= STYLES.keys()
+    assert STYLES["accepted"] != STYLES["settled"], "what is accepted is not settled"

@@ -123,12 +123,6 @@ def test_misuse_is_status_2_with_a_next_step(arguments: tuple[str, ...], says: s
     assert body["error"]["hint"].endswith("--help` shows what it takes")
 
 
-def test_an_option_of_every_command_given_too_late_is_told_its_place() -> None:
-    status, _, err = assay("job", "ls", "--json")
-    assert status == Exit.USAGE
-    assert json.loads(err)["error"]["hint"] == "put it before the command's name: assay --json ..."
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [

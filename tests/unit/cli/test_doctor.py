@@ -43,7 +43,7 @@ def test_on_a_bare_machine_each_bad_line_says_what_to_do() -> None:
 
 
 def test_a_password_that_others_can_read_is_found(user: Path) -> None:
-    assert assay("account", "new", "ann")[0] == Exit.OK
+    assert assay("account", "new", "ann", "--write-password")[0] == Exit.OK
     (user / "user" / ".assay" / "password").chmod(0o644)
     _, lines = looked("doctor")
     assert lines["keys"]["state"] == "ok" and "ann" in lines["keys"]["found"]

@@ -56,7 +56,7 @@ def test_a_file_that_cannot_be_written_is_named(command: tuple[str, ...]) -> Non
     assert status == Exit.CONFIG and error["code"] == "file-trouble" and command[-1] in error["message"]
 
 
-@pytest.mark.parametrize("words", [("account", "new", "a"), ("devnet", "up")])
+@pytest.mark.parametrize("words", [("account", "new", "a", "--write-password"), ("devnet", "up")])
 def test_a_home_that_cannot_be_written_is_named(words: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
