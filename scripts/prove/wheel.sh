@@ -17,7 +17,7 @@ mkdir -p "$folder/source" "$folder/bin"
 git ls-files -z -- . ':!tests' ':!docs' | xargs -0 cp --parents --no-dereference --target-directory "$folder/source"
 "$python" -m venv "$folder/build"
 "$folder/build/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder/direct" "$folder/source"
-"$folder/build/bin/pip" install --quiet setuptools
+"$folder/build/bin/pip" install --quiet "setuptools>=77"
 (cd "$folder/source" && "$folder/build/bin/python" -c "from setuptools.build_meta import build_sdist as b; b('$folder')" \
   >/dev/null)
 "$folder/build/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder" "$folder"/assay_market-*.tar.gz
