@@ -231,7 +231,7 @@ def close(context: typer.Context, job: JobArgument) -> None:
     app = app_of(context)
     connection = app.connect()
     market = connection.writer
-    found = market.job(job_id_of(market, job))
+    found = market.job(app.job_id(market, job))
     at, now = closes_at(market, found, market.claims(found.job_id)), connection.clock.now()
     if found.progress.closed:
         app.output.result("job-close", {"closed": True}, "it is closed already: nothing was sent")

@@ -260,7 +260,7 @@ def _looked(app: App, connection: Connection, closing: Closing, job_id: JobId | 
     try:
         connection.writer.sender.resume()
         for job in closing.look(connection.clock.now()):
-            back = show_amount(job.escrow)
+            back = round_amount(job.escrow)
             app.output.say(f"closed job {job.job_id.hex()[:DIGITS]}: {back} of its escrow came back")
         return "", job_id is not None and connection.market.job(job_id).progress.closed
     except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
