@@ -26,7 +26,7 @@ def completed(options: Sequence[Any], command: Any, path: str) -> None:
 
 
 _AFTER = (
-    "Options of every command, which may stand anywhere: assay --help. Exit statuses: docs/commands.md.",
+    "Exit statuses: docs/commands.md. Options of every command, which may stand anywhere: assay --help",
 )
 
 

@@ -169,7 +169,7 @@ def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> N
     lines = path.read_text().splitlines()
     assert all(" # " in line for line in lines[1:]) and max(map(len, lines)) <= 110
     assert any(line.startswith('most_locked = "30d" ') for line in lines)
-    with pytest.raises(BadAcceptance, match=r": is a directory$"):
+    with pytest.raises(BadAcceptance, match=r": is a directory\n"):
         read_acceptance(tmp_path)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
+from assay.app.devnet_record import Devnet, NodeRecord, recorded, write_devnet
 from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags, Settings
@@ -20,7 +20,8 @@ from assay.cli.commands import devnet as commands
 from assay.cli.main import main
 from assay.devnet import chain
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
-from assay.protocol.errors import Ask
+from assay.devnet.market import begin_chain
+from assay.protocol.errors import Ask, Stop
 
 STOPPED = Devnet("http://127.0.0.1:1", 0, (NodeRecord("solver-1", "solver", 0, ""),), 1.0, 1)
 
@@ -165,3 +166,23 @@ def test_a_devnet_of_another_version_is_not_gone_on_with(
     with pytest.raises(Ask, match="begun by another version: Jobs") as caught:
         chain.check_contracts(Path("home"), Path("deployment.json"), "http://127.0.0.1:1")
     assert caught.value.code == "devnet-of-another-version" and "--wipe" in caught.value.hint
+
+
+def test_a_devnet_without_contracts_leaves_nothing_to_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next `devnet up` begins one; it went on with a chain that had no contracts."""
+
+    def fails(settings: object) -> None:
+        raise Stop("no Solidity sources", code="compile-failed")
+
+    monkeypatch.setattr(
+        chain, "start_chain", lambda *_: SimpleNamespace(url="http://127.0.0.1:1", pid=1 << 22)
+    )
+    monkeypatch.setattr(chain, "deploy_market", fails)
+    home = tmp_path / "home"
+    app = App(Flags(home=str(home)), Output(True, True), True, False, None)
+    for _ in range(2):
+        with pytest.raises(Stop, match="no Solidity sources"):
+            begin_chain(app, 1.0)
+        assert not holds_devnet(home) and recorded(home) is None
