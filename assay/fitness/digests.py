@@ -68,18 +68,20 @@ def results(exercise: Exercise, executor: Executor, chunk: int) -> Sequence[Tens
     return executor.step(exercise.state(chunk), CONTEXT)[exercise.given :]
 
 
-def operation_digests(exercise: Exercise, chunks: int | None = None) -> dict[str, list[str]]:
-    """label → digests of the first `chunks` chunks (None: all), by the reference."""
-    executor = Executor(exercise.program)
+def operation_digests(
+    exercise: Exercise, chunks: int | None = None, executor: Executor | None = None
+) -> dict[str, list[str]]:
+    """label → digests of the first `chunks` chunks (None: all), by an executor, by default the reference."""
+    executor = executor or Executor(exercise.program)
     columns = [
         [digest(x) for x in results(exercise, executor, chunk)] for chunk in range(chunks or exercise.chunks)
     ]
     return {label: [column[i] for column in columns] for i, label in enumerate(exercise.labels)}
 
 
-def run_roots(sample: Sample, steps: int = STEPS) -> list[str]:
-    """State root after each step, by the reference."""
-    executor, state, roots = Executor(sample.program), sample.genesis(), []
+def run_roots(sample: Sample, steps: int = STEPS, executor: Executor | None = None) -> list[str]:
+    """State root after each step, by an executor, by default the reference."""
+    executor, state, roots = executor or Executor(sample.program), sample.genesis(), []
     for step in range(steps):
         state = executor.step(state, sample.context(step))
         roots.append(state_root(state).hex())
