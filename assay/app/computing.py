@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from assay.app.machine import FORMS_FOLDER, memory_bytes
+from assay.app.machine import FORMS_FOLDER, limits_of, memory_bytes
 from assay.app.settings import Settings, check_computing
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
+
+GPU_RESERVE_BYTES = 1 << 30
+"""Of a GPU's memory, for CUDA's own context, loaded kernels and what PyTorch's allocator cannot use again."""
 
 
 def device_of(name: str) -> str:
@@ -24,6 +27,13 @@ def memory_of(device: str) -> int:
     if not device.startswith("cuda"):
         return memory_bytes()
     return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def room_of(device: str) -> int:
+    """Bytes that a job's step may take on a device that is there, when nothing else uses it."""
+    if not device.startswith("cuda"):
+        return limits_of(None).step_bytes
+    return memory_of(device) - GPU_RESERVE_BYTES
 
 
 def engine_of(settings: Settings, *, brief: bool = False) -> Engine:

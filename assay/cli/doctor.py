@@ -42,6 +42,8 @@ CLOCK_OFF_S = 120
 PEER_S, PEER_BYTES = 2.0, 1 << 12
 """For a whole answer of a stranger's node."""
 ROLES = ("client", "solver", "verifier", "whistleblower")
+LARGE_SHOWN = 4
+"""Jobs that are too large for a device, by name."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,10 @@ def examine(app: App, role: str) -> Iterator[Line]:
         yield from _tried("storage", lambda: _peers(app, connection[0]))
     yield from _tried("compiler", lambda: _compiler(app))
     if role != "client":
-        yield from _devices(app, role)
+        devices: list[str] = []
+        yield from _devices(app, role, devices)
+        if connection and devices:
+            yield from _tried("jobs", lambda: _jobs(app, connection[0], role, devices))
 
 
 def _tried(check: str, look: Callable[[], Iterator[Line]]) -> Iterator[Line]:
@@ -273,21 +278,19 @@ def _compiler(app: App) -> Iterator[Line]:
     yield Line("compiler", "ok" if found else "note", found or "no C compiler", fix)
 
 
-def _devices(app: App, role: str) -> Iterator[Line]:
-    """Of each device that a node has a worker on."""
+def _devices(app: App, role: str, devices: list[str]) -> Iterator[Line]:
+    """Of each device that a node has a worker on; `devices` gets one entry for each worker."""
     from assay.app.workers import devices_of
-
-    devices: list[str] = []
 
     def named() -> Iterator[Line]:
         settings = app.settings
         found, _ = devices_of(settings.device), (settings.executor, settings.threads)
-        devices.extend(dict.fromkeys(found))
+        devices.extend(found)
         if len(found) > 1:
             yield Line("workers", "ok", f"{len(found)}, on {', '.join(found)}")
 
     yield from _tried("device", named)
-    for device in devices:
+    for device in dict.fromkeys(devices):
         yield from _tried("device", partial(_device, app, role, device))
     yield from _tried("forms", lambda: _forms(app))
 
@@ -297,6 +300,29 @@ def _forms(app: App) -> Iterator[Line]:
     for note in sorted((app.settings.home / FORMS_FOLDER).glob("*.refused")):
         fix = f"check this machine's memory and compiler, then remove {note}"
         yield Line("forms", "bad", f"a compiled form is not used: {note.read_text()[:300]}", fix)
+
+
+def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> Iterator[Line]:
+    """Of each device, whose jobs' steps it has the memory for; workers of one device share it."""
+    from assay.app.computing import room_of
+    from assay.devnet.market import ROLE_COMMAND
+
+    opened = [job for job in connection.market.jobs() if not (job.progress.closed or job.progress.halted)]
+    for device in dict.fromkeys(devices):
+        room = room_of(device) // devices.count(device)
+        large = [job for job in opened if job.terms.step_bytes > room]
+        names = [
+            f"{job.job_id.hex()[:16]} ({show_bytes(job.terms.step_bytes)})" for job in large[:LARGE_SHOWN]
+        ]
+        more = [f"{len(large) - LARGE_SHOWN} more"] if len(large) > LARGE_SHOWN else []
+        fits = f"{len(opened) - len(large)} of {len(opened)} open jobs fit {device}: a worker there has"
+        said = f"{fits} {show_bytes(room)} for a step"
+        if large:
+            leave = app.command(f"{ROLE_COMMAND[role]} run --memory {room // 10**6}MB")
+            said += f"; too large: {', '.join([*names, *more])}"
+            yield Line("jobs", "note", said, f"`{leave}` leaves these to larger machines")
+        else:
+            yield Line("jobs", "ok", said)
 
 
 def _device(app: App, role: str, device: str) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay.app import computing
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, Settings
 from assay.chain.eth.seen import EndpointBehind
@@ -159,3 +160,36 @@ def test_w16_other_nodes_are_asked_whether_they_can_fetch(
     others = {"0x1": "http://10.0.0.1", "0x2": "http://10.0.0.2"}
     line = reach_of("http://192.0.2.7:4001", "https://eth.example.org", others)
     assert line.state == state and (state == "ok") == (not line.fix)
+
+
+@pytest.mark.parametrize(
+    ("devices", "fits", "room"),
+    [(["cuda:0"], 2, 7.0), (["cuda:0", "cuda:1"], 2, 7.0), (["cuda:0", "cuda:0"], 1, 3.5)],
+)
+def test_jobs_that_fit_a_card_of_8_gb_are_counted_and_the_others_named(
+    monkeypatch: pytest.MonkeyPatch, devices: list[str], fits: int, room: float
+) -> None:
+    """Workers of one device share its memory; one GPU each is one worker each."""
+    monkeypatch.setattr(computing, "memory_of", lambda device: computing.GPU_RESERVE_BYTES + 7 * 10**9)
+
+    def job(number: int, gigabytes: int, closed: bool = False) -> Any:
+        progress = SimpleNamespace(closed=closed, halted=False)
+        terms = SimpleNamespace(step_bytes=gigabytes * 10**9)
+        return SimpleNamespace(job_id=bytes([number] * 32), terms=terms, progress=progress)
+
+    jobs = [job(1, 3), job(2, 7), job(3, 12), job(4, 99, closed=True)]
+    connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=lambda: jobs))
+    app: Any = SimpleNamespace(command=lambda words: f"assay {words}")
+    lines = list(doctor._jobs(app, connection, "solver", devices))
+    assert len(lines) == len(set(devices))
+    for line in lines:
+        assert line.state == "note" and f"{fits} of 3 open jobs fit cuda:" in line.found
+        assert f"{room} GB for a step" in line.found and "0303030303030303 (12.0 GB)" in line.found
+        assert ("0202020202020202" in line.found) == (fits == 1) and "0404" not in line.found
+        assert f"solver run --memory {int(room * 1000)}MB" in line.fix
+
+
+def test_a_market_whose_jobs_all_fit_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection: Any = SimpleNamespace(market=SimpleNamespace(jobs=list))
+    (line,) = doctor._jobs(SimpleNamespace(), connection, "verifier", ["cpu"])  # type: ignore[arg-type]
+    assert line.state == "ok" and line.found.startswith("0 of 0 open jobs fit cpu") and not line.fix
