@@ -10,7 +10,7 @@ TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo
+	artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -153,6 +153,9 @@ lock: setup ## the hashes of requirements.lock, after a version in it was change
 
 torches: setup ## numerics and compiled steps on the oldest and newest PyTorch admitted (gigabytes each)
 	scripts/prove/torches.sh
+
+gpu-bundle: setup ## dist/assay-gpu.tar.xz, for a machine that has a GPU and PyTorch and nothing else
+	$(PY) scripts/gpu_bundle.py
 
 zoo: setup ## models of transformers, torchvision, timm, diffusers and peft as they are written (installs these)
 	scripts/prove/zoo.sh

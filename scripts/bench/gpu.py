@@ -23,14 +23,16 @@ from assay.fitness.check import Say
 from assay.fitness.samples import JOB_SEED, noise
 from assay.numerics import contraction, fast, product_triton
 from assay.program.compiled.executor import CompiledExecutor
-from assay.program.execute import Executor, StepContext, read_data
-from assay.program.isa import Op
+from assay.program.execute import Executor, Records, StepContext, read_data
+from assay.program.isa import Op, Program
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
 from assay.training.losses import cross_entropy
 from assay.training.outer import DiLoCo
+from scripts.bench.nanogpt import nanogpt_step
 
 ORDER_FREE = "order-free compiled"
+NANOGPT = "nanoGPT bf16, SDPA, fused AdamW"
 KERNELS_SHOWN = 40
 Step = Callable[[], object]
 PRODUCTS = {
@@ -55,9 +57,11 @@ class Size:
     batch: int
 
     def model(self) -> models.Gpt:
-        """The module, freshly initialised."""
-        made = models.Gpt(self.config)
-        made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
+        """The module, freshly initialised, with the same numbers in every process."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(7)
+            made = models.Gpt(self.config)
+            made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
         with torch.no_grad():
             made.embedding.weight.mul_(models.INITIAL_STD)
         return made
@@ -101,22 +105,36 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def job_of(size: Size, model: models.Gpt) -> job.JobArtifacts:
+@dataclass(frozen=True)
+class Work:
+    """What a timed step needs of a job."""
+
+    inner: Program
+    genesis: list[Tensor]
+    data: bytes
+    """Its records."""
+
+    @property
+    def context(self) -> StepContext:
+        """What the first step reads."""
+        return StepContext(Records(self.data, self.inner.record_size), JOB_SEED, 0, 0)
+
+
+def job_of(size: Size, model: models.Gpt) -> Work:
     """The job of training the model on noise."""
     layout = datasets.TextLayout(size.config.context)
     data = datasets.Dataset(layout, noise(layout.record_size, 256, 256), b"")
     rule, outer = optimisers.AdamW(), DiLoCo()
-    return job.build_job(model, cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
+    made = job.build_job(model, cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
+    return Work(made.inner, list(made.genesis), data.records)
 
 
-def native_step(
-    native: Native, device: torch.device, size: Size, model: models.Gpt, made: job.JobArtifacts
-) -> Step:
+def native_step(native: Native, device: torch.device, size: Size, model: models.Gpt, made: Work) -> Step:
     """The same step by PyTorch itself, compiled; each form compiles its own."""
     layout = datasets.TextLayout(size.config.context)
     compiled = torch.compile(job.step_function(model, cross_entropy, optimisers.AdamW(), layout))
     node = next(node for node in made.inner.nodes if node.op is Op.DATA)
-    batch = read_data(node, device, StepContext(made.records, JOB_SEED, 0, 0))
+    batch = read_data(node, device, made.context)
     state = [x.to(device) for x in made.genesis]
 
     def step() -> None:
@@ -140,12 +158,30 @@ def timed(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str,
     return found
 
 
+def native_steps(device: torch.device, size: Size, model: models.Gpt, made: Work) -> dict[str, Step]:
+    """The step in the ways in which people train by PyTorch itself: in fp32 only where there is no TF32."""
+    ways = [native for native in natives(device) if native.tf32 or native.bf16 or device.type != "cuda"]
+    steps = {native.name: native_step(native, device, size, model, made) for native in ways}
+    return steps | {NANOGPT: nanogpt_step(size.config, size.vocabulary, size.batch, device)}
+
+
+def step_times(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str, Any]:
+    """Least and median wall ms of each form, and order-free time over each native form's."""
+    found = timed(steps, device, turns)
+    best = {name: min(times) for name, times in found.items()}
+    return {
+        "step_ms": {name: round(s * 1e3, 2) for name, s in best.items()},
+        "median_ms": {name: round(statistics.median(t) * 1e3, 2) for name, t in found.items()},
+        **ratios(best),
+    }
+
+
 def ratios(best: dict[str, float]) -> dict[str, float]:
     """Order-free time over each native form's."""
     return {
-        f"ratio_vs_{name.split()[1].lower()}": round(best[ORDER_FREE] / seconds, 3)
+        f"ratio_vs_{name.removeprefix('native ').split()[0].lower()}": round(best[ORDER_FREE] / seconds, 3)
         for name, seconds in best.items()
-        if name != ORDER_FREE
+        if name != ORDER_FREE and ORDER_FREE in best
     }
 
 
@@ -185,14 +221,12 @@ def timings(device: torch.device, size: Size, turns: int, cache: Path, say: Say)
     started = time.perf_counter()
     form = CompiledExecutor(made.inner, str(device), cache_dir=cache, self_check=False)
     prepared = time.perf_counter() - started
-    context = StepContext(made.records, JOB_SEED, 0, 0)
+    context = made.context
     equal = _same_step(made, form, context)
     state = [x.to(device) for x in made.genesis]
     model = model.to(device)
     steps: dict[str, Step] = {ORDER_FREE: lambda: form.step(state, context)}
-    steps |= {native.name: native_step(native, device, size, model, made) for native in natives(device)}
-    found = timed(steps, device, turns)
-    best = {name: min(times) for name, times in found.items()}
+    steps |= native_steps(device, size, model, made)
     return {
         "parameters": sum(x.numel() for x in made.genesis[: made.inner.params]),
         "batch": size.batch,
@@ -200,15 +234,13 @@ def timings(device: torch.device, size: Size, turns: int, cache: Path, say: Say)
         "nodes": len(made.inner.nodes),
         "prepare_s": round(prepared, 1),
         "bits_equal_to_cpu_reference": equal,
-        "step_ms": {name: round(s * 1e3, 2) for name, s in best.items()},
-        "median_ms": {name: round(statistics.median(t) * 1e3, 2) for name, t in found.items()},
+        **step_times(steps, device, turns),
         "peak_bytes": peaks(steps, device),
         "profile": profile(steps, device) if device.type == "cuda" else {},
-        **ratios(best),
     }
 
 
-def _same_step(made: job.JobArtifacts, form: Executor, context: StepContext) -> bool:
+def _same_step(made: Work, form: Executor, context: StepContext) -> bool:
     """Whether the device's first large step is the processor's, to the last bit."""
     want = state_root(Executor(made.inner).step(made.genesis, context))
     return state_root(form.step(made.genesis, context)) == want

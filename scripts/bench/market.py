@@ -110,16 +110,15 @@ class Alone:
     """The last round's parameters, where the outer step is one slice."""
 
 
-def run_alone(body: JobFile, files: JobArtifacts, forms: Path, rounds: int) -> Alone:
+def run_alone(body: JobFile, files: JobArtifacts, engine: Engine, rounds: int) -> Alone:
     """The first `rounds` rounds. Inputs are put together by the terms' own links (rule 4.4) from outputs in
     memory; nothing is hashed, stored, sent or paid while it is timed."""
-    CompiledExecutor(files.inner, cache_dir=forms)
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(Path(folder))
         terms = terms_of(body, publish_job(storage.blocks, files), bytes(32), ZERO_ADDRESS, 0)
         loaded = load_job(storage.blocks, terms, RESOURCE_LIMITS)
         storage.close()
-        work = Work(terms, loaded, engine=Engine("cpu", ExecutorKind.COMPILED, forms))
+        work = Work(terms, loaded, engine=engine)
         genesis = {Kind.TASK: files.genesis, Kind.OUTER: files.outer_genesis}
         made: dict[Place, State] = {}
 
@@ -246,7 +245,9 @@ def main() -> None:
     files = build(body)
     cores = sorted(os.sched_getaffinity(0))
     with on_core(cores[0], chosen.speed):
-        alone = run_alone(body, files, chosen.forms, baseline)
+        CompiledExecutor(files.inner, cache_dir=chosen.forms)
+        engine = Engine("cpu", ExecutorKind.COMPILED, chosen.forms)
+        alone = run_alone(body, files, engine, baseline)
     nodes = [
         replace(node, arguments=("--max-shards", "1"), tokens=OWNED, stake=OWNED)
         if node.role == "solver"
