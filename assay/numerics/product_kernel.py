@@ -141,7 +141,7 @@ def _best() -> Kernel:
         try:
             kernel.tiles = build_tiles()
         except Unusable as reason:
-            log.warning("products take longer, without AMX, on this machine: %s", reason)
+            slower.note(log, f"products take longer, without AMX, on this machine: {reason}")
     return kernel
 
 
