@@ -16,7 +16,7 @@ from assay.node.rest import Drained
 from assay.program.state import state_root
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import Address, ClaimId, JobId, Kind, Seconds
-from assay.solver.convictions import Convictions
+from assay.solver.convictions import Convictions, Fallen
 from assay.solver.progress import TaskProgress
 from assay.solver.release import Released
 from assay.verifier.ballots import Ballots
@@ -95,7 +95,7 @@ def write_convictions(folder: Path, snap: Snap) -> None:
     for i in range(2):
         view: Any = SimpleNamespace(claim_id=ClaimId(digest(i)), claim=claim)
         convictions = Convictions(folder / "convictions.json")
-        convictions.heed([view], Seconds(4))
+        convictions.heed([Fallen(view, silent=False)], Seconds(4))
         snap()
     assert convictions.alarm
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_draft_that_was_told_before_a_conviction_is_not_committed_after_it(
     assert believed(ann) == (3, (draft, None))
     books.drafted(*PLACE, ROOT, draft)  # type: ignore[arg-type]
     observation = ann.see()
-    monkeypatch.setattr(ann._convictions, "news", lambda _: [_Fallen])
+    monkeypatch.setattr(ann._convictions, "news", lambda _: [SimpleNamespace(view=_Fallen, silent=False)])
     monkeypatch.setattr(ann._convictions, "heed", lambda *_: None)
     assert ann._heed(observation)
     books.opened(*PLACE, ROOT, SOURCES, 3)
@@ -81,7 +82,7 @@ def test_an_outer_draft_that_came_just_before_a_conviction_was_read_is_not_commi
         """The order ends while the node looks, and the look shows the conviction."""
         pool.step()
         monkeypatch.setattr(ann, "_heed", heed)
-        monkeypatch.setattr(convictions, "news", lambda _: [_Fallen])
+        monkeypatch.setattr(convictions, "news", lambda _: [SimpleNamespace(view=_Fallen, silent=False)])
         monkeypatch.setattr(convictions, "_heeded", (*convictions._heeded, ClaimId(_Fallen.claim_id)))
         monkeypatch.setattr(convictions, "heed", lambda *_: None)
         found = heed(observation)
