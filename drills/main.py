@@ -114,8 +114,9 @@ def chaos(
         float | None, typer.Option(min=0.01, help="After which the client halts the job, if it goes on.")
     ] = None,
     every: Annotated[
-        float, typer.Option(min=0.1, help="Seconds from one fault to the next, on average.")
-    ] = 10.0,
+        float,
+        typer.Option(min=0.1, help="Seconds from one fault to the next, on average; each costs about three."),
+    ] = 30.0,
     steps: Annotated[
         int, typer.Option(min=16, help="Of a round: the longer it is, the less a fault weighs.")
     ] = 64,
