@@ -184,3 +184,30 @@ def test_a_cheat_comes_with_every_tenth_round(tmp_path: Path) -> None:
     assert plots[19] == {"whistle-2": ("--accuse", "20:1")} and found.struck["cheat"] == 4
     job = parse_job_file(found.job, "the storm's")
     assert (job.training.rounds, job.training.shards) == (40, 2)
+
+
+def test_once_its_hours_are_over_the_client_halts_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Storm(
+        tmp_path / "devnet", job_text(40, 16), lineup(), Wei(10**18), say=lambda _: None, hours=0.01
+    )
+    progress, halted = SimpleNamespace(round=3, halted=False, closed=False), list[bytes]()
+    monkeypatch.setattr(found, "jobs", lambda: [SimpleNamespace(progress=progress)])
+    monkeypatch.setattr(found, "job_id", lambda: b"the job")
+    writer = SimpleNamespace(halt=lambda intent, job_id: halted.append(job_id))
+    monkeypatch.setattr(found.app, "connect", lambda name: SimpleNamespace(writer=writer))
+    for name in ("LOOK_S", "CALM_ROUNDS"):
+        monkeypatch.setattr(storm, name, 0)
+    now = [0.0]
+    monkeypatch.setattr(storm.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(found, "_begin", lambda strike: None)
+    found.strike()
+    now[0] = 36.0
+    found.strike()
+    assert halted == []
+    now[0] = 36.1
+    found.strike()
+    progress.halted = True
+    found.strike()
+    assert halted == [b"the job"]
