@@ -190,7 +190,7 @@ def step_function(
         with torch.no_grad():
             mean_loss = losses[0] if accumulate == 1 else torch.stack(losses).sum() / accumulate
             means = sums if accumulate == 1 else {name: g / accumulate for name, g in sums.items()}
-            after, rest = optimiser.update({n: p.detach() for n, p in params.items()}, means, held)
+            after, rest = optimiser.update({name: held[name] for name in params}, means, held)
         return [
             *(after[name] for name in slots.params),
             *(fixed[name] for name in (*slots.frozen, *slots.buffers)),
@@ -221,7 +221,8 @@ def _after_call(
                 " their dtype and shape",
                 hint=f"register {name} with the dtype and shape that it has after a step",
             )
-    return {name: after[f"model.{name}"].detach() for name in forms}
+    found = {name: after[f"model.{name}"] for name in forms}
+    return {name: x.detach() if x.requires_grad else x for name, x in found.items()}
 
 
 def _check_model(model: nn.Module) -> None:

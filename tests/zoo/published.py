@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -83,11 +83,13 @@ class Published:
     layout: Layout
     loss: Callable[[Any, Tensor], Tensor]
     rows: int = 2
+    chaotic: bool = False
+    """Whether native fp32's own gradient says nothing beside float64's: then it is traced, and runs."""
 
     def model(self) -> nn.Module:
         """Built from seed 0, with random choices that change nothing: dropout of nothing."""
         torch.manual_seed(0)
-        _declare_operators()
+        declare_operators()
         made = self.build(importlib.import_module(self.library))
         for part in made.modules():
             for name in ("p", "drop_prob", "attention_dropout", "dropout", "activation_dropout"):
@@ -97,7 +99,7 @@ class Published:
 
 
 @cache
-def _declare_operators() -> None:
+def declare_operators() -> None:
     """A torchvision for CUDA beside a PyTorch for the CPU cannot load its own operators, which no model here
     uses, and is imported only where these are declared."""
     for name in ("nms", "qnms"):
@@ -557,38 +559,43 @@ seen(
 # timm
 
 
-def timm(name: str, *, side: int = 32, **given: Any) -> None:
+def timm(name: str, *, side: int = 32, chaotic: bool = False, **given: Any) -> None:
     def build(library: Any) -> nn.Module:
         return library.create_model(name, num_classes=CLASSES, **given)
 
-    PUBLISHED[f"timm_{name}"] = Published("timm", build, Pictures(side), logits_loss, 4)
+    PUBLISHED[f"timm_{name}"] = Published("timm", build, Pictures(side), logits_loss, 4, chaotic)
+
+
+def _of_rows(block: str, library: Any) -> nn.Module:
+    of = importlib.import_module("timm.models.mlp_mixer")
+    given = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "num_blocks": 2, "num_classes": CLASSES}
+    given |= {} if block == "MixerBlock" else {"mlp_ratio": 4}
+    return of.MlpMixer(block_layer=getattr(of, block), **given)
 
 
 PATCHED: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
-FLAT: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "num_blocks": 2}
 timm("vit_tiny_patch16_224", **PATCHED)
 timm("deit_tiny_distilled_patch16_224", **PATCHED)
 timm("beit_base_patch16_224", **PATCHED)
 timm("eva02_tiny_patch14_224", **PATCHED)
 timm("cait_xxs24_224", **PATCHED)
 timm("xcit_nano_12_p16_224", **{**PATCHED, "patch_size": 16})
-timm("mixer_s32_224", **FLAT)
-timm("gmlp_ti16_224", **FLAT)
-timm("resmlp_12_224", **FLAT)
+for _name, _block in (("mixer", "MixerBlock"), ("gmlp", "SpatialGatingBlock"), ("resmlp", "ResBlock")):
+    PUBLISHED[f"timm_{_name}"] = Published("timm", partial(_of_rows, _block), Pictures(), logits_loss, 4)
 timm("resnet10t", side=64)
 timm("resnest14d", side=64)
 timm("convnext_atto", dims=(8, 16, 24, 32), depths=(1, 1, 1, 1), side=64)
 timm("convnextv2_atto", dims=(8, 16, 24, 32), depths=(1, 1, 1, 1), side=64)
-timm("ghostnet_050", side=64)
+timm("ghostnet_050", side=64, chaotic=True)
 timm("edgenext_xx_small", dims=(8, 16, 32, 48), depths=(1, 1, 2, 1), side=64)
 timm("davit_tiny", embed_dims=(16, 32), depths=(1, 1), num_heads=(2, 4), window_size=4)
-timm("halonet26t", side=128)
+timm("halonet26t", side=256)
 timm("efficientnet_lite0", side=64)
 timm("mobilenetv3_small_050", side=64)
 timm("mobilevit_xxs", side=64)
 timm("regnetx_002", side=64)
 timm("levit_128s", side=224)
-timm("poolformer_s12", embed_dims=(8, 16, 24, 32), layers=(1, 1, 1, 1), side=64)
+timm("poolformer_s12", dims=(8, 16, 24, 32), depths=(1, 1, 1, 1), side=64)
 timm("dla34", side=64)
 timm("dm_nfnet_f0", side=64)
 timm("nf_resnet26", side=64)
@@ -615,7 +622,7 @@ timm(
     img_size=64,
     side=64,
     depths=(1, 1, 1, 1),
-    embed_dim=(8, 16, 32, 32),
+    embed_dim=(32, 32, 64, 64),
     stem_width=(8, 16),
 )
 timm("pvt_v2_b0", side=64)

