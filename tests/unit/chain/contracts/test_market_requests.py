@@ -216,7 +216,8 @@ def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
     """100 jobs of a client and 800 claims: 8 views of our stakes and of the market's clock, 200 of jobs and
-    800 of shards together, and once, by 250 claims, 1,600, 800 and 200: of the last 50 claims the places fit into the first batch."""
+    800 of shards together, and once, by 250 claims, 1,600, 800 and 200: of the last 50 claims the places fit
+    into the first batch."""
     build(busy, closed=0, opened=100)
     solver = solver_of(market_of(-1.0))
     before, clock = len(node.views), 1
