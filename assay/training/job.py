@@ -221,8 +221,8 @@ def _after_call(
                 " their dtype and shape",
                 hint=f"register {name} with the dtype and shape that it has after a step",
             )
-    found = {name: after[f"model.{name}"] for name in forms}
-    return {name: x.detach() if x.requires_grad else x for name, x in found.items()}
+    held = {name: after[f"model.{name}"] for name in forms}
+    return {name: x.detach() if x.requires_grad else x for name, x in held.items()}
 
 
 def _check_model(model: nn.Module) -> None:
