@@ -83,6 +83,7 @@ CASES: dict[str, Case] = {
     "job watch": Case("{job} --metrics metrics"),
     "job fund": Case("{job} 1tok", "asks"),
     "job halt": Case("{job}", "asks"),
+    "job close": Case("{job}", "not-finished"),
     "job fetch": Case("{job} --out model"),
     "job verify": Case("no-model", "not-fetched"),
     "job export": Case("no-model", "not-fetched"),
