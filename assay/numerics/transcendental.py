@@ -119,11 +119,29 @@ def _erf(x: Tensor) -> Tensor:
     shifted = (a + a).add_(_MAGIC)
     segment = (shifted.view(torch.int64) & 15).clamp_(max=8).reshape(-1)
     t = a - (shifted - _MAGIC).mul_(0.5)
-    table = torch.tensor(c.ERF, dtype=torch.float64, device=x.device).t().contiguous()
+    table = _erf_table(x)
     h = torch.index_select(table[12], 0, segment).view(t.shape)
     for degree in range(11, -1, -1):
         h.mul_(t).add_(torch.index_select(table[degree], 0, segment).view(t.shape))
     return torch.copysign(h.to(torch.float32), x)
+
+
+def _coefficients(x: Tensor) -> Tensor:
+    """f64 [degrees, segments] of A27, on the device of `x`."""
+    return torch.tensor(c.ERF, dtype=torch.float64, device=x.device).t().contiguous()
+
+
+# An operation of its own: a tensor made while a graph is traced would be an input of the compiled form, which
+# the form that is stored has not.
+_LIBRARY = torch.library.Library("assay", "FRAGMENT")
+_LIBRARY.define("erf_table(Tensor x) -> Tensor")
+_LIBRARY.impl("erf_table", _coefficients, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "assay::erf_table",
+    lambda x: x.new_empty((len(c.ERF[0]), len(c.ERF)), dtype=torch.float64),
+    lib=_LIBRARY,
+)
+_erf_table = torch.ops.assay.erf_table
 
 
 def _reduced(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -74,7 +74,9 @@ def trace(program: Program, device: torch.device) -> GraphModule:
     with FakeTensorMode():
         inputs = example_inputs(program, device)
     kernel = fused.on_processor(inputs[-1]) and product_kernel.load() is not None
-    return make_fx(partial(_run, program, kernel), tracing_mode="fake")(*inputs)
+    graph = make_fx(partial(_run, program, kernel), tracing_mode="fake")(*inputs)
+    assert not any(node.op == "get_attr" for node in graph.graph.nodes), "a stored form has no such inputs"
+    return graph
 
 
 def example_inputs(program: Program, device: torch.device) -> list[Tensor]:

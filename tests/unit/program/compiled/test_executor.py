@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,6 +73,30 @@ def test_a_stored_form_is_loaded_and_gives_the_reference_states(
     assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 3))
     assert {p: p.stat().st_mtime_ns for p in cache.rglob("*.so")} == before != {}
     assert not [record for record in caplog.records if record.name.startswith("program")]
+
+
+ERF_STEP = """
+import sys
+from pathlib import Path
+import torch
+from assay.program.build import ProgramBuilder
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import StepContext
+from assay.program.isa import DType
+build = ProgramBuilder()
+program = build.finish([build.erf(build.state(DType.F32, (64,)))], 1)
+form = CompiledExecutor(program, cache_dir=Path(sys.argv[1]), self_check=False)
+assert form.ready
+(made,) = form.step([torch.linspace(-2, 2, 64)], StepContext(None, bytes(32), 0, 0))
+print(made.view(torch.int32).sum().item())
+"""
+
+
+@pytest.mark.long
+def test_a_stored_form_with_a_table_of_numbers_runs_in_another_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ERF_STEP, str(tmp_path)]
+    made = [subprocess.run(command, capture_output=True, check=True, text=True).stdout for _ in range(2)]
+    assert made[0] == made[1] != ""
 
 
 def test_a_slot_that_is_not_changed_is_the_same_tensor_though_the_form_copies_it() -> None:
