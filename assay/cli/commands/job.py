@@ -118,7 +118,7 @@ def watch(
         typer.Option(
             min=0,
             help="Halt the job when so many rounds have not lowered the held-out loss; 0: never. The file has"
-            " [held_out].",
+            " held-out records.",
         ),
     ] = 0,
 ) -> None:

@@ -42,8 +42,8 @@ def said(home: Path, *looks: Callable[[], bool]) -> str:
     left = iter(looks)
     waits = iter([True] * len(looks) + [False])
     market = SimpleNamespace(job=lambda _: SimpleNamespace(progress=SimpleNamespace(closed=next(left)())))
-    clock = SimpleNamespace(wait=lambda _: next(waits))
-    writer = SimpleNamespace(sender=SimpleNamespace(resume=lambda: None))
+    clock = SimpleNamespace(wait=lambda _: next(waits), now=lambda: 0)
+    writer = SimpleNamespace(sender=SimpleNamespace(resume=lambda: None), jobs=list)
     connection: Any = SimpleNamespace(clock=clock, market=market, writer=writer)
     with redirect_stderr(io.StringIO()) as err:
         app = App(Flags(home=str(home), account="client"), Output(False, False), True, False, None)
