@@ -107,7 +107,7 @@ def _meant(journal: Path) -> bytes:
 class Unchanged:
     """The chain of a devnet without nodes, and all files below its home and the working directory, as they
     were when this was made. What the chain's own process writes is left out, and with `reads` what is kept of
-    the chain's blocks and events, and how SQLite keeps it."""
+    the chain's blocks and events, traced steps, and how SQLite keeps it."""
 
     def __init__(self, home: Path, *, reads: bool = False) -> None:
         gc.collect()  # a journal that an earlier command left open writes its file when it goes
@@ -148,7 +148,7 @@ class Unchanged:
                 if own == "logs" or own.startswith("chain.state") or not path.exists():
                     continue
                 cache = path.name.startswith("events.db") or path.suffix in (".db-wal", ".db-shm", ".seal")
-                if self._reads and cache:
+                if self._reads and (cache or own == "traces"):
                     continue
                 if self._reads and path.suffix == ".db":
                     body = _meant(path)
