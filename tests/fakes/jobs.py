@@ -55,6 +55,7 @@ class TinyFiles:
     main: int = 0
     slices: int = 1
     unsettled: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[Program, ...]:

@@ -33,7 +33,7 @@ from types import SimpleNamespace
 from assay.app.machine import RESOURCE_LIMITS
 from assay.app.settings import Flags, Settings
 from assay.app.workers import workers_of
-from assay.protocol.types import Address, Seconds, StakeView, Wei
+from assay.protocol.types import Address, ClockView, Seconds, StakeView, Wei
 from contextlib import nullcontext
 
 
@@ -44,7 +44,7 @@ class Market:
 
     def __getattr__(self, name):
         empty = {"snapshot": nullcontext(), "stake": StakeView(*[Wei(0)] * len(StakeView.__match_args__))}
-        empty |= {"free": Wei(0), "subscription": bytes(32)}
+        empty |= {"free": Wei(0), "subscription": bytes(32), "clock": ClockView(Seconds(0), Seconds(0), 0, 1)}
         return lambda *_: empty.get(name, [])
 
 

@@ -28,6 +28,9 @@ class Waits:
         self.before.pop(0)()
         return True
 
+    def now(self) -> int:
+        return 0
+
     def stop(self) -> None:
         """Told by a signal."""
 

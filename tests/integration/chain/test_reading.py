@@ -48,7 +48,7 @@ def alone(market: ChainView, contract: str, view: str, *arguments: Any) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 3, 0), (1_000, 7, 1), (400, 25, 5)])
+@pytest.mark.parametrize(("most_bytes", "calls", "refused"), [(10**6, 3, 0), (1_000, 8, 1), (400, 26, 5)])
 def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     rpc: HttpRpc,
     markets: list[ChainMarket],

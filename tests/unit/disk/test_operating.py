@@ -29,7 +29,7 @@ def test_there_are_files_and_errors() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_named_is_written(name: str) -> None:
-    assert f'"{name}"' in SOURCE
+    assert f'"{name}"' in SOURCE or f'"{name.replace("ROLE", "{}")}"' in SOURCE
 
 
 @pytest.mark.parametrize("code", CODES)
