@@ -153,8 +153,17 @@ def at_risk(observation: Observation, more: Terms | None = None) -> Wei:
     for job in observation.open_jobs:
         held = len(holds(observation, job))
         if held:
-            most += _most_of(job.view.terms, held, mine) - _locked_in(observation, job, held)
+            most += max(_most_of(job.view.terms, held, mine) - _locked_in(observation, job, held), 0)
     return Wei(most + (_most_of(more, 1, mine) if more else 0))
+
+
+def with_outer(observation: Observation, job: JobObservation) -> Wei:
+    """The same, with one more outer claim of the job's present round. As many as our shards may be asked for
+    in a round are in `at_risk` already."""
+    held, terms, round_ = len(holds(observation, job)), job.view.terms, job.view.progress.round
+    made = [v.claim for v in moving(job.claims) if v.claim.kind == Kind.OUTER and v.claim.round == round_]
+    counted = sum(claim.claimant == observation.me for claim in made) < min(terms.slices, held)
+    return Wei(at_risk(observation) + (0 if counted else terms.solver_stake))
 
 
 def _most_of(terms: Terms, shards: int, takes: Takes) -> int:

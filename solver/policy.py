@@ -17,8 +17,8 @@ from assay.node.rounds import accepted, closable, closable_since, moving
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Tick, Watcher, plays, poke_for, tick_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
-from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open
-from assay.solver.reasons import why, why_no_outer, why_no_shard
+from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open, with_outer
+from assay.solver.reasons import too_much, why, why_no_outer, why_no_shard
 
 MOST_GUESSED = Fraction(1, 4)
 """Operations of an outer claim over those of a task, up to which everybody computes the outer step ahead."""
@@ -232,7 +232,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         first = (progress.round + number) % terms.shards
         place = min(((k - first) % terms.shards for k in mine), default=1)
         late = since + terms.outer_time + (place - 1) * limits.patience
-        if place == 0 or (observation.now > late and not limits.resting):
+        spare = observation.now > late and not limits.resting
+        if place == 0 or (spare and not too_much(observation, with_outer(observation, job))):
             yield _commit_outer(observation, job, number, since)
             return
 

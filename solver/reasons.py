@@ -14,7 +14,7 @@ from assay.node.rounds import moving
 from assay.protocol.types import ZERO_ADDRESS, Kind, Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable, unpaid_outer
-from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds
+from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds, with_outer
 
 
 def why(observation: Observation, job: JobObservation) -> str:
@@ -60,7 +60,7 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
             f"shard and claim lock {show_amount(needed)} of stake, {show_amount(spare)} is to spare;"
             " deposit more solver stake"
         )
-    if reason := _too_much(observation, at_risk(observation, terms)):
+    if reason := too_much(observation, at_risk(observation, terms)):
         return reason
     best = max(job.prices[k] for k in opened)
     if best < limits.min_price:
@@ -69,7 +69,7 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
     return ""
 
 
-def _too_much(observation: Observation, then: Wei) -> str:
+def too_much(observation: Observation, then: Wei) -> str:
     """Why work is left alone with which so much would be at risk; empty if it may be."""
     most = observation.limits.max_loss
     if most is None or then <= most:
@@ -125,8 +125,7 @@ def why_no_outer(observation: Observation, job: JobObservation) -> str:
     operator's least price of a task, in proportion to the operations, once the job's files say these."""
     if reason := _no_work(observation, job):
         return reason
-    stake = Wei(at_risk(observation) + job.view.terms.solver_stake)
-    if reason := _too_much(observation, stake):
+    if reason := too_much(observation, with_outer(observation, job)):
         return reason
     fee, least = job.view.terms.outer_fee, ceil(observation.limits.min_price * job.outer_share)
     if fee >= least:

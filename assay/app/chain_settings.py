@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from assay.app.settings import Setting, Settings
 from assay.app.units import parse_amount
-from assay.chain.eth.fees import FeePolicy
+from assay.chain.eth.fees import LEAST_BUMP_PERCENT, FeePolicy
 from assay.protocol.errors import Ask, AssayError
 
 FINALIZED = "finalized"
-LEAST_BUMP_PERCENT = 10
 """Pools take no replacement for less."""
 MOST_BLOCKS = 100_000
 

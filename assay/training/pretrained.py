@@ -44,8 +44,12 @@ _LONG = 1 << 30
 """Bytes of a line that holds a document."""
 
 
+_CODE = {"auto_map", "quantization_config", "custom_generate"}
+"""Of config.json: what has some version of transformers import code, of the folder or of a hub."""
+
+
 def _library(name: str) -> Any:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
     try:
         return __import__(name)
     except ImportError as error:
@@ -94,6 +98,7 @@ def causal_model(folder: Path, tokenizer: Path) -> Causal:
         found = sorted(path.name for pattern in _PICKLED for path in folder.glob(pattern))
         what = f"{found[0]} is pickled, and reading it could run its author's code" if found else "no weights"
         raise Stop(f"{folder} has no .safetensors: {what}", hint=_CONVERT)
+    _refuse_code(folder)
     transformers = _library("transformers")
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -107,6 +112,38 @@ def causal_model(folder: Path, tokenizer: Path) -> Causal:
         ) from error
     model.config.use_cache = False
     return Causal(model.train(), tokenizer)
+
+
+def _refuse_code(folder: Path) -> None:
+    """Raise Stop for a folder that could have its author's code run. Not every version of transformers keeps
+    to `trust_remote_code`: one runs custom_generate/generate.py of any local folder."""
+    found = [str(path.relative_to(folder)) for path in folder.rglob("*.py")]
+    found += [name for name in ("custom_generate", "adapter_config.json") if (folder / name).exists()]
+    for path in folder.glob("*config.json"):
+        config = bounded_json.loads(path.read_text())
+        found += [f"{key} in {path.name}" for key, value in _entries(config) if _names_code(key, value)]
+    if found:
+        raise Stop(
+            f"{folder} names code or another folder ({', '.join(sorted(set(found))[:3])}), so nothing of it"
+            " was read or run",
+            hint="where the architecture is one of transformers' own, delete that from a copy of the folder",
+        )
+
+
+def _names_code(key: str, value: Any) -> bool:
+    """Whether an entry of a config has code imported; a kernel for attention is named by its repository."""
+    return key in _CODE or ("attn_implementation" in key and "/" in str(value))
+
+
+def _entries(config: Any) -> Iterator[tuple[str, Any]]:
+    """Every key of a JSON value, with what it has."""
+    if isinstance(config, dict):
+        for key, value in config.items():
+            yield key, value
+            yield from _entries(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from _entries(value)
 
 
 @dataclass(frozen=True)

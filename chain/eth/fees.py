@@ -28,6 +28,8 @@ _USUAL_BLOCKS = 10
 
 UNIT = 10**18
 """Smallest units of a token."""
+LEAST_BUMP_PERCENT = 10
+"""Percent by which pools want a replacement to pay more."""
 STEPS = 3
 """In which the cap rises, at a quarter, a half and three quarters of a clock."""
 
@@ -97,7 +99,8 @@ def _offer(rpc: Rpc, policy: FeePolicy, purpose: str, gas: int, due: Due | None)
     if block is None:
         raise RpcUnreachable("the node has no latest block; nothing was sent", hint="wait until it is synced")
     base_wei = block.get("baseFeePerGas") or 0
-    tip_wei = _proposed_tip(rpc) if policy.tip_wei is None else policy.tip_wei
+    proposed = policy.tip_wei is None
+    tip_wei = min(_proposed_tip(rpc), policy.max_fee_per_gas_wei) if proposed else policy.tip_wei or 0
     now = 0 if due is None else block["timestamp"]
     cap_wei = most_wei(policy, now, due, gas)
     if base_wei > cap_wei:
@@ -116,11 +119,20 @@ def raised_fees(
     due: Due | None = None,
 ) -> tuple[int, int] | None:
     """(max fee, tip) in wei per gas at which pools take a transaction in the place of one that is stuck: so
-    much more as the operator says, and at least what `fees` says; None above the cap. Raises as `fees`."""
+    much more as the operator says, or up to the cap, and at least what `fees` says; None where the cap is
+    less than pools ask for. Raises as `fees`."""
     fee, tip, cap = _offer(rpc, policy, purpose, gas, due)
-    fee = max(fee, last_fee_wei + last_fee_wei * policy.bump_percent // 100 + 1)
-    tip = max(tip, last_tip_wei + last_tip_wei * policy.bump_percent // 100 + 1)
-    return (fee, min(tip, fee)) if fee <= cap else None
+    fee = max(fee, _more(last_fee_wei, policy.bump_percent))
+    tip = max(tip, _more(last_tip_wei, policy.bump_percent))
+    fee, tip = min(fee, cap), min(tip, fee, cap)
+    replaces = fee >= _more(last_fee_wei, LEAST_BUMP_PERCENT) and tip >= _more(
+        last_tip_wei, LEAST_BUMP_PERCENT
+    )
+    return (fee, tip) if replaces else None
+
+
+def _more(wei: int, percent: int) -> int:
+    return wei + wei * percent // 100 + 1
 
 
 class TooDear(Ask):

@@ -373,8 +373,10 @@ class Sender:
         self._broadcast(intent)
         return intent
 
-    def _broadcast(self, intent: Intent) -> None:
-        """Hand the latest signed transaction to the node; harmless if it is already there."""
+    def _broadcast(self, intent: Intent, *, raised: bool = False) -> None:
+        """Hand the latest signed transaction to the node; harmless if it is already there. One that the node
+        finds too cheap is raised once, unless it just was (`raised`): a node that lies about it has as little
+        signed as one that keeps silent."""
         if not self._sends:
             raise DryRun(
                 f"{intent.call.purpose}: not sent, since this is a dry run; no money has moved",
@@ -387,7 +389,7 @@ class Sender:
             text = failure.text.lower()
             # Mined, waiting, or overtaken: the next look at receipts and nonce tells which.
             if not any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
-                if too_cheap(text) and self._bump(intent, self._due.get(intent.key)):
+                if too_cheap(text) and not raised and self._bump(intent, self._due.get(intent.key)):
                     return
                 raise explain(intent.call.purpose, failure, self.registry) from failure
         self._broadcast_at = {attempt.hash: now, **self._recent(now)}
@@ -405,12 +407,15 @@ class Sender:
             self._bump(intent, due)
 
     def _bump(self, intent: Intent, due: Due | None) -> bool:
-        """Offer the same transaction at a fee that pools accept as a replacement; False if the cap forbids
-        it."""
+        """Offer the same transaction at a fee that pools accept as a replacement; False if the cap or the
+        spending limit forbids it."""
         last = intent.attempts[-1]
         purpose = intent.call.purpose
         offer = raised_fees(self.rpc, self.policy, purpose, last.max_fee_wei, last.tip_wei, last.gas, due)
         if offer is None:
+            return False
+        limit, more = self.policy.spend_limit_wei, last.gas * max(offer[0] - last.max_fee_wei, 0)
+        if limit is not None and self.journal.committed_wei(self.address) + more > limit:
             return False
         if due is not None and offer[0] > self.policy.max_fee_per_gas_wei >= last.max_fee_wei:
             self._tell_dear(replace(intent.call, due=due), offer[0])
@@ -420,7 +425,7 @@ class Sender:
             nonce,
             lambda held: signed(self._account, intent.call, self.chain_id, held, last.gas, offer),
         )
-        self._broadcast(again)
+        self._broadcast(again, raised=True)
         return True
 
     def _receipt(self, intent: Intent) -> Receipt | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay.node.findings import WrongSegment
-from assay.protocol.types import ZERO_ADDRESS, Kind, Phase, Seconds, Wei
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, Kind, Phase, Seconds, Wei
 from assay.solver.observation import Limits, Observation, at_risk
-from assay.solver.policy import CommitTask, Expire, TakeShard, TrainSegment, decide
+from assay.solver.policy import CommitOuter, CommitTask, Expire, TakeShard, TrainSegment, decide
 from assay.solver.reasons import why
 from assay.solver.service import SolverService
 from tests.fakes.clock import counted
@@ -109,3 +109,19 @@ def test_what_is_at_risk_counts_what_is_held_and_what_it_may_come_to() -> None:
     both = observation((ME, ZERO_ADDRESS), staked=1_000, unlocked=990, limits=limited(2 * whole - 1))
     assert TakeShard not in kinds(both)
     assert TakeShard in kinds(observation((ME, ZERO_ADDRESS), limits=limited(None)))
+
+
+def test_no_slice_of_others_is_claimed_by_which_more_than_the_most_would_be_at_risk() -> None:
+    tasks = tuple(claim(Kind.TASK, 0, shard, Phase.ACCEPTED) for shard in range(2))
+    first = claim(Kind.OUTER, 0, 0, Phase.ACCEPTED)
+
+    def asked(most: int | None, *made: ClaimView) -> list[type]:
+        """What is done for the second of two slices, long after its time."""
+        seen = observation((ME, OTHER), (*tasks, *made), now=NOW + 500, limits=limited(most))
+        (job,) = seen.jobs
+        view = replace(job.view, terms=replace(job.view.terms, slices=2))
+        return kinds(replace(seen, jobs=(replace(job, view=view),)))
+
+    assert CommitOuter in asked(None, first)
+    assert CommitOuter not in asked(0, first), "its shard has had the slice that was counted with it"
+    assert CommitOuter in asked(0), "what a shard is asked for was counted when that was taken"

@@ -100,7 +100,7 @@ def test_code_of_a_folder_is_not_run(tmp_path: Path) -> None:
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "theirs.py").write_text("raise SystemExit('ran')\n")
-    with pytest.raises(Stop, match="cannot be read as a causal language model"):
+    with pytest.raises(Stop, match=r"names code or another folder \(auto_map in config\.json, theirs\.py\)"):
         causal_model(tmp_path, tmp_path)
 
 

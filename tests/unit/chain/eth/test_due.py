@@ -9,7 +9,9 @@ import pytest
 
 from assay.chain.eth.fees import UNIT, Due, FeePolicy, TooDear, most_wei
 from assay.chain.eth.journal import Call
+from assay.chain.eth.rpc import RpcFailed
 from assay.chain.eth.sender import Sender
+from assay.protocol.errors import AssayError
 from tests.unit.chain.eth.fake_node import BLOCK_S, GAS, FakeNode
 from tests.unit.chain.eth.test_sender import TARGET, Time, start
 
@@ -77,3 +79,35 @@ def test_w3_a_stuck_move_is_raised_past_the_usual_cap_with_all_that_is_before_it
     assert [tx.data for tx in node.mined()] == [b"ordinary", b"move"]
     assert any("take a shard" in text for text in said)
     assert len(node.blocks) * BLOCK_S <= 80
+
+
+class TooCheap(FakeNode):
+    """Takes no transaction for what it pays, whatever that is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offered = 0
+
+    def eth_sendRawTransaction(self, raw: str) -> str:
+        self.offered += 1
+        raise RpcFailed("eth_sendRawTransaction", -32000, "transaction underpriced", "")
+
+
+def test_attack_T65_an_endpoint_that_finds_all_too_cheap_has_two_versions_signed(
+    tmp_path: Path,
+) -> None:
+    node = TooCheap()
+    sender = start(node, tmp_path)
+    with pytest.raises(AssayError):
+        sender.send("k", Call(TARGET, b"move", "make a move"))
+    kept = sender.journal.get("k")
+    assert node.offered == 2 and kept is not None and len(kept.attempts) == 2
+
+
+def test_attack_T65_no_replacement_exceeds_the_spending_limit(tmp_path: Path) -> None:
+    node = TooCheap()
+    first = GAS * 3 * GWEI  # twice the base fee and the tip, with room for half as much again
+    sender = start(node, tmp_path, spend_limit_wei=first)
+    with pytest.raises(AssayError):
+        sender.send("k", Call(TARGET, b"move", "make a move"))
+    assert sender.journal.committed_wei(sender.address) <= first

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.fees import FeePolicy, fees, raised_fees
+from assay.chain.eth.fees import UNIT, Due, FeePolicy, fees, raised_fees
 from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.protocol.errors import Ask
 
@@ -21,7 +21,7 @@ class Node(Rpc):
 
     def request(self, method: str, params: list[Any]) -> Any:
         if method == "eth_getBlockByNumber":
-            return {"hash": "0x1", "number": "0x1", "baseFeePerGas": hex(BASE)}
+            return {"hash": "0x1", "number": "0x1", "baseFeePerGas": hex(BASE), "timestamp": "0x1"}
         if method == "eth_feeHistory":
             return {"reward": self.reward}
         if self.tip is None:
@@ -48,3 +48,15 @@ def test_a_replacement_pays_what_pools_ask_for() -> None:
     policy = FeePolicy(bump_percent=10)
     fee, tip = raised_fees(Node(0), policy, "x", 10 * BASE, 100) or (0, 0)
     assert (fee, tip) == (11 * BASE + 1, 111)
+
+
+def test_a_replacement_goes_up_to_the_cap_where_pools_take_it() -> None:
+    policy = FeePolicy(max_fee_per_gas_wei=12 * BASE)
+    assert raised_fees(Node(0), policy, "x", 10 * BASE, 100) == (12 * BASE, 126), "a quarter more is above it"
+    assert raised_fees(Node(0), policy, "x", 11 * BASE, 100) is None, "less than a tenth more is left"
+
+
+def test_attack_T65_a_tip_that_an_endpoint_proposes_is_below_the_usual_cap() -> None:
+    policy = FeePolicy(max_fee_per_gas_wei=4 * BASE, emergency_fee_per_gas_wei=100 * BASE)
+    due = Due(begins=0, ends=1, stake=UNIT)
+    assert fees(Node(10**18), policy, "x", 21_000, due) == (6 * BASE, 4 * BASE)
