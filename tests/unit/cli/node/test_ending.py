@@ -30,7 +30,9 @@ def test_it_ends_soon_whatever_holds_it_up(number: int, how: str) -> None:
         assert node.stdout is not None and node.stdout.readline() == b"ready\n"
         for _ in range(2):  # the second one changes nothing
             node.send_signal(number)
-        assert node.wait(20) == 0
+        ended = node.wait(20)
+        # The interpreter gives the signals up after all exit handlers: the second may end what is then left.
+        assert ended == 0 or (how == "free" and ended == -number)
         assert node.stdout.read() == (b"" if how == "held" else b"closed\n")
     finally:
         node.kill()
