@@ -137,8 +137,8 @@ def test_a_process_that_is_killed_costs_its_segment_alone(day: MarketDay) -> Non
 def test_a_worker_that_dies_in_a_segment_costs_that_segment_alone(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each segment has two steps: it dies in the second one of the third segment. States are stored before the
-    next segment: stored meanwhile, that of the one before may be lost, too."""
+    """Each segment has two steps: it dies in the second one of the third segment. States are stored before
+    the next segment: stored meanwhile, that of the one before may be lost, too."""
     monkeypatch.setattr(TaskTrainer, "background_bytes", 1 << 60)
     job_id = day.post(rounds=1, shards=1, **LATER)
     ann, run, ran = day.solver("ann", pool=ManualPool), Work.run, list[tuple[Kind, int]]()
