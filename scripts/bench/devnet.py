@@ -146,6 +146,7 @@ def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> 
             slow(worker)
     for thread in on_rest:
         _put(thread, rest)
+        _move(thread, GROUPS)  # a thread begins in the group of the one that has started it
 
 
 def _put(thread: int, core: int) -> None:
