@@ -48,7 +48,7 @@ def program_root(data):
 
 def main(folder):
     receipt = json.loads((folder / "receipt.json").read_bytes())
-    assert receipt["schema"] == "assay/receipt/3"
+    assert receipt["schema"] == "assay/receipt/1"
     preimage = receipt["chain"]["id"].to_bytes(32, "big") + bytes(12)
     preimage += bytes.fromhex(receipt["chain"]["contracts"]["Jobs"][2:]) + (96).to_bytes(32, "big")
     terms = words(receipt["terms"])[1:]  # after the word that says where they begin

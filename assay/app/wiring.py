@@ -63,7 +63,7 @@ class Connection:
     def secret(self) -> bytes:
         """The account's own 32 secret bytes, from which salts follow: the same on every machine that has its
         key. Raises Ask when no key was opened."""
-        return self.writer.sender.secret(b"assay/secret/2")
+        return self.writer.sender.secret(b"assay/secret/1")
 
     def require_account(self) -> None:
         """Raises Ask when no key was opened."""

@@ -1,4 +1,4 @@
-"""What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/3).
+"""What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/1).
 
 Contract: a receipt carries what its job's and its claims' ids are hashes of, word by word as the contracts
 encode it, so that everybody recomputes them. A struct that changes changes nothing here. `read_receipt` gives
@@ -26,7 +26,7 @@ from assay.protocol.game_state import GameView
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.types import Address, Chain, Claim, ClaimId, ClaimStatus, ClaimView, JobId, Terms, Vote
 
-SCHEMA = "assay/receipt/3"
+SCHEMA = "assay/receipt/1"
 RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.program", "outer.program"
 MANIFEST = "manifest.json"
 FILES = (MODEL, INNER, OUTER, MANIFEST)
@@ -42,12 +42,6 @@ class BadReceipt(Stop):
     """A folder is not what its receipt says, or the receipt not what the chain or a replay says."""
 
     code = "bad-receipt"
-
-
-class OldReceipt(Stop):
-    """A receipt of a format from which ids cannot be recomputed."""
-
-    code = "old-receipt"
 
 
 class NoReceipt(Stop):
@@ -204,15 +198,10 @@ def _open(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         body = parse_canonical(_read(folder, RECEIPT), MAX_RECEIPT_BYTES)
     except ValueError as error:
         raise bad(f"{RECEIPT}: {error}") from error
-    if body.get("schema") == "assay/receipt/1":
-        raise OldReceipt(
-            f"{folder} holds a receipt of the old format assay/receipt/1, which lacks what the job's and its"
-            " claims' ids are hashes of: nothing worth saying can be checked",
-            hint=f"`assay job fetch JOB --out {folder}` writes a new one",
-        )
+    if (said := str(body.get("schema"))[:64]) != SCHEMA:
+        raise bad(f"the schema of {RECEIPT} is {said!r}, this version reads {SCHEMA} and no other")
     unsealed = {key: value for key, value in body.items() if key != "seal"}
-    sealed = body.get("seal") == sha256(canonical_json(unsealed)).hexdigest()
-    if body.get("schema") != SCHEMA or not sealed:
+    if body.get("seal") != sha256(canonical_json(unsealed)).hexdigest():
         raise bad(f"{RECEIPT} was changed after it was written")
     if set(body) != _FIELDS:
         raise bad(f"{RECEIPT} has other fields than {SCHEMA}")
@@ -248,8 +237,8 @@ def _view(entry: dict[str, Any]) -> ClaimView:
 
 
 def read_receipt(folder: Path) -> Receipt:
-    """The receipt in a folder, with its files. Raises BadReceipt where it is damaged or malformed, OldReceipt
-    for a format before this one, NoReceipt where no file of one is there."""
+    """The receipt in a folder, with its files. Raises BadReceipt where it is damaged, malformed or of another
+    format, NoReceipt where no file of one is there."""
     body, files = _open(folder)
     try:
         contracts = {name: Address(str(address)) for name, address in body["chain"]["contracts"].items()}

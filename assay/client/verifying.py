@@ -225,7 +225,7 @@ def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> d
 
 
 def verify(folder: Path) -> Verified:
-    """Check a fetched model against its receipt. Raises BadReceipt, with what is wrong, or OldReceipt."""
+    """Check a fetched model against its receipt. Raises BadReceipt, with what is wrong."""
     receipt = read_receipt(folder)
     terms = receipt.terms
     try:

@@ -15,7 +15,7 @@ from assay.node.manifests import MAX_MANIFEST_BYTES, BadManifest, Reader, raw_ci
 from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.ports import Blocks
 
-CHECKPOINT_SCHEMA = "assay/checkpoint/3"
+CHECKPOINT_SCHEMA = "assay/checkpoint/1"
 MAX_CID_CHARS = 128
 
 

@@ -15,7 +15,7 @@ from assay.protocol.errors import Stop
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW
 
-JOB_SCHEMA = "assay/job/4"
+JOB_SCHEMA = "assay/job/1"
 MAX_MANIFEST_BYTES = 1 << 20
 
 

@@ -53,7 +53,7 @@ class Job:
         self.folder, self.blocks, self.counts = folder, blocks, Counter()
         self.wrong, self.undecided, self.notes = [], [], []
         self.receipt = canonical((folder / "receipt.json").read_bytes())
-        need(self.receipt["schema"] == "assay/receipt/3", "a receipt of another format")
+        need(self.receipt["schema"] == "assay/receipt/1", "a receipt of another format")
         encoded, self.terms = bytes.fromhex(self.receipt["terms"]), struct_of("Terms", self.receipt["terms"])
         self.loops = [self.terms["loops"], self.terms["outerLoops"]]
         for loop in [*self.terms["loops"], *self.terms["outerLoops"]]:
@@ -92,7 +92,7 @@ class Job:
         body = (self.folder / "manifest.json").read_bytes()
         need(sha256(body).digest() == t["manifest"], "the receipt's manifest is another")
         self.manifest = canonical(body)
-        need(self.manifest["schema"] == "assay/job/4" and t["slices"] == 1, "another format, or outer slices")
+        need(self.manifest["schema"] == "assay/job/1" and t["slices"] == 1, "another format, or outer slices")
         self.programs = [self._programs("inner", TASK, "slots"), self._programs("outer", OUTER, "outerSlots")]
         size = t["records"] * t["recordSize"]
         raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""
@@ -163,7 +163,7 @@ class Job:
         leaf %= len(claim.roots)
         if leaf not in claim.states:
             listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
-            need(listed["schema"] == "assay/checkpoint/3", "a checkpoint manifest of another format")
+            need(listed["schema"] == "assay/checkpoint/1", "a checkpoint manifest of another format")
             need(index := listed["states"][leaf], "a state that is not published")
             claim.states[leaf] = self._fetched(self.programs[claim.kind][0], index, claim.roots[leaf])
         return claim.states[leaf]

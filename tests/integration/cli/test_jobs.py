@@ -277,7 +277,7 @@ HOSTILE: dict[str, Any] = {
     "not JSON": b"\xff\xfe not JSON",
     "deep nesting": b"[" * 100_000,
     "huge": b" " * ((1 << 20) + 1),
-    "another schema": manifest_with(schema="assay/job/1"),
+    "another schema": manifest_with(schema="assay/job/2"),
     "a wrong root": lambda body: {**body, "genesis": {**body["genesis"], "root": "00" * 32}},
     "another file's CID": lambda body: with_program(body, cid=body["genesis"]["cid"]),
     "no CID at all": lambda body: with_program(body, cid="../../etc/passwd"),

@@ -22,7 +22,7 @@ from safetensors.torch import load, save
 from assay.client import receipt
 from assay.client.fetched import of_path
 from assay.client.on_chain import compare
-from assay.client.receipt import BadReceipt, OldReceipt, claim_id_of, derived_job_id, read_receipt
+from assay.client.receipt import BadReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
 from assay.client.results import going_on
 from assay.client.verifying import verify
@@ -207,13 +207,6 @@ def test_a_job_fetched_while_its_next_round_is_being_settled_verifies(tmp_path: 
     assert checked.returncode == 0, checked.stderr
     assert day.run(day.closed(job_id)) and compared(day, folder).moved
     assert not going_on(day.markets["client"], job_id)
-
-
-def test_a_receipt_of_the_old_format_is_refused_with_the_next_step(copy: Path) -> None:
-    (copy / receipt.RECEIPT).write_bytes(canonical_json({"schema": "assay/receipt/1", "job": "00"}))
-    with pytest.raises(OldReceipt, match="assay/receipt/1") as refused:
-        verify(copy)
-    assert "assay job fetch JOB" in refused.value.hint
 
 
 # -- a forger that makes all ids up

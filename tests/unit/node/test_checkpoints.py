@@ -181,11 +181,11 @@ def test_a_hole_in_a_packed_file_is_led_to_the_bytes_of_the_slot() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"schema": "assay/checkpoint/1", "states": [{"cid": "x", "root": "00"}]}, "'assay/checkpoint/1'.*3"),
-        ({"schema": "assay/checkpoint/3", "states": [None, None]}, "last state"),
-        ({"schema": "assay/checkpoint/3", "states": ["x"]}, "does not list 2"),
-        ({"schema": "assay/checkpoint/3", "states": [{"cid": "x"}, "x"]}, "neither"),
-        ({"schema": "assay/checkpoint/3", "states": ["x", "x"], "more": 1}, "fields"),
+        ({"schema": "assay/checkpoint/2", "states": [{"cid": "x", "root": "00"}]}, "'assay/checkpoint/2'.*1"),
+        ({"schema": "assay/checkpoint/1", "states": [None, None]}, "last state"),
+        ({"schema": "assay/checkpoint/1", "states": ["x"]}, "does not list 2"),
+        ({"schema": "assay/checkpoint/1", "states": [{"cid": "x"}, "x"]}, "neither"),
+        ({"schema": "assay/checkpoint/1", "states": ["x", "x"], "more": 1}, "fields"),
     ],
 )
 def test_a_manifest_of_another_version_or_form_is_refused_and_says_why(body: Any, why: str) -> None:
