@@ -32,7 +32,8 @@ from assay.fitness import digests, long_run
 from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
-from assay.numerics import slower
+from assay.numerics import product_triton, slower
+from assay.numerics.native import Unusable
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
 from assay.program.kernels import FAST
@@ -40,7 +41,6 @@ from assay.program.state import state_root
 from assay.training.models import Gpt
 from scripts.bench import gpu
 from scripts.bench.report import machine as processor
-from scripts.check_cuda import device_name, kernel_findings
 
 RIGHT, WRONG, FAILED, NONE = "right", "wrong", "failed", "none"
 BRIEF_STEPS = 3
@@ -110,6 +110,11 @@ def say(text: str) -> None:
 
 
 # -- what is here
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    return f"{device} {torch.cuda.get_device_name(device)}" if device.type == "cuda" else "cpu"
 
 
 @part
@@ -187,8 +192,23 @@ def kernels(task: Task) -> None:
     """The products' kernel, cut in every way, against the definition."""
     if task.device.type != "cuda":
         return task.end(NONE, "a processor has no such kernel")
-    wrong = [str(finding) for finding in kernel_findings(task.device)]
+    wrong = kernel_faults(task.device)
     task.end(WRONG if wrong else RIGHT, "; ".join(wrong) or "every tile has the definition's bits")
+
+
+def kernel_faults(device: torch.device) -> list[str]:
+    """What is wrong with the products' kernel on this GPU, each way to cut a product by itself."""
+    kernel = product_triton.load()
+    if kernel is None:
+        return ["the products' kernel cannot be had here; the reason is in the log"]
+    found = []
+    for tile in product_triton.tiles_of(device):
+        say(f"products in tiles of {tile.m} x {tile.n}")
+        try:
+            product_triton.check(kernel, tile, device)
+        except Unusable as reason:
+            found.append(f"products in tiles of {tile.m} x {tile.n}: {reason}")
+    return found
 
 
 def _forms(task: Task, compiled: bool) -> list[Form]:

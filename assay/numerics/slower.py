@@ -1,7 +1,7 @@
 """What this process computes more slowly than its machine could, and why: bits are right either way.
 
 Contract: `note` says a thing once in the log and keeps it for good; a node's status and events, `assay solver
-bench` and ``scripts/check_cuda.py`` show what was kept. Thread-safe. Not guaranteed: that nothing else is
+bench` and ``scripts/gpu_check.py`` show what was kept. Thread-safe. Not guaranteed: that nothing else is
 slow.
 """
 

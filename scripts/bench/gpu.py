@@ -12,20 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity
 
-from assay.fitness.check import Say
 from assay.fitness.samples import JOB_SEED, noise
 from assay.numerics import contraction, fast, product_triton
-from assay.program.compiled.executor import CompiledExecutor
-from assay.program.execute import Executor, Records, StepContext, read_data
+from assay.program.execute import Records, StepContext, read_data
 from assay.program.isa import Op, Program
-from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
 from assay.training.losses import cross_entropy
 from assay.training.outer import DiLoCo
@@ -211,39 +207,6 @@ def peaks(steps: dict[str, Step], device: torch.device) -> dict[str, int]:
         synchronise(device)
         found[name] = torch.cuda.max_memory_allocated(device)
     return found
-
-
-def timings(device: torch.device, size: Size, turns: int, cache: Path, say: Say) -> dict[str, Any]:
-    """Least and median wall time of a step of each form, with ratios, profiles and peak memory."""
-    say(f"tracing and compiling a GPT of {size.config.n_layer} layers, width {size.config.d_model}")
-    model = size.model()
-    made = job_of(size, model)
-    started = time.perf_counter()
-    form = CompiledExecutor(made.inner, str(device), cache_dir=cache, self_check=False)
-    prepared = time.perf_counter() - started
-    context = made.context
-    equal = _same_step(made, form, context)
-    state = [x.to(device) for x in made.genesis]
-    model = model.to(device)
-    steps: dict[str, Step] = {ORDER_FREE: lambda: form.step(state, context)}
-    steps |= native_steps(device, size, model, made)
-    return {
-        "parameters": sum(x.numel() for x in made.genesis[: made.inner.params]),
-        "batch": size.batch,
-        "tokens": size.batch * size.config.context,
-        "nodes": len(made.inner.nodes),
-        "prepare_s": round(prepared, 1),
-        "bits_equal_to_cpu_reference": equal,
-        **step_times(steps, device, turns),
-        "peak_bytes": peaks(steps, device),
-        "profile": profile(steps, device) if device.type == "cuda" else {},
-    }
-
-
-def _same_step(made: Work, form: Executor, context: StepContext) -> bool:
-    """Whether the device's first large step is the processor's, to the last bit."""
-    want = state_root(Executor(made.inner).step(made.genesis, context))
-    return state_root(form.step(made.genesis, context)) == want
 
 
 def product_times(device: torch.device, turns: int) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ folder=${FOLDER:-$(mktemp -d)}
 
 try() { # an environment's interpreter
   PYTHONPATH="$PWD" "$1" -c 'import torch; print("PyTorch", torch.__version__, flush=True)'
-  PYTHONPATH="$PWD" OMP_NUM_THREADS=1 "$1" scripts/check_cuda.py --device cpu ${QUICK:+--quick} --no-compiled --no-timings
+  PYTHONPATH="$PWD" OMP_NUM_THREADS=1 "$1" -m assay --home "$folder/home" --device cpu solver bench $([ -n "${QUICK:-}" ] || echo --full)
   # shellcheck disable=SC2086
   PYTHONPATH="$PWD" "$1" -m pytest -q -p no:cacheprovider -m "not slow and not gpu" $tests
 }

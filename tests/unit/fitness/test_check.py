@@ -16,7 +16,7 @@ from assay.fitness.check import CPU_REFERENCE, Form, check, forms_on
 from assay.fitness.digests import Stored, stored
 from assay.fitness.exercise import Exercise, all_exercises
 from assay.fitness.samples import STEPS, from_entry
-from assay.program.execute import Executor, Observe, Patch, StepContext
+from assay.program.execute import PLAIN, Executor, Look, StepContext
 from assay.program.fault import flip_lowest_bit
 from assay.program.isa import Program
 from assay.protocol.errors import Stop
@@ -47,20 +47,13 @@ class Faulty(Executor):
         super().__init__(program)
         self._fault = (node, element, step)
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
+    def interpreted(self, state: Sequence[Tensor], context: StepContext, look: Look = PLAIN) -> list[Tensor]:
         node, element, step = self._fault
 
         def wrong(index: int, x: Tensor) -> Tensor:
             return flip_lowest_bit(x, element) if (index, context.step) == (node, step) else x
 
-        return super().step(state, context, observe, wrong, until)
+        return super().interpreted(state, context, look._replace(patch=wrong))
 
 
 def faulty(node: int, element: int, step: int) -> Form:
@@ -73,7 +66,7 @@ def test_the_file_is_of_the_exercises_and_samples_of_today() -> None:
     assert found.operations.keys() == {e.name for e in all_exercises()}
     for e in all_exercises():
         kept = found.operations[e.name]
-        assert tuple(kept) == e.labels, "run scripts/check_cuda.py --write"
+        assert tuple(kept) == e.labels, "run scripts/generate/digests.py"
         assert {len(column) for column in kept.values()} == {e.chunks}
     assert set(found.runs) == {"gpt", "cnn", "mlp"}
     assert {len(roots) for roots in found.runs.values()} == {STEPS}

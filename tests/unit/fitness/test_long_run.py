@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.fitness import long_run
 from assay.numerics.bits import patterns
 from assay.program.compiled.executor import CompiledExecutor
-from assay.program.execute import Executor, Observe, Patch, StepContext
+from assay.program.execute import PLAIN, Executor, Look, StepContext
 from assay.program.isa import Op, Program
 from assay.program.kernels import FAST
 from assay.protocol.errors import Stop
@@ -35,19 +35,12 @@ def roots(steps: int) -> dict[int, str]:
 class Flushing(Executor):
     """An executor whose subnormal results are zeros, as a GPU's with flushing on."""
 
-    def step(
-        self,
-        state: Sequence[Tensor],
-        context: StepContext,
-        observe: Observe | None = None,
-        patch: Patch | None = None,
-        until: int | None = None,
-    ) -> list[Tensor]:
+    def interpreted(self, state: Sequence[Tensor], context: StepContext, look: Look = PLAIN) -> list[Tensor]:
         def flushed(index: int, x: Tensor) -> Tensor:
             least = torch.finfo(torch.float32).smallest_normal
             return torch.where(x.abs() < least, 0.0 * x, x) if x.dtype == torch.float32 else x
 
-        return super().step(state, context, observe, flushed, until)
+        return super().interpreted(state, context, look._replace(patch=flushed))
 
 
 def test_the_file_has_a_root_of_every_stored_step() -> None:
