@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.table import Table
 
@@ -33,12 +32,6 @@ class Snapshot:
     burnt: int
     undestroyed: int
     supply: int
-
-    @classmethod
-    def from_report(cls, told: Mapping[str, Any]) -> Snapshot:
-        """As JSON gives it back."""
-        parties = {str(name): int(amount) for name, amount in told["parties"].items()}
-        return cls(parties, *(int(told[key]) for key in ("held", "burnt", "undestroyed", "supply")))
 
     @property
     def total(self) -> int:

@@ -61,19 +61,6 @@ def list_scenarios(context: typer.Context) -> None:
         app.output.out.print(tests)
 
 
-@root.command("replay")
-def replay_one(
-    context: typer.Context,
-    recording: Annotated[Path, typer.Argument(help="A file that `run` has written, in HOME/recordings.")],
-    speed: Annotated[float, typer.Option(min=0.0, help="How many times as fast; 0: at once.")] = 8.0,
-) -> None:
-    """Watch a run again, from its recording; exit status 1 if anything that it promises is not in it."""
-    from drills.recording import replay
-
-    if not replay(app_of(context), recording, speed):
-        raise typer.Exit(int(Exit.BUG))
-
-
 @root.command("run")
 def run_one(
     context: typer.Context,

@@ -7,7 +7,7 @@ report adds nothing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,43 +77,10 @@ class Outcome:
         """Everybody whose tokens are counted."""
         return list(self.after.parties) if self.after is not None else []
 
-    @classmethod
-    def from_report(cls, data: Mapping[str, Any], events: list[tuple[str, Event]]) -> Outcome:
-        """What `report_of` has told, as JSON gives it back, with the events of the run. Raises LookupError,
-        TypeError and ValueError for what is no such report."""
-        games = [
-            Played(int(g["id"]), int(g["moves"]), str(g["reason"]), True, bool(g["challengerWon"]))
-            for g in data["games"]
-        ]
-        return cls(
-            float(data["secondsReady"]),
-            float(data["secondsRun"]),
-            events,
-            [_fallen(fallen) for fallen in data["convicted"]],
-            [{key: str(lie[key]) for key in ("verifier", "finding")} for lie in data["lies"]],
-            [str(demand) for demand in data["demands"]],
-            [{key: int(place[key]) for key in ("round", "shard")} for place in data["missingShards"]],
-            games,
-            {str(kind): [int(used) for used in all_] for kind, all_ in data["gasUsed"].items()},
-            [float(loss) for loss in data["heldOutLoss"]],
-            int(data["parameters"]),
-            data["verified"],
-            str(data["sample"]),
-            Snapshot.from_report(data["before"]),
-            Snapshot.from_report(data["after"]),
-        )
-
     def change(self, name: str) -> int:
         """What a party has more (or less) after the run, in smallest units."""
         assert self.before is not None and self.after is not None
         return self.after.parties[name] - self.before.parties[name]
-
-
-def _fallen(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A conviction as a report tells it."""
-    texts = {key: str(told[key]) for key in ("claimant", "kind", "finding")}
-    numbers = {key: int(told[key]) for key in ("round", "shard", "passedBy")}
-    return texts | numbers | {"guilty": [str(name) for name in told["guilty"]]}
 
 
 def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
@@ -145,7 +112,7 @@ def judge(promised: Callable[[Outcome], list[str]], outcome: Outcome) -> list[st
 
 
 def report_of(name: str, outcome: Outcome, missing: list[str]) -> dict[str, Any]:
-    """All that the report tells, in the form of JSON; `Outcome.from_report` reads it."""
+    """All that the report tells, in the form of JSON."""
     return {
         "scenario": name,
         "passed": not missing,
@@ -165,7 +132,6 @@ def report_of(name: str, outcome: Outcome, missing: list[str]) -> dict[str, Any]
         ],
         "disputeGas": dispute_gas(outcome.gas),
         "gas": {kind: int(statistics.median(used)) for kind, used in sorted(outcome.gas.items())},
-        "gasUsed": outcome.gas,
         "verified": outcome.verified,
         "sample": outcome.sample,
         "before": outcome.before,

@@ -39,9 +39,8 @@ from assay.protocol.types import Address, ClaimView, JobId, Phase, Vote
 from drills.balances import snapshot
 from drills.disturbances import disturb
 from drills.narrator import Event, EventTail, Narrator
-from drills.outcome import Outcome, Played, gas_by_kind, judge, report, report_of
+from drills.outcome import Outcome, Played, gas_by_kind, judge, report
 from drills.promises import STRANGER
-from drills.recording import Recording
 from drills.scenarios import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
@@ -86,13 +85,12 @@ class Run:
         scenario: Scenario,
         body: JobFile,
         out: Path,
-        recording: Recording,
         dashboard: Shown = Shown.NOT,
         limit_s: float = 600.0,
         held_out_rows: int = 256,
     ) -> None:
         self.app, self.scenario, self.body, self.out = app, scenario, body, out
-        self.recording, self.dashboard = recording, dashboard
+        self.dashboard = dashboard
         self.limit_s, self.held_out_rows = limit_s, held_out_rows
         self.narrator = Narrator()
         self.games: list[GameView] = []
@@ -188,14 +186,11 @@ class Run:
 
     def tell(self, name: str, text: str) -> None:
         """Something that no node says."""
-        event = {"event": "said", "text": text}
-        self.recording.told(name, event)
-        if line := self.narrator.line(name, {**event, "text": escape(text)}):
+        if line := self.narrator.line(name, {"event": "said", "text": escape(text)}):
             self.say(line)
 
     def _seen(self, name: str, event: Event) -> None:
         self.outcome.events.append((name, event))
-        self.recording.told(name, event)
         if line := self.narrator.line(name, event):
             self.say(line)
 
@@ -340,11 +335,10 @@ def _passed(view: ClaimView) -> list[Vote]:
     return [vote for vote in view.votes if view.traces.get(vote.verifier)]
 
 
-def next_steps(recording: Path) -> list[str]:
+def next_steps() -> list[str]:
     """What one may do after a scenario, to be typed as it stands."""
     steps = [] if which("assay") else [("source .venv/bin/activate", "the commands below are there")]
     steps += [
-        (f"python -m drills replay {recording}", "this run once more, faster"),
         ("python -m drills list", "other cheats, by name"),
         ("assay devnet up", "a market for jobs of your own"),
     ]
@@ -378,21 +372,17 @@ def run_scenario(
         )
     nodes = with_devices(scenario.nodes(), devices or {})
     scenario = replace(scenario, nodes=lambda: nodes)
-    recording = Recording(app.settings.home / "recordings" / f"{name}.jsonl", name)
-    run = Run(app, scenario, demo_job(source, quick, scenario), out, recording, dashboard)
+    run = Run(app, scenario, demo_job(source, quick, scenario), out, dashboard)
     signal.signal(signal.SIGTERM, _leave)
-    data = None
     try:
         outcome = run.play()
-        missing = judge(scenario.promised, outcome)
-        data = report_of(name, outcome, missing)
     finally:
-        recording.close(data)
         try:
             take_down(app.settings.home)
         except AssayError as error:
             app.output.say(f"taking the devnet down: {error.message}")
+    missing = judge(scenario.promised, outcome)
     report(app, scenario.attackers, scenario.name, outcome, missing)
-    for line in next_steps(recording.path):
+    for line in next_steps():
         app.output.say(line)
     return not missing

@@ -38,7 +38,6 @@ from assay.job.templates import own_template
 from drills.lineups import covered, told
 from drills.outcome import Outcome, judge, report, report_of
 from drills.promises import falls
-from drills.recording import Recording
 from drills.run import Run
 from drills.scenarios import Scenario
 
@@ -179,15 +178,13 @@ def play(home: Path, options: argparse.Namespace) -> bool:
     app = App(Flags(home=str(home)), Output(as_json=options.json, quiet=False), True, False, None)
     take_down(home)
     wipe_data(home)
-    recording = Recording(home / "recordings" / f"{SCENARIO.name}.jsonl", SCENARIO.name)
     body = job(options.rounds, options.shards, options.steps, *([TINY_WINDOW] if options.tiny else []))
     limits = {"limit_s": 60.0 * options.minutes, "held_out_rows": 8}
-    run = Run(app, SCENARIO, body, home / "model", recording, **limits)
+    run = Run(app, SCENARIO, body, home / "model", **limits)
     with Watch() as watch:
         try:
             outcome = run.play()
         finally:
-            recording.close()
             take_down(home)
     missing = judge(SCENARIO.promised, outcome)
     found = summary(home, outcome, missing, time.monotonic() - began, watch)

@@ -42,6 +42,11 @@ from tests.fakes.market_day import secret
 
 FUNDS = Wei(10_000)
 FINAL = 3
+BITS = [
+    "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
+    "e05351f0e3a248ebe773ce4adaaeb12fd91a9887449533dde1739d617937db91",
+]
+"""The model of an undisturbed day, by round."""
 DEEPEST = 64
 """Blocks that a reorganisation may take, a second each."""
 SEED_AGE = Seconds(2 * DEEPEST)

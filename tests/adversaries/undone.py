@@ -19,7 +19,7 @@ from assay.protocol.game_state import GamePhase
 from assay.protocol.types import Kind
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver, HidingSolver
-from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
+from tests.adversaries.chain_day import BITS, DEEPEST, NAMES, SEED_AGE, ChainDay
 from tests.adversaries.readings import Readings
 
 SILENCE = 80
@@ -30,11 +30,6 @@ VOTE_TIME = SEED_AGE + MOST_LOSSES * (DEEPEST + SILENCE)
 """Time to vote: no deadline can be met in time that the day itself takes away. With 256 s a
 few losses in a row left no block in which a vote could stand."""
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-BITS = [
-    "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
-    "e05351f0e3a248ebe773ce4adaaeb12fd91a9887449533dde1739d617937db91",
-]
-"""The model of an undisturbed day, by round."""
 KINDS: dict[str, dict[str, Any]] = {
     "honest": {},
     "one ulp": {"solvers": {"ann": partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5))}},
@@ -87,7 +82,7 @@ def _named(name: str, arguments: dict[str, Any]) -> str:
     return name
 
 
-def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
+def play(day: ChainDay, number: int) -> Undone:
     """A day whose losses are those of this number."""
     r, told = random.Random(f"undone/{number}"), Undone()
     day.pass_time(DEEPEST)
@@ -112,7 +107,7 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
     told.faults = day.unsound(job_id) + told.misread
     if not day.closed(job_id)():
         told.faults.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")
-    elif day.model(job_id) != (bits or BITS):
+    elif day.model(job_id) != BITS:
         told.faults.append(f"the model has other bits: {day.model(job_id)}")
     return told
 
@@ -144,42 +139,3 @@ def covered(days: list[Undone]) -> Iterator[str]:
                 by_moment[moment].add(loss.depth)
     for moment, depths in sorted(by_moment.items()):
         yield f"{moment}: undone at {', '.join(map(str, sorted(depths))) or 'no depth'}"
-
-
-class HardhatDay(ChainDay):
-    """The same on Hardhat's node, which knows snapshots and no reorganisations: what is lost is lost back to
-    the last snapshot of that depth, and other blocks, with other randomness, follow."""
-
-    def __post_init__(self) -> None:
-        self._snapshots: list[tuple[int, str]] = []
-        self._salt = 0
-        super().__post_init__()
-
-    def pass_time(self, blocks: int) -> None:
-        self._snap()
-        if blocks:
-            self.rpc.request("hardhat_mine", [hex(blocks), "0x1"])
-
-    def turn(self, off: tuple[str, ...] = (), blocks: int = 8) -> None:
-        self._snap()
-        super().turn(off, blocks)
-
-    def _snap(self) -> None:
-        height = self.height()
-        if not self._snapshots or self._snapshots[-1][0] < height:
-            self._snapshots.append((height, self.rpc.request("evm_snapshot", [])))
-
-    def lose(self, depth: int, grow: int = 0) -> int:
-        height = self.height()
-        least = max(height - depth, self.first)
-        kept = [snapshot for snapshot in self._snapshots if least <= snapshot[0] < height]
-        if not kept:
-            return 0
-        at, snapshot = kept[0]
-        assert self.rpc.request("evm_revert", [snapshot])
-        self._snapshots = [one for one in self._snapshots if one[0] < at]
-        self._salt += 1
-        self.rpc.request("hardhat_setPrevRandao", [f"0x{10**30 + self._salt:064x}"])
-        self.rpc.request("hardhat_mine", [hex(height - at + max(grow, 1)), "0x1"])
-        self.lost += height - at
-        return height - at

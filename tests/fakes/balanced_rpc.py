@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
 from typing import Any
 
-import httpx
+from drills.gateway import Gateway
 
 _AT = {
     "eth_call": 1,
@@ -20,29 +15,24 @@ _AT = {
 }
 
 
-class Balancer:
+class Balancer(Gateway):
     """What stands before the node at `url`; `blocks`: how far the second node is behind."""
 
     def __init__(self, url: str, blocks: int) -> None:
-        self.url, self.blocks, self.every = url, blocks, 2
+        super().__init__(url)
+        self.blocks, self.every = blocks, 2
         self.asked = self.behind = 0
-        self._lock = Lock()
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             self.asked += 1
             late = self.asked % self.every == 0
             self.behind += late
-        return self._late(question) if late else self._own(question["method"], question["params"])
+        answer = self._late(question["method"], list(question["params"])) if late else self.ask(question)
+        return {"jsonrpc": "2.0", **answer, "id": question["id"]}
 
-    def _own(self, method: str, params: list[Any]) -> dict[str, Any]:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        found: dict[str, Any] = httpx.post(self.url, json=asked, timeout=60).json()
-        return found
-
-    def _late(self, question: dict[str, Any]) -> dict[str, Any]:
-        method, params = question["method"], list(question["params"])
-        head = max(int(self._own("eth_blockNumber", [])["result"], 16) - self.blocks, 0)
+    def _late(self, method: str, params: list[Any]) -> dict[str, Any]:
+        head = max(int(self.own("eth_blockNumber"), 16) - self.blocks, 0)
         if method == "eth_blockNumber":
             return {"result": hex(head)}
         if method == "eth_getBlockByNumber":
@@ -57,7 +47,7 @@ class Balancer:
             if number > head:
                 return {"error": {"code": -32000, "message": "header not found"}}
             params[place] = hex(number)
-        found = self._own(method, params)
+        found: dict[str, Any] = self.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         if method == "eth_getTransactionReceipt" and found.get("result"):
             return found if int(found["result"]["blockNumber"], 16) <= head else {"result": None}
         return found
@@ -68,8 +58,7 @@ class Balancer:
         return int(block, 16) if block.startswith("0x") else head
 
     def _number_of(self, block_hash: str) -> int:
-        found = self._own("eth_getBlockByHash", [block_hash, False])["result"]
-        return int(found["number"], 16)
+        return int(self.own("eth_getBlockByHash", block_hash, False)["number"], 16)
 
     def _logs(self, query: dict[str, Any], head: int) -> dict[str, Any]:
         """Of a range it shows what it has, and says nothing of the rest."""
@@ -80,36 +69,4 @@ class Balancer:
             return {"result": []}
         else:
             query = {**query, "toBlock": hex(min(int(query["toBlock"], 16), head))}
-        return self._own("eth_getLogs", [query])
-
-
-@contextmanager
-def balanced(url: str, blocks: int) -> Iterator[tuple[str, Balancer]]:
-    """The address, and what stands there."""
-    balancer = Balancer(url, blocks)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = {"jsonrpc": "2.0", **balancer.answer(question), "id": question["id"]}
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", balancer
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        return {"result": self.own("eth_getLogs", query)}

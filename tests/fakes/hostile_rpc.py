@@ -3,28 +3,26 @@ turns round what it is given to send; one lies now and then."""
 
 from __future__ import annotations
 
-import json
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from drills.faulty_rpc import FaultyGateway, lie
+from drills.faulty_rpc import lie
+from drills.gateway import Gateway
 
 KEPT = 3
 """Transactions after which one that was kept back is handed on."""
 
 
-class HostilePool(FaultyGateway):
+class HostilePool(Gateway):
     """A `share` of the transactions is lost, though their hashes are answered; as many are handed on late and
     behind later ones, or twice."""
 
     def __init__(self, url: str, share: float, seed: int = 0) -> None:
         super().__init__(url, share, seed)
-        self.RequestHandlerClass = _Plain
         self._kept: list[dict[str, Any]] = []
 
-    def ask(self, question: dict[str, Any]) -> Any:
+    def answer(self, question: dict[str, Any]) -> Any:
         if question["method"] != "eth_sendRawTransaction":
-            return super().ask(question)
+            return self.ask(question)
         with self._lock:
             drawn = self._random.random()
             late = self._kept if len(self._kept) >= KEPT else []
@@ -33,29 +31,25 @@ class HostilePool(FaultyGateway):
         what = ("lost", "late", "twice")[int(drawn / self.share)] if drawn < 3 * self.share else "handed on"
         self.done[what] += 1
         for kept in reversed(late):
-            super().ask(kept)
+            self.ask(kept)
         if what == "lost":
             return _taken(question)
         if what == "late":
             with self._lock:
                 self._kept.append(question)
             return _taken(question)
-        answer = super().ask(question)
+        answer = self.ask(question)
         if what == "twice":
-            super().ask(question)
+            self.ask(question)
         return answer
 
 
-class Liar(FaultyGateway):
+class Liar(Gateway):
     """A `share` of the answers about logs, receipts, heads, counts and calls is another than the node's, of
     the right shape."""
 
-    def __init__(self, url: str, share: float, seed: int = 0) -> None:
-        super().__init__(url, share, seed)
-        self.RequestHandlerClass = _Plain
-
-    def ask(self, question: dict[str, Any]) -> Any:
-        answer = super().ask(question)
+    def answer(self, question: dict[str, Any]) -> Any:
+        answer = self.ask(question)
         with self._lock:
             lies = self._random.random() < self.share
         if lies and "result" in answer and (other := lie(question["method"], answer["result"])) is not None:
@@ -70,24 +64,3 @@ def _taken(question: dict[str, Any]) -> dict[str, Any]:
 
     raw = bytes.fromhex(question["params"][0][2:])
     return {"jsonrpc": "2.0", "id": question["id"], "result": "0x" + keccak(raw).hex()}
-
-
-class _Plain(BaseHTTPRequestHandler):
-    """Answers what its server's `ask` gives."""
-
-    protocol_version = "HTTP/1.1"
-    server: FaultyGateway
-
-    def do_POST(self) -> None:
-        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps(self.server.ask(question)).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""

@@ -15,7 +15,7 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.seen import EndpointBehind
 from assay.protocol.types import ZERO_ADDRESS
 from tests.adversaries.chain_day import ChainDay
-from tests.fakes.balanced_rpc import balanced
+from tests.fakes.balanced_rpc import Balancer
 
 
 def view_of(day: Any, artifacts: Artifacts, url: str, folder: Path) -> ChainView:
@@ -29,7 +29,8 @@ def test_attack_T47_every_second_answer_from_behind_hides_no_job(
     anvil: Anvil, rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, blocks: int
 ) -> None:
     day = ChainDay(rpc, artifacts, tmp_path / "day")
-    with balanced(anvil.url, blocks) as (url, balancer):
+    with Balancer(anvil.url, blocks) as balancer:
+        url = balancer.url
         node = view_of(day, artifacts, url, tmp_path / "node")
         assert not node.job_ids()
         rpc.request("anvil_mine", ["0x5"])

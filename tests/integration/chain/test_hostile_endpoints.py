@@ -12,8 +12,7 @@ import torch
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
-from tests.adversaries.chain_day import NAMES, ChainDay
-from tests.adversaries.undone import BITS
+from tests.adversaries.chain_day import BITS, NAMES, ChainDay
 from tests.fakes.hostile_rpc import HostilePool, Liar
 
 torch.set_num_threads(1)

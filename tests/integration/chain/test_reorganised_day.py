@@ -11,7 +11,7 @@ import torch
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
-from tests.adversaries.chain_day import NAMES, ChainDay
+from tests.adversaries.chain_day import BITS, NAMES, ChainDay
 
 torch.set_num_threads(1)
 
@@ -22,12 +22,6 @@ def test_an_undisturbed_day_comes_to_its_end(rpc: HttpRpc, artifacts: Artifacts,
     job_id = day.post()
     assert day.run(day.closed(job_id))
     assert day.unsound(job_id) == [] and day.model(job_id) == BITS
-
-
-BITS = [
-    "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
-    "e05351f0e3a248ebe773ce4adaaeb12fd91a9887449533dde1739d617937db91",
-]
 
 
 def reorganised(

@@ -48,4 +48,4 @@ def test_no_command_of_assay_has_a_drill() -> None:
 
 
 def test_the_help_of_drills_names_its_commands() -> None:
-    assert set(tree(root).commands) == {"chaos", "list", "replay", "run", "up", *ROLES}
+    assert set(tree(root).commands) == {"chaos", "list", "run", "up", *ROLES}
