@@ -1,8 +1,8 @@
 """Workers of one process that train as an algorithm says, in order-free arithmetic, and count what they send.
 
 Contract: inner steps, compressions and outer steps are programs of the instruction set, run compiled or node
-by node, which gives the same bits; every change travels as packed bytes (``bench.packing``), and what the
-receivers add is decoded from these. Nothing is random but which records are drawn (rule 2.6, by shard), from
+by node, which gives the same bits. What receivers add is decoded from wires, each of as many bytes as its
+coding says (`Coding.bits`). Nothing is random but which records are drawn (rule 2.6, by shard), from
 counters. Not a market: nobody claims, proves or pays.
 """
 
@@ -24,7 +24,6 @@ from assay.program.kernels import FAST
 from assay.training import job
 from assay.training.algorithms import Algorithm
 from assay.training.rounds import programs
-from scripts.bench.packing import packed, unpacked
 
 Tensors = Sequence[Tensor]
 NOTHING = StepContext(None, bytes(32), 0, 0)
@@ -110,45 +109,25 @@ class Wiring:
 
         self._compress, self._outer = ready(made.compress), ready(made.outer)
         self._empty = [t for wire in made.wires for t in wire]
-        self._widths = [len(wire) for wire in made.wires]
+        self._bytes = sum(-(-algorithm.coding.bits(shape) // 8) for shape in self.shapes)
         zeros = [torch.zeros(shape) for shape in self.shapes]
         self.state = [x for z in zeros for x in algorithm.rule.start(z)]
         fed = algorithm.feedback is not None
         self._residuals = [list(zeros) if fed else [] for _ in range(cluster.workers)]
 
-    def compress(self, worker: int, base: Tensors, local: Tensors) -> bytes:
+    def compress(self, worker: int, base: Tensors, local: Tensors) -> list[Tensor]:
         """What a worker sends that went from `base` to `local`."""
         residuals, count = self._residuals[worker], len(self.shapes)
         given = [*self._joined(base), *self._joined(local), *residuals, *self._empty]
         after = self._compress.step(given, NOTHING)[2 * count :]
-        self._residuals[worker], flat = after[: len(residuals)], after[len(residuals) :]
-        out, at = [], 0
-        for shape, width in zip(self.shapes, self._widths, strict=True):
-            out.append(packed(self.algorithm.coding, flat[at : at + width], math.prod(shape)))
-            at += width
-        data = b"".join(out)
-        self.cluster.sent.add(len(data), self.cluster.workers - 1)
-        return data
+        self._residuals[worker], wires = after[: len(residuals)], after[len(residuals) :]
+        self.cluster.sent.add(self._bytes, self.cluster.workers - 1)
+        return wires
 
-    def wires(self, data: bytes) -> list[Tensor]:
-        """The tensors that a receiver decodes from what was sent."""
-        out, at = list[Tensor](), 0
-        for shape, empty in zip(self.shapes, self._lengths(), strict=True):
-            out += unpacked(self.algorithm.coding, data[at : at + empty], shape)
-            at += empty
-        return out
-
-    def _lengths(self) -> list[int]:
-        sizes, at = [], 0
-        for shape, width in zip(self.shapes, self._widths, strict=True):
-            sizes.append(len(packed(self.algorithm.coding, self._empty[at : at + width], math.prod(shape))))
-            at += width
-        return sizes
-
-    def outer(self, theta: Tensors, data: Sequence[bytes]) -> list[Tensor]:
+    def outer(self, theta: Tensors, wires: Sequence[Tensors]) -> list[Tensor]:
         """The next θ of these parameters."""
-        sent = [t for d in data for t in self.wires(d)]
-        here = [torch.tensor(True)] * len(data)
+        sent = [t for wire in wires for t in wire]
+        here = [torch.tensor(True)] * len(wires)
         made = self._outer.step([*self._joined(theta), *self.state, *sent, *here], NOTHING)
         count = len(self.shapes)
         self.state = made[count : count + len(self.state)]

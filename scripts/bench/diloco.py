@@ -3,7 +3,7 @@
 Every arm begins with the same parameters and AdamW state, of one worker's warm start, and trains as many
 steps on as many workers (the single worker: alone, so on a quarter of the tokens). All arithmetic of training
 is order-free: inner steps compiled, compressions and outer steps by their programs; native fp32 only looks at
-the results. Bytes are the packed changes, each fetched by all other workers; data parallel is the one step of
+the results. Bytes are those of the wires, each fetched by all other workers; data parallel is the one step of
 a joint batch that it equals, its bytes those of one f32 gradient of each worker a step.
 
 Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--seeds 3] [--work DIR] [--json [FILE]]

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.job.wire import file_bytes
+from assay.numerics.packed_size import HEADER_BYTES
 from assay.program.execute import Executor, StepContext
 from assay.training import algorithms
 from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
@@ -141,6 +143,11 @@ def test_bits_on_the_wire() -> None:
     assert sent["sparseloco"] < n // 4
     assert sent["powersgd"] == 32 * 4 * 2048
     assert RECIPES["powersgd"].coding.bits((n,)) == 32 * n, "a vector as it is"
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
+    for name, recipe in RECIPES.items():
+        wire = recipe.coding.encode(x)
+        stored = sum(map(file_bytes, wire))
+        assert 0 <= 8 * stored - recipe.coding.bits(x.shape) <= 8 * HEADER_BYTES * len(wire), name
 
 
 @pytest.mark.parametrize("mean", [MedianNorm(), Trimmed(2), CentredClip()])
