@@ -30,7 +30,7 @@ from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import AssayError
 from assay.protocol.types import Role
-from tests.unit.chain.contracts.test_market import ADDRESSES, MarketNode
+from tests.fakes.market_node import ADDRESSES, MarketNode
 from tests.unit.chain.contracts.test_market_requests import Busy
 from tests.unit.chain.eth.fake_node import FakeNode
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import update_wrapper
 from typing import Any
 
-from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf, VoteProof
+from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError, Reverted, Unknown
 from assay.protocol.game_state import Found, Game, GameView, WaitingReward
 from assay.protocol.params import shard_price
-from assay.protocol.ports import Write
+from assay.protocol.ports import Market, Write
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -36,11 +37,35 @@ from assay.protocol.types import (
 )
 from spec import events as e
 from spec.lifecycle import Moment
+from tests.fakes.interfaces import camel
 from tests.fakes.market import MarketState
 
 
 class Killed(BaseException):
     """The process died here (not an Exception: no service may swallow it)."""
+
+
+def _write(name: str, event: Callable[..., e.Event], effect: str = "") -> Callable[..., TxResult]:
+    """A write of the port whose arguments are its event's."""
+
+    def write(self: FakeMarket, intent: str, *arguments: Any, **named: Any) -> Any:
+        return self._send(intent, effect or camel(name), event(*map(_kept, arguments), **named))
+
+    return update_wrapper(write, getattr(Market, name))
+
+
+def _opening(name: str, event: Callable[..., e.Event], effect: str = "") -> Callable[..., int]:
+    """The same of one that opens a game."""
+
+    def write(self: FakeMarket, intent: str, *arguments: Any, **named: Any) -> Any:
+        opened = event(*map(_kept, arguments), **named)
+        return self._once(intent, effect or camel(name), opened, lambda: self.market_state.rules.games_opened)
+
+    return update_wrapper(write, getattr(Market, name))
+
+
+def _kept(argument: Any) -> Any:
+    return tuple(argument) if isinstance(argument, list) else argument
 
 
 class FakeMarket:
@@ -185,20 +210,11 @@ class FakeMarket:
         state = self.market_state
         return state.rules.ticks.view(state.time, state.block)
 
-    def tick(self, intent: str) -> TxResult:
-        return self._send(intent, "tick", e.Tick())
-
     def bounds(self) -> Bounds:
         return self.market_state.rules.deployment.bounds
 
     def class_id(self, conditions: Conditions) -> bytes:
         return self.market_state.rules.class_id(conditions)
-
-    def register_class(self, intent: str, conditions: Conditions) -> TxResult:
-        return self._send(intent, "register", e.Register(conditions))
-
-    def subscribe(self, intent: str, class_id: bytes) -> TxResult:
-        return self._send(intent, "subscribe", e.Subscribe(class_id))
 
     def free(self, account: Address) -> Wei:
         return Wei(self.market_state.free.get(account, 0))
@@ -220,15 +236,6 @@ class FakeMarket:
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
         return self._send(intent, "withdraw", e.Withdraw(self._me, amount))
 
-    def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        return self._send(intent, "stake", e.Stake(role, amount))
-
-    def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        return self._send(intent, "startUnbond", e.StartUnbond(role, amount))
-
-    def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
-        return self._send(intent, "finishUnbond", e.FinishUnbond(role, index))
-
     def set_endpoint(self, intent: str, url: str) -> TxResult:
         self.market_state.urls[self._me] = url
         result = TxResult(f"tx{len(self.sent)}", self.market_state.block, 21_000, "setEndpoint")
@@ -240,51 +247,10 @@ class FakeMarket:
         job_id = self.market_state.rules.job_id(terms)
         return self._once(intent, "post", e.Post(terms, budget), lambda: job_id)
 
-    def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
-        return self._send(intent, "topUp", e.TopUp(job_id, amount))
-
-    def halt(self, intent: str, job_id: JobId) -> TxResult:
-        return self._send(intent, "halt", e.Halt(job_id))
-
-    def close(self, intent: str, job_id: JobId) -> TxResult:
-        return self._send(intent, "close", e.Close(job_id))
-
-    def take_shard(self, intent: str, job_id: JobId, shard: int, least_price: Wei = Wei(0)) -> TxResult:
-        return self._send(intent, "takeShard", e.TakeShard(job_id, shard, least_price))
-
-    def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "release", e.Release(job_id, shard))
-
-    def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "expire", e.Expire(job_id, shard))
-
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         place = (claim.job_id, claim.kind, claim.round, claim.shard)
         event = e.Commit(claim, tuple(roots))
         return self._once(intent, "commit", event, lambda: self.market_state.rules.places[place])
-
-    def record_seed(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "recordSeed", e.RecordSeed(claim, ZERO_DIGEST, None))
-
-    def tally(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "tally", e.Tally(claim))
-
-    def settle(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "settle", e.Settle(claim))
-
-    def void(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "void", e.Void(claim))
-
-    def free_seats(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "freeSeats", e.FreeSeats(claim))
-
-    def vote(
-        self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
-    ) -> TxResult:
-        return self._send(intent, "vote", e.Vote(claim_id, seed, valid, tuple(traces)))
-
-    def abstain(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "abstain", e.Abstain(claim))
 
     # -- disputes
 
@@ -306,84 +272,9 @@ class FakeMarket:
             root = rules.binding_root(leaf, root)
         return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, root, salt))
 
-    def _open(self, intent: str, effect: str, event: e.Event) -> int:
-        return self._once(intent, effect, event, lambda: self.market_state.rules.games_opened)
-
-    def open_game(
-        self,
-        intent: str,
-        claim: Claim,
-        segment: int,
-        from_leaf: bytes,
-        from_proof: Sequence[bytes],
-        to_leaf: bytes,
-        to_proof: Sequence[bytes],
-        root: bytes,
-        salt: bytes,
-    ) -> int:
-        proofs = tuple(from_proof), tuple(to_proof)
-        event = e.Open(claim, segment, from_leaf, proofs[0], to_leaf, proofs[1], root, salt)
-        return self._open(intent, "open", event)
-
-    def open_vote_game(
-        self,
-        intent: str,
-        claim: Claim,
-        verifier: Address,
-        sample: int,
-        from_leaf: bytes,
-        from_proof: Sequence[bytes],
-        trace_root: bytes,
-        trace_proof: Sequence[bytes],
-        salt: bytes,
-    ) -> int:
-        proofs = tuple(from_proof), tuple(trace_proof)
-        event = e.OpenVote(claim, verifier, sample, from_leaf, proofs[0], trace_root, proofs[1], salt)
-        return self._open(intent, "openVote", event)
-
-    def prove_vote(
-        self,
-        intent: str,
-        claim: Claim,
-        verifier: Address,
-        sample: int,
-        place: StateLeaf,
-        committed: Chunk,
-        said: VoteProof,
-        salt: bytes,
-    ) -> TxResult:
-        event = e.ProveVote(claim, verifier, sample, place, committed, said, salt)
-        return self._send(intent, "proveVote", event)
-
-    def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
-        return self._open(intent, "openInput", e.OpenInput(claim, root, salt))
-
-    def prove_binding(
-        self,
-        intent: str,
-        claim: Claim,
-        slot: int,
-        leaf: bytes,
-        proof: Sequence[bytes],
-        source: Claim | None,
-        source_leaf: bytes,
-        source_proof: Sequence[bytes],
-        root: bytes,
-        salt: bytes,
-    ) -> TxResult:
-        proofs = tuple(proof), tuple(source_proof)
-        event = e.ProveBinding(claim, slot, leaf, proofs[0], source, source_leaf, proofs[1], root, salt)
-        return self._send(intent, "proveBinding", event)
-
     def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
         event = e.Share(fallen.claim, fallen.roots, settled.claim, settled.roots, tuple(found))
         return self._send(intent, "share", event)
-
-    def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
-        return self._send(intent, "shareAlike", e.ShareAlike(claim_id, tuple(found)))
-
-    def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
-        return self._send(intent, "shareWon", e.ShareWon(claim, tuple(found)))
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))
@@ -400,13 +291,38 @@ class FakeMarket:
         event = e.Demand(claim, segment_end, state_root, tuple(proof), tuple(places))
         return self._once(intent, "demand", event, lambda: self.market_state.rules.demands_made)
 
-    def supply(
-        self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
-    ) -> TxResult:
-        return self._send(intent, "supply", e.Supply(demand_id, asked, claim, tuple(chunks)))
-
-    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
-        return self._send(intent, "expireDemand", e.ExpireDemand(demand_id, asked, claim))
-
     def deliver(self, intent: str, game_id: int) -> TxResult:
         raise NotImplementedError
+
+    # -- writes that are their event
+
+    tick = _write("tick", e.Tick)
+    register_class = _write("register_class", e.Register, "register")
+    subscribe = _write("subscribe", e.Subscribe)
+    stake_up = _write("stake_up", e.Stake, "stake")
+    start_unbond = _write("start_unbond", e.StartUnbond)
+    finish_unbond = _write("finish_unbond", e.FinishUnbond)
+    top_up = _write("top_up", e.TopUp)
+    halt = _write("halt", e.Halt)
+    close = _write("close", e.Close)
+    take_shard = _write(
+        "take_shard", lambda job, shard, least_price=Wei(0): e.TakeShard(job, shard, least_price)
+    )
+    release = _write("release", e.Release)
+    expire = _write("expire", e.Expire)
+    record_seed = _write("record_seed", lambda claim: e.RecordSeed(claim, ZERO_DIGEST, None))
+    tally = _write("tally", e.Tally)
+    settle = _write("settle", e.Settle)
+    void = _write("void", e.Void)
+    free_seats = _write("free_seats", e.FreeSeats)
+    vote = _write("vote", e.Vote)
+    abstain = _write("abstain", e.Abstain)
+    prove_vote = _write("prove_vote", e.ProveVote)
+    prove_binding = _write("prove_binding", e.ProveBinding)
+    share_alike = _write("share_alike", e.ShareAlike)
+    share_won = _write("share_won", e.ShareWon)
+    supply = _write("supply", e.Supply)
+    expire_demand = _write("expire_demand", e.ExpireDemand)
+    open_game = _opening("open_game", e.Open, "open")
+    open_vote_game = _opening("open_vote_game", e.OpenVote, "openVote")
+    open_input = _opening("open_input", e.OpenInput)

@@ -12,9 +12,7 @@ from assay.chain.eth.abi import decode_arguments, find
 from assay.chain.eth.journal import Call
 from assay.protocol.errors import Reverted
 from assay.protocol.ports import Write
-from tests.unit.chain.contracts.test_market import CLAIM, market, market_of, node, sender
-
-__all__ = ["market", "market_of", "node", "sender"]
+from tests.fakes.market_node import CLAIM
 
 
 class Taken:

@@ -16,23 +16,8 @@ from assay.protocol.dispute import RevealSteps, Timeout
 from assay.protocol.encoding import as_tuple
 from assay.protocol.ports import Write
 from assay.protocol.types import Address, ClaimId, ClaimStatus, Kind, Phase, Progress, Seconds, Vote, Wei
-from tests.unit.chain.contracts.test_market import (
-    CLAIM,
-    GAME,
-    ME,
-    TERMS,
-    D,
-    MarketNode,
-    RecordingSender,
-    digest,
-    market,
-    market_of,
-    node,
-    sample,
-    sender,
-)
+from tests.fakes.market_node import CLAIM, GAME, ME, TERMS, D, MarketNode, RecordingSender, digest, sample
 
-__all__ = ["market", "market_of", "node", "sender"]
 OTHER = Address("0x" + "22" * 20)
 SINCE, STAKE, SEAT, BOND, PENALTY = 1_000, Wei(100), Wei(60), Wei(20), Wei(5)
 

@@ -12,22 +12,9 @@ from assay.chain.contracts.market import ChainMarket
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import Unknown
 from assay.protocol.types import Address, ClaimStatus, ClaimView, JobId, Phase, Vote
-from tests.unit.chain.contracts.test_market import (
-    CLAIM,
-    ME,
-    TERMS,
-    MarketNode,
-    Open,
-    asked,
-    digest,
-    market,
-    market_of,
-    node,
-    sample,
-    sender,
-)
+from tests.fakes.market_node import CLAIM, ME, TERMS, MarketNode, Open, digest, sample
+from tests.unit.chain.contracts.test_market import asked
 
-__all__ = ["market", "market_of", "node", "sender"]
 JOBS = [digest("first"), digest("second")]
 CLAIMS = {job_id: [digest(f"{job_id.hex()} {n}") for n in range(3)] for job_id in JOBS}
 

@@ -11,7 +11,7 @@ from assay.chain.contracts.lens import MOST_VIEWS, Lens, View
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.rpc import RpcFailed
 from assay.protocol.errors import AssayError, Reverted, RpcUnreachable
-from tests.unit.chain.contracts.test_market import ADDRESSES, MarketNode
+from tests.fakes.market_node import ADDRESSES, MarketNode
 
 
 class Picky(MarketNode):

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 from eth_utils.crypto import keccak
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES
-from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.market import ChainMarket
-from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
+from assay.chain.eth.abi import decode_arguments, encode_arguments, find, selector, topic
 from assay.chain.eth.events import Event
-from assay.chain.eth.journal import Call, Receipt
-from assay.protocol import ports
 from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import (
     OpenOutput,
@@ -37,165 +33,33 @@ from assay.protocol.dispute import (
     Timeout,
 )
 from assay.protocol.encoding import as_tuple, words
-from assay.protocol.errors import Reverted, RpcUnreachable, Unknown
-from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
+from assay.protocol.errors import RpcUnreachable, Unknown
+from assay.protocol.game_state import Context, Cursor, Found, Game, GamePhase, Opened, Opening
 from assay.protocol.types import (
     Address,
     Claim,
     ClaimStatus,
     JobId,
     Kind,
-    Origin,
     Phase,
-    ProgramRef,
     Progress,
     Terms,
     Vote,
     Wei,
 )
-from tests.unit.chain.eth.fake_node import FakeNode
-
-ME = Address("0x" + "11" * 20)
-NAMES = [*INTERFACES, "Token", "Lens"]
-ADDRESSES = {name: "0x" + f"{i + 1:02x}" * 20 for i, name in enumerate(NAMES)}
-
-
-def digest(text: str) -> Any:
-    """Stands for a root, or for the id of a job or a claim."""
-    return keccak(text=text)
-
-
-def sample(kind: Any, **changes: Any) -> Any:
-    """A value of a dataclass with a different content in every field."""
-    hints = get_type_hints(kind)
-    values: dict[str, Any] = {}
-    for number, field in enumerate(fields(kind)):
-        hint = hints[field.name]
-        if hint is ProgramRef:
-            values[field.name] = ProgramRef(digest(field.name), 5, 3, 2)
-        elif hint is Accused:
-            values[field.name] = sample(Accused)
-        elif get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
-            values[field.name] = (sample(get_args(hint)[0]), sample(get_args(hint)[0]))
-        elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Origin, Phase)):
-            values[field.name] = hint(1)
-        elif hint is bool:
-            values[field.name] = True
-        elif hint is bytes or getattr(hint, "__supertype__", None) is bytes:
-            values[field.name] = digest(field.name)
-        elif getattr(hint, "__supertype__", None) is str:
-            values[field.name] = ME
-        elif hint is int or getattr(hint, "__supertype__", None) is int:
-            values[field.name] = 100 + number
-        else:
-            values[field.name] = ()
-    return kind(**{**values, **changes})
-
-
-class MarketNode(FakeNode):
-    """Answers views with values that a test has set."""
-
-    def __init__(self, artifacts: Artifacts) -> None:
-        super().__init__()
-        self.artifacts = artifacts
-        self.answers: dict[str, Any] = {}
-        self.views: list[str] = []
-        """What was asked for, by name."""
-        self.tags: list[str] = []
-        """The blocks that were asked about, request by request."""
-
-    def eth_call(self, transaction: dict[str, Any], tag: Any) -> str:
-        if isinstance(tag, dict):
-            tag = self.number_of(tag["blockHash"])
-        to, data = transaction["to"], bytes.fromhex(transaction["data"][2:])
-        self.tags.append(tag)
-        if self.name(to) != "Lens":
-            return "0x" + self.view(to, data).hex()
-        entry = find(self.artifacts["Lens"].abi, "function", "read")
-        (views,) = decode_arguments(entry["inputs"], data[4:])
-        answers = [self._answer(view["target"], view["data"]) for view in views]
-        return "0x" + encode_arguments(entry["outputs"], [answers]).hex()
-
-    def _answer(self, address: str, data: bytes) -> tuple[bool, bytes]:
-        try:
-            return True, self.view(address, data)
-        except Reverted:
-            return False, b""
-
-    def name(self, address: str) -> str:
-        return next(n for n, a in ADDRESSES.items() if a == address.lower())
-
-    def view(self, address: str, data: bytes) -> bytes:
-        """What a contract's view returns, asked for alone or through Lens."""
-        abi = self.artifacts[INTERFACES[self.name(address)]].abi
-        function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
-        self.views.append(function["name"])
-        arguments = decode_arguments(function["inputs"], data[4:])
-        answer = {"hands": (0, 0, 0), **self.answers}[function["name"]]
-        answer = answer(*arguments) if callable(answer) else answer
-        outputs = function["outputs"]
-        return encode_arguments(outputs, answer if len(outputs) > 1 else [answer])
-
-    def emit(self, name: str, event: str, **arguments: Any) -> None:
-        self.mine([self.log(name, event, **arguments)])
-
-    def log(self, name: str, event: str, **arguments: Any) -> dict[str, Any]:
-        entry: Entry = find(self.artifacts[INTERFACES[name]].abi, "event", event)
-        indexed = [p for p in entry["inputs"] if p["indexed"]]
-        plain = [p for p in entry["inputs"] if not p["indexed"]]
-        words = [topic(entry), *(encode_arguments([p], [arguments[p["name"]]]) for p in indexed)]
-        data = encode_arguments(plain, [arguments[p["name"]] for p in plain])
-        return {
-            "address": ADDRESSES[name],
-            "topics": ["0x" + w.hex() for w in words],
-            "data": "0x" + data.hex(),
-        }
-
-
-class RecordingSender:
-    """Takes every call and answers with a receipt that holds the logs a test has set."""
-
-    address = ME
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.logs: list[dict[str, Any]] = []
-
-    def effects_of(self, receipt: Receipt) -> int:
-        return 1
-
-    def send(self, key: str, call: Call) -> Receipt:
-        self.calls.append(call)
-        return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
-
-
-@pytest.fixture
-def node(artifacts: Artifacts) -> MarketNode:
-    return MarketNode(artifacts)
-
-
-@pytest.fixture
-def sender() -> RecordingSender:
-    return RecordingSender()
-
-
-Open = Callable[[float], ChainMarket]
-
-
-@pytest.fixture
-def market_of(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, tmp_path: Path) -> Open:
-    """A market whose view may grow so many seconds old."""
-    deployment = Deployment("31337:0x", 0, artifacts.source_hash, dict(ADDRESSES), {})
-    taken: Any = sender
-    path = tmp_path / "events.db"
-    return lambda age_s: ChainMarket(node, deployment, artifacts, taken, path, max_age_s=age_s)
-
-
-@pytest.fixture
-def market(market_of: Open) -> ChainMarket:
-    """It looks anew whenever it is asked."""
-    return market_of(-1.0)
-
+from tests.fakes.market_node import (
+    ADDRESSES,
+    CLAIM,
+    GAME,
+    ME,
+    TERMS,
+    D,
+    MarketNode,
+    Open,
+    RecordingSender,
+    digest,
+    sample,
+)
 
 STRUCTS = {
     Terms: ("Jobs", "terms"),
@@ -224,20 +88,8 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
     assert [f.name for f in fields(kind)] == snake
 
 
-def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
-    for name, method in inspect.getmembers(ports.Market, inspect.isfunction):
-        if name.startswith("_"):
-            continue
-        wanted = list(inspect.signature(method).parameters)
-        assert list(inspect.signature(getattr(ChainMarket, name)).parameters) == wanted, name
-
-
-CLAIM = sample(Claim)
-GAME = sample(Game)
 CHANGED = replace(GAME.context, step=9, trace_root=b"\x77" * 32)
 WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
-TERMS = sample(Terms)
-D = digest("x")
 FOUND = Found(ME, 3, 10, 12, D)
 VIEW = SimpleNamespace(claim=CLAIM, roots=(D, D))
 """What `share` needs of a claim's view."""

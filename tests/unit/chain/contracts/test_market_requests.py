@@ -20,21 +20,9 @@ from assay.solver.observation import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS
+from tests.fakes.market_node import CLAIM, ME, TERMS, MarketNode, Open, digest, sample
 from tests.marked import long
-from tests.unit.chain.contracts.test_market import (
-    CLAIM,
-    ME,
-    TERMS,
-    MarketNode,
-    Open,
-    digest,
-    market_of,
-    node,
-    sample,
-    sender,
-)
 
-__all__ = ["market_of", "node", "sender"]
 SHARDS = 4
 
 

@@ -12,8 +12,8 @@ from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.rpc import RpcFailed
+from tests.fakes.market_node import ADDRESSES, ME, MarketNode
 from tests.unit.chain.contracts.test_lens import lens_of, views_of
-from tests.unit.chain.contracts.test_market import ADDRESSES, ME, MarketNode
 
 SAYINGS = {
     "anvil": (-32602, "BlockOutOfRangeError: block height is 12 but requested was 11"),

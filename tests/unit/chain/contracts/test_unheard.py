@@ -9,23 +9,8 @@ import pytest
 from assay.chain.contracts.market import ChainMarket
 from assay.protocol.encoding import as_tuple
 from assay.protocol.types import Address, ClaimId, ClaimStatus, Kind, Phase, Progress, Vote
-from tests.unit.chain.contracts.test_market import (
-    CLAIM,
-    GAME,
-    ME,
-    TERMS,
-    D,
-    MarketNode,
-    Open,
-    digest,
-    market,
-    market_of,
-    node,
-    sample,
-    sender,
-)
+from tests.fakes.market_node import CLAIM, GAME, ME, TERMS, D, MarketNode, Open, digest, sample
 
-__all__ = ["market", "market_of", "node", "sender"]
 OTHER = Address("0x" + "22" * 20)
 
 

@@ -15,7 +15,8 @@ from assay.cli.node.run import begun, connected
 from assay.cli.node.taken import AccountElsewhere
 from assay.protocol.errors import AssayError, RpcUnreachable
 from tests.fakes.market_day import MarketDay
-from tests.unit.chain.contracts.test_market import MarketNode, Open, market_of, node, sender
+from tests.fakes.market_node import MarketNode, Open
+from tests.unit.chain.contracts.conftest import market_of, node, sender
 
 __all__ = ["market_of", "node", "sender"]
 OFTEN = RateLimited("http://one is asked too often (HTTP status 429)", hint="name another one")
