@@ -1,8 +1,8 @@
 """Assay: a market for machine-learning training compute in which nobody has to be trusted.
 
-One name for everything that is installed: the rooms at the top of the checkout (`protocol`, `numerics`,
-`chain`, ...) are imported as `assay.protocol`, `assay.numerics`, `assay.chain`. In a checkout they stand here
-as links (docs/decisions/0029-layout.md).
+One package for everything that is installed. `chain`, `solver`, `verifier` and `whistleblower` stand at
+the top of a checkout, are links here, and are imported as `assay.chain` and so on
+(docs/decisions/0029-layout.md).
 
 To have a model trained from Python::
 

@@ -15,10 +15,10 @@ import inspect
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -56,11 +56,23 @@ def _library(name: str) -> Any:
         raise Stop(f"fine-tuning needs {name}, which is not installed", hint=f"pip install {name}") from error
 
 
+class LanguageModel(Protocol):
+    """What is used of a causal language model of `transformers`."""
+
+    forward: Callable[..., Any]
+
+    def __call__(self, **given: Any) -> Any: ...
+    def save_pretrained(self, out: Path) -> None: ...
+    def get_output_embeddings(self) -> nn.Module | None: ...
+
+
 class Causal(nn.Module):
     """A causal language model of `transformers`: (i64 tokens, i64 places in their documents), [B, T] each, to
     f32 [B, T, vocabulary] logits."""
 
-    def __init__(self, model: nn.Module, tokenizer: Path) -> None:
+    model: LanguageModel
+
+    def __init__(self, model: LanguageModel, tokenizer: Path) -> None:
         super().__init__()
         self.model = model
         self._tokenizer = tokenizer
@@ -81,7 +93,7 @@ class Causal(nn.Module):
         """Write the folder that `transformers` loads, adapters merged, with the tokenizer. The model has its
         adapters no more."""
         lora.merge(self)
-        self.model.save_pretrained(out)  # type: ignore[operator]
+        self.model.save_pretrained(out)
         for name in _BESIDE:
             if (self._tokenizer / name).is_file():
                 shutil.copyfile(self._tokenizer / name, out / name)
@@ -250,7 +262,7 @@ def tokenised(folder: Path, texts: Iterable[str], context: int, held_out: float 
 
 def adapted(model: Causal, rank: int) -> list[str]:
     """Freeze a model and give each of its linear layers but the last an adapter; their names."""
-    head = model.model.get_output_embeddings()  # type: ignore[operator]
+    head = model.model.get_output_embeddings()
     names = [name for name, part in model.named_modules() if lora.linear(part) and part is not head]
     return lora.adapt(model, names, rank=rank, alpha=2.0 * rank)
 

@@ -29,7 +29,6 @@ from assay.devnet.market import (
 )
 from assay.devnet.restart import gone, no_devnet, restart_nodes
 from assay.devnet.restart import restart as restart_process
-from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import Conditions
@@ -144,11 +143,6 @@ def down(
     removed = f"; removed its data from {home}" if wipe else ""
     data = {"stopped": stopped, "wiped": wipe}
     app.output.result("devnet-down", data, f"stopped {stopped} processes{removed}")
-    if wipe and (names := snapshot_names(home)):
-        app.output.say(
-            f"kept the snapshots {', '.join(names)}: `{app.command('devnet restore NAME')}` goes on from one;"
-            f" remove {home / 'snapshots'} to forget them"
-        )
     if kept:
         app.output.say(f"kept the keys that it had not made itself: {', '.join(kept)} in {home / 'keystore'}")
 
@@ -205,33 +199,6 @@ def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(m
         )
     tail = path.read_text(errors="replace").splitlines()[-lines:]
     app.output.result("devnet-logs", tail, "\n".join(tail))
-
-
-@commands.command()
-def snapshot(context: typer.Context, name: str) -> None:
-    """Keep the whole devnet as it is now under a name: chain, nodes' data, keys. It pauses for that."""
-    app = app_of(context)
-    app.end_dry_run(f"keep the devnet in {app.settings.home} as {name}")
-    folder = take_snapshot(app, name)
-    app.output.result("devnet-snapshot", {"name": name, "folder": str(folder)}, f"kept as {name}")
-
-
-@commands.command()
-def restore(context: typer.Context, name: str) -> None:
-    """Go on from a snapshot; what happened since is forgotten."""
-    app = app_of(context)
-    app.end_dry_run(f"put the devnet in {app.settings.home} back to {name}")
-    devnet = restore_snapshot(app, name)
-    rows = _node_table(app.settings.home, devnet)
-    app.output.result("devnet", devnet, rows)
-
-
-@commands.command()
-def snapshots(context: typer.Context) -> None:
-    """Snapshots of this folder's devnet."""
-    app = app_of(context)
-    names = snapshot_names(app.settings.home)
-    app.output.result("devnet-snapshots", names, "\n".join(names) or "there is none")
 
 
 @commands.command()

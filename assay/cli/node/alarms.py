@@ -136,7 +136,7 @@ class Watch:
         try:
             self._look()
             self._blind, self._blind_since = "", None
-        except Exception as error:
+        except Exception as error:  # whatever it is, nobody can look: it is told, and raised again
             self._cannot_look(error)
             raise
         finally:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("assay jo", {"job"}), ("assay dispute pl", {"play"}), ("assay devnet sn", {"snapshot", "snapshots"})],
+    [("assay jo", {"job"}), ("assay dispute pl", {"play"}), ("assay devnet st", {"status"})],
 )
 def test_a_word_is_completed(words: str, expected: set[str], tmp_path: Path) -> None:
     completing = {
