@@ -1,14 +1,14 @@
 """Commands of which one part can be another: a node's service, a devnet's nodes.
 
-Contract: `command_of` changes nothing of the command but its first argument; what stands there is chosen
-where the command is made, and not by whoever gives it.
+Contract: `command_of` changes nothing of the command but its first argument, which is chosen where the
+command is made, and not by whoever gives it; and a parameter that is a dataclass, whose fields are options.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -24,15 +24,15 @@ class NodeKind:
 def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[..., None]:
     """The command `run` with `part` as its first argument. Keyword-only parameters of `part` become options
     after those of `run`."""
-    _, *own = inspect.signature(run, eval_str=True).parameters.values()
-    added = [
-        parameter
-        for parameter in inspect.signature(part, eval_str=True).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    ]
+    _, *taken = _parameters(run)
+    added = [parameter for parameter in _parameters(part) if parameter.kind is parameter.KEYWORD_ONLY]
+    groups: dict[str, Any] = {p.name: p.annotation for p in taken if is_dataclass(p.annotation)}
+    own = [one for p in taken for one in (_parameters(groups[p.name]) if p.name in groups else [p])]
 
     def command(**options: Any) -> None:
         chosen = {parameter.name: options.pop(parameter.name) for parameter in added}
+        for name, group in groups.items():
+            options[name] = group(**{p.name: options.pop(p.name) for p in _parameters(group)})
         run(partial(part, **chosen), **options)
 
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *added)]
@@ -41,3 +41,7 @@ def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[.
     # Typer reads the options from it; typeshed's functions do not have the attribute.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
+
+
+def _parameters(called: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(called, eval_str=True).parameters.values())

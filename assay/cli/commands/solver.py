@@ -11,19 +11,8 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import (
-    AnnounceUrl,
-    Host,
-    HoursOf,
-    MaxLoad,
-    Notify,
-    OnBattery,
-    Poll,
-    Port,
-    TakeOver,
-    Webhook,
-)
-from assay.cli.node.starting import end_dry_run, say_start
+from assay.cli.node.options import NodeOptions
+from assay.cli.node.starting import say_start, tells
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
@@ -33,12 +22,7 @@ commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be p
 def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
-    host: Host = None,
-    announce_url: AnnounceUrl = None,
-    port: Port = 0,
-    webhook: Webhook = None,
-    notify: Notify = False,
-    take_over: TakeOver = False,
+    node: NodeOptions,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_loss: Annotated[
         str | None,
@@ -66,17 +50,6 @@ def run(
         Path | None,
         typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
     ] = None,
-    hours: HoursOf = None,
-    max_load: MaxLoad = None,
-    pause_on_battery: OnBattery = False,
-    poll: Poll = 0.5,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
-            " its CPU workers."
-        ),
-    ] = None,
     disk: Annotated[
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
@@ -84,17 +57,13 @@ def run(
 ) -> None:
     """Run a solver until stopped."""
     from assay.cli.node.acceptance import read_acceptance
-    from assay.cli.node.resting import wishes_of
     from assay.solver.acceptance import USUAL
 
     app = app_of(context)
-    app.choose(host=host, announce_url=announce_url)
     agreed = read_acceptance(accept) if accept else USUAL
-    wishes = wishes_of(hours, max_load, pause_on_battery)
-    say_start(app, "solver")
+    wishes = say_start(app, node, "solver")
     from assay.app.machine import limits_of
     from assay.app.workers import devices_of, sharing, workers_of
-    from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import Fitness
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
@@ -103,8 +72,7 @@ def run(
     from assay.solver.observation import Limits
 
     kind = kind_of(app)
-    tell = ways(webhook, notify)
-    end_dry_run(app, "solver")
+    tell = tells(app, node, "solver")
     wait = parse_duration(patience)
     most = None if max_loss is None else parse_amount(max_loss)
     limits = Limits(
@@ -119,17 +87,17 @@ def run(
             parts.clock,
             parts.home,
             limits,
-            limits_of(memory, sharing(app.settings)),
+            limits_of(node.memory, sharing(app.settings)),
             budget=disk_budget(parts.storage.store, disk, max_shards),
             rest=Rest(Drained(parts.home, "solver"), wishes),
             emit=parts.emit,
             pool=workers_of(app.settings, parts.storage.store.root),
-            poll_s=poll,
+            poll_s=node.poll,
         )
         fitness.look(service.pool, parts.clock)
         return service
 
-    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
+    run_node(app, node.port, make, tell=tell, serve=kind.serves, take_over=node.take_over)
     fitness.check()
 
 

@@ -13,21 +13,8 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes, parse_duration, round_amount, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import (
-    AnnounceUrl,
-    Cluster,
-    Host,
-    HoursOf,
-    MaxLoad,
-    Notify,
-    OnBattery,
-    Poll,
-    Port,
-    TakeOver,
-    Webhook,
-    Width,
-)
-from assay.cli.node.starting import end_dry_run, say_start
+from assay.cli.node.options import ReplayOptions
+from assay.cli.node.starting import say_start, tells
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 
@@ -37,12 +24,7 @@ commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest the
 def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
-    host: Host = None,
-    announce_url: AnnounceUrl = None,
-    port: Port = 0,
-    webhook: Webhook = None,
-    notify: Notify = False,
-    take_over: TakeOver = False,
+    node: ReplayOptions,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
     seed_age: Annotated[
@@ -61,19 +43,6 @@ def run(
     trial: Annotated[
         str, typer.Option(help="With --join: for how long a class may pay nothing before it is left.")
     ] = "24h",
-    hours: HoursOf = None,
-    max_load: MaxLoad = None,
-    pause_on_battery: OnBattery = False,
-    poll: Poll = 0.5,
-    replays: Width = 1,
-    ray: Cluster = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
-            " its CPU workers."
-        ),
-    ] = None,
     disk: Annotated[
         str | None,
         typer.Option(
@@ -83,16 +52,11 @@ def run(
     ] = None,
 ) -> None:
     """Run a verifier until stopped."""
-    from assay.cli.node.resting import wishes_of
-
     app = app_of(context)
-    app.choose(host=host, announce_url=announce_url)
-    wishes = wishes_of(hours, max_load, pause_on_battery)
-    say_start(app, "verifier")
+    wishes = say_start(app, node, "verifier")
     from assay.app.earnings import Fees
     from assay.app.machine import RESOURCE_LIMITS, limits_of
     from assay.app.workers import sharing, workers_of
-    from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
     from assay.node.role import Node
@@ -100,9 +64,10 @@ def run(
     from assay.verifier.policy import Limits
 
     kind = kind_of(app)
-    tell = ways(webhook, notify)
-    end_dry_run(app, "verifier")
-    most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
+    tell = tells(app, node, "verifier")
+    most = (
+        RESOURCE_LIMITS if node.memory is None else limits_of(node.memory)
+    )  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),
         parse_amount(least_fee),
@@ -123,7 +88,7 @@ def run(
     )
 
     def make(parts: NodeParts) -> Node:
-        workers = workers_of(app.settings, parts.storage.store.root, replays=replays, ray=ray)
+        workers = workers_of(app.settings, parts.storage.store.root, replays=node.replays, ray=node.ray)
         common = (
             parts.connection.writer,
             parts.storage.blocks,
@@ -131,21 +96,21 @@ def run(
             parts.home,
             parts.connection.secret,
             limits,
-            limits_of(memory, sharing(app.settings, replays, ray)),
+            limits_of(node.memory, sharing(app.settings, node.replays, node.ray)),
         )
         fees = Fees(parts.connection.market, parts.connection.market.me)
-        node: Node = kind.service(
+        service: Node = kind.service(
             *common,
             weight_epoch=parts.connection.market.weight_epoch,
             fees=fees,
             rest=Rest(Drained(parts.home, "verifier"), wishes),
             emit=parts.emit,
             pool=workers,
-            poll_s=poll,
+            poll_s=node.poll,
         )
-        return node
+        return service
 
-    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
+    run_node(app, node.port, make, tell=tell, serve=kind.serves, take_over=node.take_over)
 
 
 def _honest(_: App) -> NodeKind:

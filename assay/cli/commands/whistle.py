@@ -12,21 +12,8 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
 from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.hooks import NodeKind, command_of
-from assay.cli.node.options import (
-    AnnounceUrl,
-    Cluster,
-    Host,
-    HoursOf,
-    MaxLoad,
-    Notify,
-    OnBattery,
-    Poll,
-    Port,
-    TakeOver,
-    Webhook,
-    Width,
-)
-from assay.cli.node.starting import end_dry_run, say_start
+from assay.cli.node.options import ReplayOptions
+from assay.cli.node.starting import say_start, tells
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 
@@ -36,12 +23,7 @@ commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.
 def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
-    host: Host = None,
-    announce_url: AnnounceUrl = None,
-    port: Port = 0,
-    webhook: Webhook = None,
-    notify: Notify = False,
-    take_over: TakeOver = False,
+    node: ReplayOptions,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck votes also on claims that stand.")] = True,
@@ -51,19 +33,6 @@ def run(
     await_votes: Annotated[
         bool, typer.Option(help="Challenge a claim once its vote is closed: false votes then pay too.")
     ] = False,
-    hours: HoursOf = None,
-    max_load: MaxLoad = None,
-    pause_on_battery: OnBattery = False,
-    poll: Poll = 0.5,
-    replays: Width = 1,
-    ray: Cluster = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
-            " its CPU workers."
-        ),
-    ] = None,
     disk: Annotated[
         str,
         typer.Option(
@@ -73,47 +42,42 @@ def run(
     ] = "1GB",
 ) -> None:
     """Run a whistleblower until stopped."""
-    from assay.cli.node.resting import wishes_of
     from assay.whistleblower.policy import Limits, Mode
 
     app = app_of(context)
-    app.choose(host=host, announce_url=announce_url)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
-    wishes = wishes_of(hours, max_load, pause_on_battery)
-    say_start(app, "whistleblower")
+    wishes = say_start(app, node, "whistleblower")
     from assay.app.machine import limits_of
     from assay.app.workers import sharing, workers_of
-    from assay.cli.node.alarms import ways
     from assay.cli.node.run import NodeParts, run_node
     from assay.node.rest import Drained, Rest
     from assay.node.role import Node
 
     kind = kind_of(app)
-    tell = ways(webhook, notify)
-    end_dry_run(app, "whistleblower")
+    tell = tells(app, node, "whistleblower")
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )
 
     def make(parts: NodeParts) -> Node:
-        workers = workers_of(app.settings, parts.storage.store.root, replays=replays, ray=ray)
-        node: Node = kind.service(
+        workers = workers_of(app.settings, parts.storage.store.root, replays=node.replays, ray=node.ray)
+        service: Node = kind.service(
             parts.connection.writer,
             parts.storage.blocks,
             parts.clock,
             parts.home,
             parts.connection.secret,
             limits,
-            limits_of(memory, sharing(app.settings, replays, ray)),
+            limits_of(node.memory, sharing(app.settings, node.replays, node.ray)),
             rest=Rest(Drained(parts.home, "whistleblower"), wishes),
             emit=parts.emit,
             pool=workers,
-            poll_s=poll,
+            poll_s=node.poll,
         )
-        return node
+        return service
 
-    run_node(app, port, make, tell=tell, serve=kind.serves, take_over=take_over)
+    run_node(app, node.port, make, tell=tell, serve=kind.serves, take_over=node.take_over)
 
 
 def _honest(_: App) -> NodeKind:

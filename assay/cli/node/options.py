@@ -1,7 +1,8 @@
-"""Options of every command that runs a node: where it listens, what it tells others, and whom it wakes."""
+"""Options of every command that runs a node, as one value (``cli.hooks.command_of``)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -65,3 +66,35 @@ OnBattery = Annotated[
     bool,
     typer.Option("--pause-on-battery", help="Take nothing new while the machine runs on battery (Linux)."),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
+        " its CPU workers."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """Where a node listens, what it tells others, whom it wakes, when it works, and what a step may take."""
+
+    host: Host = None
+    announce_url: AnnounceUrl = None
+    port: Port = 0
+    webhook: Webhook = None
+    notify: Notify = False
+    take_over: TakeOver = False
+    hours: HoursOf = None
+    max_load: MaxLoad = None
+    pause_on_battery: OnBattery = False
+    poll: Poll = 0.5
+    memory: Memory = None
+
+
+@dataclass(frozen=True)
+class ReplayOptions(NodeOptions):
+    """Also how many of others' segments are replayed at once, and where."""
+
+    replays: Width = 1
+    ray: Cluster = None

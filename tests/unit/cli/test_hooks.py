@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -46,6 +47,27 @@ def given(part: Any, *words: str) -> Any:
 )
 def test_the_part_gets_its_options_and_the_command_its_own(part: Any, words: list[str], said: Any) -> None:
     assert given(part, *words).exit_code == 0 and [said] == CALLS
+
+
+@dataclass(frozen=True)
+class Manner:
+    """Options in one value."""
+
+    title: Annotated[str, typer.Option(help="Such as Dr.")] = "Ms"
+    loud: Annotated[bool, typer.Option("--loud")] = False
+
+
+def greet_so(how: Any, context: typer.Context, manner: Manner, name: str) -> None:
+    """Greet somebody so."""
+    CALLS.append((how(name), manner))
+
+
+def test_a_dataclasss_fields_are_options() -> None:
+    CALLS.clear()
+    app = typer.Typer()
+    app.command()(command_of(greet_so, plainly))
+    assert CliRunner().invoke(app, ["--title", "Dr", "ann"]).exit_code == 0
+    assert [("hello ann", Manner("Dr"))] == CALLS
 
 
 def test_options_of_a_part_that_is_not_there_are_refused() -> None:
