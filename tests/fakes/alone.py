@@ -21,7 +21,7 @@ from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.overlap import Streaming
 from assay.training.paths import path_programs
 from assay.training.rounds import programs
-from assay.training.streaming import stream_programs
+from assay.training.streaming import stream_programs, streaming_of
 from tests.fakes.jobs import WIDTH, TinyFiles, reading_own_part, three_files, tiny_files, tiny_paths
 
 STEPS, SEGMENT = 8, 2
@@ -119,6 +119,12 @@ def whole_alone(rule: DiLoCo, seed: bytes, rounds: int, shards: int = 2) -> Alon
         found.theta, momentum = after[:1], after[1:2]
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
     return found
+
+
+def streaming(rule: DiLoCo) -> Streaming:
+    """What the tiny job of three parameters is posted with."""
+    made = streaming_of([(4,), (2,), (2,)])
+    return replace(made, algorithm=replace(made.algorithm, rule=Nesterov(rule.lr, rule.momentum)))
 
 
 def stream_alone(

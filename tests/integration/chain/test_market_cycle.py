@@ -14,6 +14,7 @@ from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth import events
 from assay.chain.eth.anvil import dev_account
+from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
@@ -283,6 +284,31 @@ def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_othe
     )
     assert solver.tally("tally 0", first) == done[0], "by itself it is not sent again"
     assert solver.sender.next_nonce() == sent + 3
+
+
+@pytest.mark.long
+def test_a_market_on_a_token_that_exists(
+    artifacts: Artifacts, markets: list[ChainMarket], tmp_path: Path
+) -> None:
+    first = markets[0]
+    existing = {"Token": first.contracts["Token"].address}
+    plan = market_plan(first.sender.address, token_supply=Wei(0), delays=DELAYS, bounds=WIDE)
+    others = [planned for planned in plan if planned.name != "Token"]
+    second = deploy(first.sender, artifacts, others, "second", existing)
+    assert second.addresses["Token"] == existing["Token"]
+    assert second.addresses["Vault"] != first.contracts["Vault"].address
+    market = ChainMarket(first.sender.rpc, second, artifacts, first.sender, tmp_path / "second.db")
+    assert market.deposit("d2", Wei(5)) == market.deposit("d2", Wei(5)), "once for its intent"
+    assert market.free(market.me) == 5
+
+
+def test_the_clock_is_the_chains_and_stops(rpc: HttpRpc) -> None:
+    clock = ChainClock(rpc)
+    before = clock.now(), clock.block()
+    pass_time(rpc, 100, blocks=2)
+    assert clock.now() >= before[0] + 100 and clock.block() == before[1] + 2
+    clock.stop()
+    assert clock.wait(60.0) is False
 
 
 def _draft(job_id: JobId, shard: int, tree: trees.Tree) -> Claim:

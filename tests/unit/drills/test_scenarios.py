@@ -135,6 +135,7 @@ def test_every_scenario_has_two_solvers_and_enough_verifiers(name: str) -> None:
     elsewhere = bool(SCENARIOS[name].disturbances or SCENARIOS[name].hostile_job)
     assert bool(cheats) != (name == "honest" or elsewhere)
     assert cheats <= set(SCENARIOS[name].attackers) <= {spec.name for spec in specs}
+    assert set(SCENARIOS[name].attacks) <= set(range(1, 49)), "of docs/threats.md"
 
 
 def test_junk_must_be_planted_lost_and_paid_for() -> None:

@@ -18,17 +18,27 @@ from assay.node.manifests import BadManifest
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind
+from assay.protocol.types import Kind, Terms
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of, loops_of
 from assay.training.checks import check_optimiser, check_rounds, check_slices
 from assay.training.job import made_round
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from drills.orders import Plan
 from drills.solvers import FaultySolver, WrongInputSolver
-from tests.fakes.alone import recipe_alone
-from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
+from tests.fakes.alone import (
+    SEGMENT,
+    STEPS,
+    Alone,
+    eager_alone,
+    paths_alone,
+    recipe_alone,
+    stream_alone,
+    streaming,
+    whole_alone,
+)
+from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, one_tensor_files, recipe_files, three_files
 from tests.fakes.market_day import MarketDay
-from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
+from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, roots_of, staffed
 from tests.marked import only
 
 torch.set_num_threads(1)
@@ -39,26 +49,61 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "rounds"),
-    [("diloco-4bit", 2), ("sparseloco", 2)],
-)
-def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str, rounds: int) -> None:
+SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_step), (1, 1))
+"""Steps of a round and of a segment, where they are not the tiny job's."""
+SHARDS = {"diloco-trimmed": 3}
+"""Of which one is left when the least and the greatest are cut off."""
+ROUNDS = {"streaming": 4, "eager": 4, "diloco-late": 3, "delayed-nesterov": 4}
+"""Of which the last ones begin from what came of the first ones."""
+SPEEDS = {"delayed-nesterov": (1, 2)}
+"""From which shard on by how much fewer steps are taken."""
+
+
+def alone(name: str, terms: Terms) -> Alone:
+    """What one process makes of the same rounds."""
     rule = RULES.get(name, DiLoCo())
-    job_id = day.post(recipe_files(name), rounds=rounds)
+    if name == WHOLE:
+        return whole_alone(rule, terms.seed, terms.rounds)
+    if name == "streaming":
+        return stream_alone(streaming(rule), terms.seed, terms.rounds)
+    if name == "dipaco":
+        return paths_alone(rule, terms.seed, terms.rounds)
+    algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    if name == "eager":
+        return eager_alone(algorithm, terms.seed, terms.rounds)
+    return recipe_alone(
+        algorithm,
+        terms.seed,
+        terms.rounds,
+        shards=terms.shards,
+        size=SIZES.get(name, (STEPS, SEGMENT)),
+        slow=SPEEDS.get(name, (0, 1)),
+        tiny=one_tensor_files(name, terms.shards),
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_settled_state_is_that_of_one_process(day: MarketDay, tmp_path: Path, name: str) -> None:
+    """Every root of every claim, at every segment's end, and the model that is fetched."""
+    (steps, segment), shards = SIZES.get(name, (STEPS, SEGMENT)), SHARDS.get(name, 2)
+    files = recipe_files(name, shards)
+    shape: dict[str, Any] = {"steps_per_round": steps, "segment_steps": segment, "shards": shards}
+    shape |= {"rounds": ROUNDS.get(name, 2), "slow": SPEEDS.get(name, (0, 1)), "solver_stake": 200}
+    job_id = day.post(files, **shape)
     terms = day.market_state.jobs[job_id].view.terms
-    assert len(terms.loops) == 2 and terms.samples == 2 and terms.segments == 5
     staffed(day)
+    if shards > 2:
+        day.solver("carol")
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert not day.market_state.games
-    found = day.fetch(job_id, tmp_path / "model")
-    (expected,) = recipe_alone(algorithm_of(name, rule.lr, rule.momentum), terms.seed, rounds).theta
-    assert torch.equal(found["w"], expected)
-    assert not torch.equal(expected, tiny_files().genesis[0]), "something was learnt"
-    plain = replace(algorithm_of(name, rule.lr, rule.momentum), late=0)
-    at_once = torch.equal(expected, *recipe_alone(plain, terms.seed, rounds).theta)
-    assert at_once == (name != "diloco-late"), "a late change is another one"
+    expected, found = alone(name, terms), day.fetch(job_id, tmp_path / "model")
+    assert roots_of(day) == expected.roots and len(expected.roots) == terms.rounds * (terms.shards + 1)
+    assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
+    assert not all(torch.equal(x, y) for x, y in zip(found.values(), files.genesis, strict=False)), (
+        "it learnt"
+    )
+    assert ({(12, 4), (8, 4)} <= {x.shape for x in files.inner.state}) == (name == "powersgd"), "low rank"
 
 
 @pytest.mark.long

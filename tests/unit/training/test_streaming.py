@@ -19,11 +19,10 @@ from assay.protocol.types import Kind
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.outer import Overlap
-from assay.training.overlap import Streaming
 from assay.training.streaming import stream_programs, streaming_of
 from drills.orders import Plan
 from drills.solvers import FaultySolver
-from tests.fakes.jobs import DiLoCo, recipe_files
+from tests.fakes.jobs import recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.marked import long
 from tests.unit.training.test_catalogue import fallen
@@ -42,12 +41,6 @@ NUMBERS = [
     Overlap(1, 0, 0.5),
 ]
 """Fragments, τ and α."""
-
-
-def streaming(rule: DiLoCo, overlap: Overlap | None = None) -> Streaming:
-    """What the tiny job of three parameters is posted with."""
-    made = streaming_of([(4,), (2,), (2,)], overlap=overlap)
-    return replace(made, algorithm=replace(made.algorithm, rule=Nesterov(rule.lr, rule.momentum)))
 
 
 @pytest.fixture
