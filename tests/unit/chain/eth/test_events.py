@@ -58,6 +58,16 @@ def follow(node: FakeNode, path: Path, **options: Any) -> EventFollower:
     return EventFollower(node, {"Court": (ADDRESS, ABI)}, path / "events.db", **options)
 
 
+def followed(path: Path, blocks: int) -> tuple[Any, EventFollower]:
+    """A node with so many blocks, of one event each, and a follower that has read them."""
+    node = FakeNode()
+    for game in range(1, blocks + 1):
+        node.mine([log(game)])
+    follower = follow(node, path)
+    follower.poll()
+    return node, follower
+
+
 def games(changes: list[Event | RolledBack]) -> list[int]:
     return [c.arguments["game"] for c in changes if isinstance(c, Event)]
 
@@ -91,11 +101,7 @@ def test_restart_reads_nothing_twice_and_keeps_history(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_attack_46_reorganisation_of_any_depth_replays(tmp_path: Path, depth: int) -> None:
-    node = FakeNode()
-    for game in range(1, 5):
-        node.mine([log(game)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 4)
     node.reorganise(depth)
     for game in range(10, 10 + depth):
         node.mine([log(game)])
@@ -108,11 +114,7 @@ def test_attack_46_reorganisation_of_any_depth_replays(tmp_path: Path, depth: in
 
 
 def test_attack_47_head_that_goes_backwards_is_only_lag(tmp_path: Path) -> None:
-    node = FakeNode()
-    for game in range(1, 5):
-        node.mine([log(game)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 4)
     node.lag = 3
     assert follower.poll() == []
     node.lag = 0
@@ -121,11 +123,7 @@ def test_attack_47_head_that_goes_backwards_is_only_lag(tmp_path: Path) -> None:
 
 
 def test_shorter_chain_with_other_blocks_is_a_reorganisation(tmp_path: Path) -> None:
-    node = FakeNode()
-    for game in range(1, 5):
-        node.mine([log(game)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 4)
     node.reorganise(3)
     node.mine([log(9)])
     rolled_back, *new = follower.poll()
@@ -158,10 +156,7 @@ def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path,
 
 def test_a_range_whose_empty_last_block_is_replaced_is_not_kept(tmp_path: Path, by_range: None) -> None:
     """The block of its last log stands, and the one that it follows; the one that it ends with does not."""
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     node.mine([log(2)])
     node.mine([])
 
@@ -222,11 +217,7 @@ def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path, by_range: N
 
 
 def test_a_node_that_dies_after_a_reorganisation_hides_nothing_of_it(tmp_path: Path) -> None:
-    node = FakeNode()
-    node.mine([log(1)])
-    node.mine([log(2)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 2)
     node.reorganise(1)
     node.mine([log(3)])
 
@@ -435,10 +426,7 @@ def test_a_block_costs_two_requests_and_none_costs_one(tmp_path: Path) -> None:
 
 def test_a_next_block_on_another_fork_rolls_back(tmp_path: Path) -> None:
     """Its number is the next one's; its parent is not what was read."""
-    node = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     node.reorganise(1)
     node.mine([log(5)])
     node.mine([log(6)])
@@ -447,10 +435,7 @@ def test_a_next_block_on_another_fork_rolls_back(tmp_path: Path) -> None:
 
 
 def test_a_block_of_the_same_height_rolls_back(tmp_path: Path) -> None:
-    node = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     node.reorganise(1)
     node.mine([log(7)])
     rolled, *events = follower.poll()
@@ -458,10 +443,7 @@ def test_a_block_of_the_same_height_rolls_back(tmp_path: Path) -> None:
 
 
 def test_a_node_that_takes_no_hashes_is_asked_by_range(tmp_path: Path) -> None:
-    node = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     real = node.eth_getLogs
     refused: list[str] = []
 
@@ -494,10 +476,7 @@ def test_attack_47_logs_of_another_fork_are_not_kept(
     """Blocks come from one node behind the address, logs once from another one: what is read lies below the
     block whose hash is compared, and no reorganisation would ever have taken it back."""
     monkeypatch.setattr(events, "NEWEST", newest)
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     other = forked(node)
     node.mine([log(2)])
     other.mine([log(666)])
@@ -524,10 +503,7 @@ def test_attack_47_logs_of_another_fork_are_not_kept(
 def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: int) -> None:
     """Of several nodes behind one address the one that is asked for logs does not have the newest block: of a
     range it shows what it has, and says nothing of the rest."""
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     for game in range(blocks):
         node.mine([log(10 + game)])
     own, hidden = node.eth_getLogs, list[Any]()
@@ -643,10 +619,7 @@ def test_attack_T47_only_a_header_that_proves_itself_spares_a_question(
 
 
 def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: Path) -> None:
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     node.mine([log(2)])
     node.mine([log(3)])
 
@@ -709,10 +682,7 @@ def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, se
 
 @pytest.mark.parametrize("blocks", [1, 2, 8])
 def test_attack_47_two_logs_at_one_place_are_no_answer(tmp_path: Path, blocks: int) -> None:
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     for game in range(blocks):
         node.mine([log(10 + game), log(20 + game)])
     own = node.eth_getLogs
@@ -728,11 +698,7 @@ def test_attack_46_a_known_block_replaced_after_it_was_compared_is_taken_back(
     tmp_path: Path, blocks: int
 ) -> None:
     """All that is new is read from the other chain, whole and consistent: only the known block is not its."""
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    node.mine([log(2)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 2)
     for game in range(blocks):
         node.mine([log(10 + game)])
     known, compared = node.blocks[2].hash, list[str]()
@@ -809,10 +775,7 @@ def test_what_need_not_be_asked_in_turn_is_asked_at_once(
 
 def test_a_range_whose_end_the_node_no_longer_has_is_not_kept(tmp_path: Path, by_range: None) -> None:
     """A block that it does not show is no block that stands."""
-    node: Any = FakeNode()
-    node.mine([log(1)])
-    follower = follow(node, tmp_path)
-    follower.poll()
+    node, follower = followed(tmp_path, 1)
     node.mine([log(2)])
     node.mine([])
 
