@@ -1,12 +1,13 @@
 """``assay dispute``: challenges and their games, by hand.
 
-Every command is what the nodes do by themselves. A move is worked out by replaying the disputed segment on
-this machine, so the honest side can play from any computer that has its key.
+Every command is what the nodes do by themselves; here one move at a time. A move is worked out by replaying
+the disputed segment on this machine, so the honest side can play from any computer that has its key.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,14 @@ from assay.app.invocation import App, app_of
 from assay.app.output import plain, table
 from assay.app.times import show_moment
 from assay.app.units import show_amount
-from assay.cli.commands.dispute_play import clocks, play_through, standing
+from assay.cli.commands.dispute_play import (
+    Session,
+    clocks,
+    open_session,
+    play_once,
+    play_through,
+    standing,
+)
 from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
 from assay.cli.commands.job_model import JobArgument
 from assay.cli.lazy import with_rooms
@@ -230,10 +238,24 @@ def open_game(
     )
     app.output.result("dispute-open", {**said, **extra}, text)
     if play:
-        play_through(app, pursuit.game_id)
+        _with_session(app, pursuit.game_id, play_through)
+
+
+@commands.command()
+def move(context: typer.Context, game_id: GameId) -> None:
+    """Work out this account's next move by replay, and send it."""
+    _with_session(app_of(context), game_id, play_once)
 
 
 @commands.command()
 def play(context: typer.Context, game_id: GameId) -> None:
     """Play this account's side of a game to its end: each move by replay, in time."""
-    play_through(app_of(context), game_id)
+    _with_session(app_of(context), game_id, play_through)
+
+
+def _with_session(app: App, game_id: int, act: Callable[[Session], None]) -> None:
+    session = open_session(app, game_id)
+    try:
+        act(session)
+    finally:
+        session.close()

@@ -112,6 +112,7 @@ CASES: dict[str, Case] = {
     "dispute tree": Case("1", "not-found"),
     "dispute explain": Case("1", "not-found"),
     "dispute open": Case("{job} --round 0", "block-not-found"),
+    "dispute move": Case("1", "not-found"),
     "dispute play": Case("1", "not-found"),
     "dispute demand ls": Case(ends="reads"),
     "dispute demand make": Case("ab12cd34 --end 0", "no-such-claim"),

@@ -186,6 +186,7 @@ def test_a_budget_that_the_client_has_not_got_posts_nothing(assay: Assay, job_fi
         ("dispute", "open", UNKNOWN, "--round", "0"),
         ("dispute", "show", "77"),
         ("dispute", "tree", "77"),
+        ("dispute", "move", "77"),
         ("dispute", "ls", "--job", UNKNOWN),
     ],
     ids=lambda command: " ".join(command[:2]),

@@ -89,6 +89,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "dispute tree": ("{c} 1", "{c} 99"),
     "dispute explain": ("{c} 1", "{c} 99"),
     "dispute open": (f"{VERIFIER} {{c}} latest", f"{VERIFIER} {{c}} {NO_JOB}"),
+    "dispute move": (f"{VERIFIER} {{c}} 1", f"{VERIFIER} {{c}} 99"),
     "dispute play": (f"{VERIFIER} {{c}} 1", f"{VERIFIER} {{c}} 99"),
     "dispute demand ls": ("{c}", f"{AWAY} {{c}}"),
     "dispute demand make": (f"{VERIFIER} {{c}} {NO_JOB} --end 0", f"{VERIFIER} {{c}} x --end 0"),
