@@ -1,4 +1,4 @@
-"""The rules of the market as pure functions: no input or output, no clock, no floats, no third-party code.
+"""Implements the rules of the market as pure functions: no I/O, no clock, no floats, no third-party code.
 
-Normative text: ``docs/protocol.md``. Everything here is mirrored by the contracts and tested against them.
+Normative text: ``docs/protocol.md``. The contracts mirror everything here and are tested against it.
 """

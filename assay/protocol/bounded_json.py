@@ -1,9 +1,9 @@
-"""JSON of files and strangers: parsed only if it is nested no deeper than anything honest is.
+"""Parses JSON from files and peers with a bounded nesting depth.
 
-Contract: `loads` gives what `json.loads` gives, or raises ValueError for whatever is no JSON or is nested too
-deeply. Why it is needed: Python's parser is written in C and follows nesting with the C stack. Its own limit
-is the interpreter's recursion limit, which libraries raise (py_ecc, and PyTorch's compiler, to 100,000 and
-more). Then 200 KB of "[" end the process, with no exception that anybody could catch.
+Contract: `loads` returns what `json.loads` returns. It raises ValueError for invalid JSON and for text that
+is nested too deeply. Python's C parser recurses on the C stack. Its own limit is the interpreter's recursion
+limit, which libraries raise (py_ecc and PyTorch's compiler, to 100,000 and more). With that limit, 200 KB of
+"[" crash the process, and no exception can be caught.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def loads(text: bytes | str, depth: int = DEPTH) -> Any:
-    """The value of a JSON text, nested at most `depth` deep. Raises ValueError (json.JSONDecodeError,
+    """Parses JSON text nested at most `depth` deep. Raises ValueError (json.JSONDecodeError,
     UnicodeDecodeError)."""
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")

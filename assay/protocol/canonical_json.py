@@ -1,7 +1,8 @@
-"""JSON that has one form: sorted keys, no spaces, ASCII. Manifests and receipts are hashed as such bytes.
+"""Encodes and parses canonical JSON: sorted keys, no spaces, ASCII. Manifests and receipts are hashed in this
+form.
 
-Contract: `parse_canonical(canonical_json(x), n)` is x; bytes that are not exactly the form of what they say,
-or nest deeper than `MAX_NESTING`, are refused. docs/formats.md, section 1.
+Contract: `parse_canonical(canonical_json(x), n)` is x. Bytes that are not the canonical encoding of their
+value, or nest deeper than `MAX_NESTING`, are refused. docs/formats.md, section 1.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ MAX_NESTING = 16
 
 
 def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no spaces, ASCII, no NaN."""
+    """Encodes a value with sorted keys, no spaces, ASCII only and no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode("ascii")
 
 
 def parse_canonical(data: bytes, limit: int) -> dict[str, Any]:
-    """The object that has exactly this canonical encoding. Raises ValueError for anything else."""
+    """Parses an object from its canonical encoding of at most `limit` bytes. Raises ValueError for anything
+    else."""
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes of JSON are over the limit of {limit}")
     try:

@@ -1,7 +1,6 @@
-"""What a demand for pieces of a committed state is made of; values that mirror
-``contracts/src/interfaces/IAvailability.sol``.
+"""Value types of availability demands; they mirror ``contracts/src/interfaces/IAvailability.sol``.
 
-Contract: as in ``protocol.types``. The rules are ``spec.availability``'s.
+Contract: as in ``protocol.types``. The rules are in ``spec.availability``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from assay.protocol.types import Address, ClaimId, Seconds
 
 @dataclass(frozen=True)
 class StateLeaf:
-    """A leaf of a state (``IAvailability.StateLeaf``): of which slot, and which one, modulo the slot's.
+    """Names a leaf of a state (``IAvailability.StateLeaf``) by slot and leaf index, modulo the slot's leaf
+    count.
 
     Both fit 32 bits.
     """
@@ -24,7 +24,7 @@ class StateLeaf:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a demand asks for (``IAvailability.Asked``); the chain keeps its hash."""
+    """The content of a demand (``IAvailability.Asked``); the chain stores its hash."""
 
     claim_id: ClaimId
     state_root: bytes
@@ -35,8 +35,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One leaf of a committed state (``IAvailability.Chunk``): its bytes, the way up to the state's root, and
-    the encoding of the program's `state(slot)`, which fixes its length."""
+    """One leaf of a committed state (``IAvailability.Chunk``): its bytes, its Merkle path to the state root,
+    and the encoding of the program's `state(slot)` node, which fixes the leaf's length."""
 
     node: bytes
     node_proof: tuple[bytes, ...]
@@ -47,9 +47,9 @@ class Chunk:
 
 @dataclass(frozen=True)
 class VoteProof:
-    """What a vote's own trace says of a leaf of the state at the end of a sampled segment
-    (``IChallenges.VoteProof``): `ref` is the node whose output is the slot's next value, `state_root` the
-    claim's, `trace_root` the vote's, of the sample."""
+    """Proof of what a vote's own trace says about a state leaf at the end of a sampled segment
+    (``IChallenges.VoteProof``). `ref` is the node whose output becomes the slot's next value. `state_root` is
+    the claim's; `trace_root` is the vote's, for this sample."""
 
     state_root: bytes
     state_proof: tuple[bytes, ...]
@@ -64,7 +64,7 @@ class VoteProof:
 
 @dataclass(frozen=True)
 class DemandView:
-    """A demand to show pieces of a claim's state, as the event log tells it."""
+    """A demand for leaves of a claim's state, as reconstructed from the event log."""
 
     demand_id: int
     claim_id: ClaimId
@@ -74,7 +74,8 @@ class DemandView:
     deadline: Seconds
     places: tuple[StateLeaf, ...]
     outcome: str
-    """Empty while it is open; then `supplied`, `withheld` (the claim fell by it) or `moot`."""
+    """Empty while the demand is open; then `supplied`, `withheld` (the claim was convicted for it) or
+    `moot`."""
 
     @property
     def asked(self) -> Asked:

@@ -1,7 +1,7 @@
-"""The moves of a game as values (docs/protocol.md, section 6).
+"""Value types of the moves of a dispute game (docs/protocol.md, section 6).
 
-Contract: one class for each kind of move. What the Court is sent of it is its adapter's business, who makes
-which move ``GamePhase``'s; whether a move is sound, the Court's and its twin's (``spec.game``).
+Contract: one class per kind of move. The Court's adapter encodes a move as a call. ``GamePhase`` says whose
+turn it is; the Court and its twin (``spec.game``) check whether a move is valid.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Digests = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class RevealSteps:
-    """Defender: state roots after steps 1 .. steps-1."""
+    """Defender: reveals the state roots after steps 1 .. steps-1."""
 
     roots: Digests
 
 
 @dataclass(frozen=True)
 class PickStep:
-    """Challenger: the roots as revealed, and how many of them it agrees with."""
+    """Challenger: repeats the revealed roots and says how many of them it agrees with."""
 
     roots: Digests
     j: int
@@ -30,7 +30,7 @@ class PickStep:
 
 @dataclass(frozen=True)
 class RevealTrace:
-    """Defender: trace root of the disputed step and its descendants."""
+    """Defender: reveals the trace root of the disputed step and its descendants."""
 
     trace_root: bytes
     children: Digests
@@ -38,14 +38,15 @@ class RevealTrace:
 
 @dataclass(frozen=True)
 class Split:
-    """Defender: descendants of the digest in dispute."""
+    """Defender: reveals descendants of the disputed digest."""
 
     children: Digests
 
 
 @dataclass(frozen=True)
 class Pick:
-    """Challenger: the first child that it disagrees with; at a trace leaf the node's encoding and proof."""
+    """Challenger: picks the first child it disagrees with; at a trace leaf, also the node's encoding and
+    proof."""
 
     children: Digests
     child: int
@@ -55,19 +56,19 @@ class Pick:
 
 @dataclass(frozen=True)
 class ProveChildren:
-    """Challenger: what the defender opened does not fold to the digest in dispute."""
+    """Challenger: shows that the digests the defender revealed do not hash to the disputed digest."""
 
     children: Digests
 
 
 @dataclass(frozen=True)
 class OpenOutput:
-    """Challenger: nothing is wrong in the trace; open the claimed output state."""
+    """Challenger: accepts the trace and makes the defender open the claimed output state."""
 
 
 @dataclass(frozen=True)
 class ProveOutput:
-    """Challenger: a slot of the claimed output state is not the trace's output for it."""
+    """Challenger: shows that a slot of the claimed output state differs from the trace's output for it."""
 
     slot: int
     ref: int
@@ -80,14 +81,14 @@ class ProveOutput:
 
 @dataclass(frozen=True)
 class RevealLeaf:
-    """Defender: bytes of the disputed leaf."""
+    """Defender: reveals the bytes of the disputed leaf."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Prove:
-    """Challenger: element `element` of the node's output (row-major, whole tensor) is wrong."""
+    """Challenger: shows that element `element` of the node's output (row-major, whole tensor) is wrong."""
 
     data: bytes
     node: bytes
@@ -97,7 +98,7 @@ class Prove:
 
 @dataclass(frozen=True)
 class Timeout:
-    """Anyone, after the deadline: whoever had to move loses."""
+    """Anyone, after the deadline: the player whose turn it was loses."""
 
 
 Move = (

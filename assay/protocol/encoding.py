@@ -1,9 +1,9 @@
-"""The contracts' encoding of the market's nouns: Solidity ABI of structs, 32 bytes a word.
+"""Encodes the contracts' structs as Solidity ABI words of 32 bytes, and decodes them.
 
-Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol``, of whose
-fields some may be arrays of static structs, ``decode`` is its inverse, and ``as_tuple`` is the nested tuple
-that an ABI encoder takes. A struct's fields stand in one place, its dataclass in ``protocol.types``. Hashing
-these words (Keccak-256) is the caller's business: the standard library has no Keccak.
+Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol``. Their
+fields may include arrays of static structs. ``decode`` is the inverse. ``as_tuple`` gives the nested tuple
+that an ABI encoder takes. A struct's fields are defined once, by its dataclass in ``protocol.types``. The
+caller hashes the words (Keccak-256), because the standard library has no Keccak.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORD = 32
 
 
 def as_tuple(value: Any) -> Any:
-    """Nested tuples of a dataclass, in field order; enums as integers; sequences as lists."""
+    """Converts a dataclass to nested tuples in field order, enums to integers and sequences to lists."""
     if isinstance(value, Game):
         return tuple(as_tuple(part) for part in (value.params, value.context, value.cursor))
     if is_dataclass(value) and not isinstance(value, type):
@@ -35,7 +35,7 @@ def as_tuple(value: Any) -> Any:
 
 
 def words(value: Any) -> bytes:
-    """ABI encoding of one value: bool, int, 32-byte digest, address, or a dataclass of these and of tuples of
+    """ABI-encodes one value: bool, int, 32-byte digest, address, or a dataclass of these and of tuples of
     static ones.
 
     Raises TypeError for anything else, OverflowError for an integer that does not fit 256 bits.
@@ -44,14 +44,15 @@ def words(value: Any) -> bytes:
 
 
 def _is_dynamic(value: Any) -> bool:
-    """Whether it is an array, or has one among its fields."""
+    """True if the value is an array or has one among its fields."""
     if isinstance(value, tuple):
         return True
     return is_dataclass(value) and any(_is_dynamic(getattr(value, f.name)) for f in fields(value))
 
 
 def _body(value: Any) -> bytes:
-    """A value where it stands: a static one among the others' words, another where its offset leads."""
+    """Encodes a value in place: a static one among its neighbours' words, a dynamic one where its offset
+    points."""
     if isinstance(value, tuple):
         return len(value).to_bytes(WORD, "big") + b"".join(_body(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -66,8 +67,8 @@ def _body(value: Any) -> bytes:
 
 
 def encode(*values: Any) -> bytes:
-    """``abi.encode(values...)``: a word with its offset stands for each value that has an array in it, and
-    these follow."""
+    """Returns ``abi.encode(values...)``: dynamic values are replaced by offset words and appended after the
+    others."""
     bodies = [(_is_dynamic(value), _body(value)) for value in values]
     at = sum(WORD if dynamic else len(body) for dynamic, body in bodies)
     head, tail = [], []
@@ -80,9 +81,9 @@ def encode(*values: Any) -> bytes:
 
 
 def decode(kind: type[T], data: bytes, address: Callable[[bytes], str]) -> T:
-    """The struct of ``protocol.types`` with this encoding; `address` writes 20 bytes as an Address.
+    """Decodes a struct of ``protocol.types``; `address` formats 20 bytes as an Address.
 
-    Raises ValueError unless ``words`` of it gives `data` back.
+    Raises ValueError unless ``words`` of the result gives `data` back.
     """
     if len(data) % WORD:
         raise ValueError(f"{len(data)} bytes are not whole words")
@@ -95,13 +96,13 @@ def decode(kind: type[T], data: bytes, address: Callable[[bytes], str]) -> T:
 
 
 def _item(hint: Any) -> Any:
-    """What an array holds; None of any other type."""
+    """Item type of an array type; None for any other type."""
     return get_args(hint)[0] if get_origin(hint) is tuple else None
 
 
 def _taken(kind: Any, rest: list[bytes], address: Callable[[bytes], str]) -> Any:
-    """The struct that begins with the first of these words. Arrays stand behind the other fields, in order:
-    whatever else an offset says is found out when the value is encoded again."""
+    """Decodes the struct that begins at the first of these words. Arrays are read after the other fields, in
+    order. Wrong offsets are detected when the result is encoded again."""
     rest, arrays = list(rest), []
     values: dict[str, Any] = {}
     hints = get_type_hints(kind)
@@ -128,7 +129,7 @@ def _word(rest: list[bytes]) -> bytes:
 
 
 def _scalar(hint: Any, rest: list[bytes], address: Callable[[bytes], str]) -> Any:
-    """A static value of the type, off the front of the words that are left."""
+    """Pops a static value of this type off the front of the remaining words."""
     hint = getattr(hint, "__supertype__", hint)
     if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)

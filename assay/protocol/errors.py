@@ -1,8 +1,8 @@
-"""Errors that say what the caller must do: try again, stop, or ask a person.
+"""Defines the errors of all packages by what the caller must do: retry, stop, or ask a person.
 
-Contract: every error that crosses a package boundary is an `AssayError` with a stable kebab-case
-`code`, a message that states cause and consequence, and a `hint` that names the next step. Cheating is
-never an error: it is a value.
+Contract: every error that crosses a package boundary is an `AssayError`. It has a stable kebab-case `code`, a
+message that states cause and consequence, and a `hint` that names the next step. Cheating is never an error:
+it is a value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class AssayError(Exception):
-    """The base of all errors with a code, a message and a hint."""
+    """Base class of all errors with a code, a message and a hint."""
 
     code: str = "assay-error"
 
@@ -27,7 +27,7 @@ class AssayError(Exception):
             self.code = code
 
     def __reduce__(self) -> tuple[Callable[..., AssayError], tuple[object, ...]]:
-        """As what it is, whatever its class is made of: processes send errors to each other."""
+        """Pickles the error whatever its constructor takes: processes send errors to each other."""
         return _as_it_was, (type(self), self.args, self.__dict__)
 
 
@@ -50,13 +50,13 @@ class Stop(AssayError):
 
 
 class Ask(AssayError):
-    """A person must decide or change something first."""
+    """A person must decide or change something before the call can succeed."""
 
     code = "ask"
 
 
 class Unknown(Retry):
-    """The market has no such job, claim or game: not yet, or not any more since a reorganisation."""
+    """The market has no such job, claim or game: it does not exist yet, or a reorganisation removed it."""
 
     code = "not-found"
 
@@ -68,7 +68,8 @@ class BlockNotFound(Retry):
 
 
 class PutOff(Retry):
-    """Whoever fetched had no more time for it now; what came is kept, and the rest is asked for again."""
+    """The caller's time for fetching is used up; blocks received so far are kept, and a later call fetches
+    the rest."""
 
     code = "put-off"
 
@@ -86,7 +87,7 @@ class BlockTooLarge(Stop):
 
 
 class BadFile(Stop):
-    """Blocks are what their CIDs say and form no file: whoever made the file's CID is at fault."""
+    """The blocks match their CIDs but do not form a file: whoever made the file's CID is at fault."""
 
     code = "bad-file"
 
@@ -110,8 +111,7 @@ class RpcUnreachable(Retry):
 
 
 class Reverted(Stop):
-    """The contracts refused the call; `error` is the custom error's name and `args` are its decoded
-    arguments."""
+    """The contracts refused the call; `error` is the custom error's name and `args` its decoded arguments."""
 
     code = "reverted"
 

@@ -1,5 +1,6 @@
-"""What both sides of a dispute know of its game without playing it: how far a move opens a tree, and how long
-a leaf is. The rules of the moves: ``spec.game`` and the Court.
+"""Computes the sizes of a dispute game: the levels that a move opens of a tree, and the length of a leaf.
+
+The rules of the moves are in ``spec.game`` and the Court.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from assay.protocol import trees
 from assay.protocol.game_state import Game
 
 MOVE_LEVELS = 6
-"""Most levels that one move opens: 64 children."""
+"""Maximum number of levels that one move opens: 64 children."""
 
 
 def opened_levels(level: int) -> int:
-    """How many levels a move opens of a tree with `level` left: as few moves as MOVE_LEVELS allows, of even
-    height."""
+    """Number of levels that one move opens of a tree with `level` levels left.
+
+    It takes as few moves as MOVE_LEVELS allows, of even height.
+    """
     moves = -(-level // MOVE_LEVELS)
     return -(-level // moves) if moves else 0
 
 
 def leaf_bytes(game: Game) -> int:
-    """Length of the disputed leaf: all but the last are full."""
+    """Length in bytes of the disputed leaf: all but the last leaf of a tensor are full."""
     return min(trees.LEAF_BYTES, game.size - game.index * trees.LEAF_BYTES)

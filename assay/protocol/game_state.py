@@ -1,7 +1,7 @@
-"""The nouns of a dispute as values: a game's state in its three parts, what was found, how a view tells
-of it. They mirror ``contracts/src/interfaces/Types.sol`` as ``protocol.types`` does.
+"""Value types of a dispute: the state of a game in three parts, findings, rewards and views of games.
 
-Contract: as there. What a game does is ``spec.game``'s, its moves are ``protocol.dispute``'s.
+Contract: as in ``protocol.types``; they mirror ``contracts/src/interfaces/Types.sol``. The rules of a game
+are in ``spec.game``, its moves in ``protocol.dispute``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from assay.protocol.types import (
 )
 
 INPUT_SEGMENT = 2**32 - 1
-"""Stands for the segment where a claim's input state itself is disputed (rule 6.2)."""
+"""Segment number of a dispute about a claim's input state (rule 6.2)."""
 
 
 class GamePhase(IntEnum):
@@ -50,7 +50,7 @@ class GamePhase(IntEnum):
 
 @dataclass(frozen=True)
 class Accused:
-    """The part of a claim that its conviction needs."""
+    """The fields of a claim that its conviction needs."""
 
     job_id: JobId
     claimant: Address
@@ -63,32 +63,32 @@ class Accused:
 
 @dataclass(frozen=True)
 class Found:
-    """What a challenger has announced and then shown by opening a game (rule 5.4)."""
+    """A finding that a challenger has announced and then shown by opening a game (rule 5.4)."""
 
     finder: Address
     segment: int
-    """Where the claim first went wrong, or INPUT_SEGMENT."""
+    """First wrong segment of the claim, or INPUT_SEGMENT."""
     announced: int
-    """Block; so is `shown`."""
+    """Block number; so is `shown`."""
     shown: int
     root: bytes
-    """The finder's own: of the state at the end of the segment, or of the input state."""
+    """The finder's own root: of the state at the end of the segment, or of the input state."""
     won: bool = False
-    """Its game, or its proof; False as it is shown."""
+    """True if the finder won its game or proof; False when the finding is shown."""
 
 
 @dataclass(frozen=True)
 class WaitingReward:
-    """What a conviction gives, while it is not known whose finding is the truth (rule 5.4)."""
+    """The reward of a conviction while it is undecided whose finding is right (rule 5.4)."""
 
     claim_id: ClaimId
     amount: Wei
     winner: Address
-    """Who convicted the claim."""
+    """The account that convicted the claim."""
     found: tuple[Found, ...]
-    """Findings whose games are over, in that order."""
+    """Findings whose games have ended, in that order."""
     gone: bool = False
-    """The job went on without the claim when it fell, so that no settled claim will tell."""
+    """True if the job went on without the claim when it fell, so that no settled claim can decide."""
 
 
 NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)
@@ -96,12 +96,12 @@ NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """The part of a game that never changes: who is accused of what."""
+    """The immutable part of a game: the parties and the accused claim or vote."""
 
     accused: Accused = NOBODY_ACCUSED
     claim_id: ClaimId
     ballot: int = 0
-    """0: the claim itself is in dispute; else its vote: the place among the claim's votes, from 1."""
+    """0: the claim itself is in dispute. Otherwise a vote: its place among the claim's votes, from 1."""
     segment: int = 0
     found: bytes = ZERO_DIGEST
     """Keccak-256 of the challenger's `Found`; zero in a game on a vote."""
@@ -115,12 +115,12 @@ class Params:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The part of a game that says which steps and which node are in dispute."""
+    """The part of a game that identifies the disputed steps and node."""
 
     key: bytes
     step: int
     steps: int
-    """0: the game is about what `out_root`, an input state's, is the root of."""
+    """0: the game is about the preimage of `out_root`, the root of an input state."""
     in_root: bytes
     out_root: bytes
     trace_root: bytes
@@ -131,7 +131,7 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Cursor:
-    """The part of a game that a move within a tree needs and changes."""
+    """The part of a game that moves within a tree read and change."""
 
     challenger: Address
     defender: Address
@@ -140,7 +140,7 @@ class Cursor:
     level: int
     index: int
     leaves: int = 0
-    """Of the tree that is being opened; before there is one, of the trace tree."""
+    """Leaves of the tree that is being opened; before one is opened, of the trace tree."""
     revealed: bytes
     move_time: Seconds
     deadline: Seconds
@@ -151,31 +151,34 @@ Part = TypeVar("Part", Params, Context, Cursor)
 
 @dataclass(frozen=True, kw_only=True)
 class Game(Cursor, Context, Params):
-    """The whole state of one game; the chain keeps only its hash. Its fields are those of its three parts
-    (dataclasses take bases from the right), which the contracts' struct holds one by one."""
+    """The whole state of one game; the chain stores only its hash.
+
+    It inherits the fields of its three parts (dataclasses take bases from the right); the contracts' struct
+    holds the parts one by one.
+    """
 
     @property
     def params(self) -> Params:
-        """What no move changes of it."""
+        """The part that no move changes."""
         return self._part(Params)
 
     @property
     def context(self) -> Context:
-        """What a move elsewhere than within a tree changes of it, with the cursor."""
+        """The part that moves outside a tree change, together with the cursor."""
         return self._part(Context)
 
     @property
     def cursor(self) -> Cursor:
-        """What a move within a tree needs of it."""
+        """The part that moves within a tree need."""
         return self._part(Cursor)
 
     @classmethod
     def of(cls, *parts: Params | Context | Cursor) -> Game:
-        """The game that has these three parts."""
+        """Assembles a game from its three parts."""
         return cls(**{f.name: getattr(part, f.name) for part in parts for f in fields(part)})
 
     def with_parts(self, *parts: Context | Cursor) -> Game:
-        """The same game with another context or cursor, as a move has left them."""
+        """Copies the game with another context or cursor, as after a move."""
         changed = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
         return replace(self, **changed)
 
@@ -189,7 +192,7 @@ class Game(Cursor, Context, Params):
 
 @dataclass(frozen=True)
 class Opened:
-    """A tree node that the defender opened in some move, and its descendants that the move revealed."""
+    """A tree node that the defender opened in some move, with the descendants that the move revealed."""
 
     digest: bytes
     children: tuple[bytes, ...]
@@ -197,15 +200,15 @@ class Opened:
 
 @dataclass(frozen=True)
 class GameView:
-    """A game as the event log tells it: its latest state and what its last move revealed."""
+    """A game as reconstructed from the event log: its latest state and the digests of its last move."""
 
     game_id: int
     game: Game
     digests: tuple[bytes, ...]
     """Digests that await a pick (empty otherwise)."""
     opened: tuple[Opened, ...]
-    """All that was opened so far, in order: `game.digest` and the digests of every ``Moved`` event of
-    revealTrace or split (phase PICK_NODE, PICK_LEAF or PICK_OUTPUT); the challenger's proofs need them."""
+    """Everything opened so far, in order: `game.digest` and the digests of every ``Moved`` event of
+    revealTrace or split (phase PICK_NODE, PICK_LEAF or PICK_OUTPUT). The challenger's proofs need them."""
     leaf_data: bytes
     """Bytes of the disputed leaf once revealed."""
     moves: int
@@ -226,15 +229,19 @@ class Opening:
 
 
 def moot(claim: ClaimView, game: Game) -> bool:
-    """Whether the claim or the vote that a game is about has fallen otherwise: nobody loses its bond then
-    (rule 5.3). An overtaken claim can still fall while a game on it is open."""
+    """True if the claim or vote of a game has fallen by other means: then no bond is lost (rule 5.3).
+
+    An overtaken claim can still fall while a game on it is open.
+    """
     if game.ballot:
         return claim.votes[game.ballot - 1].gone
     return claim.status.phase not in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 def returns_bond(claim: ClaimView, game: Game) -> bool:
-    """Whether the challenger of a game has its bond back however that ends (rule 5.3): it is moot, or about
-    an input whose source a rewind may have taken."""
+    """True if the challenger gets its bond back however the game ends (rule 5.3).
+
+    That is so if the game is moot, or is about an input whose source a rewind may have removed.
+    """
     about_input = not game.ballot and game.segment == INPUT_SEGMENT
     return moot(claim, game) or (about_input and claim.overtaken)

@@ -1,8 +1,9 @@
-"""Loops and links: which step a segment is, and where input slots come from (docs/protocol.md, 2.6, 4.4).
+"""Resolves loops and links: the steps of a segment, and the source of each input slot (docs/protocol.md, 2.6,
+4.4).
 
 Contract: pure functions of the terms, the same in Solidity (``libraries/Loops.sol``,
-``Challenges._sourceOf``). A slot's source is a value: a place in the job and a slot there, a genesis slot, or
-a byte. Which tasks stand is the caller's to say.
+``Challenges._sourceOf``). A slot's source is a value: a slot of a claim at a place, a genesis slot, or a
+byte. The caller says which tasks stand.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from assay.protocol.params import MAX_ABSENCE
 from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, Terms
 
 Place = tuple[Kind, int, int]
-"""Kind, round and shard or slice of a claim."""
+"""Kind, round, and shard or slice of a claim."""
 
 
 @dataclass(frozen=True)
 class Located:
-    """A segment's loop by its number, its place in the loop, and the counter of its first step."""
+    """A segment's position: the number of its loop, its index in that loop, and the counter of its first
+    step."""
 
     number: int
     loop: Loop
@@ -33,8 +35,8 @@ class Located:
 
 
 def locate(loops: Sequence[Loop], segment: int, shard: int) -> Located:
-    """The loop in which a claim's segment lies, as that shard runs it. Raises IndexError for a segment that
-    it has not."""
+    """Finds the loop that contains a segment of this shard's claim. Raises IndexError for a segment it does
+    not have."""
     within = segment
     for number, loop in enumerate(loops):
         if within < loop.segments:
@@ -44,7 +46,7 @@ def locate(loops: Sequence[Loop], segment: int, shard: int) -> Located:
 
 
 def trained_steps(terms: Terms, segments: int, shard: int) -> int:
-    """Steps of a task's main loop in its first `segments` segments."""
+    """Number of main-loop steps in the first `segments` segments of a task."""
     done = 0
     for loop in terms.loops:
         inside = min(segments, loop.segments)
@@ -55,7 +57,7 @@ def trained_steps(terms: Terms, segments: int, shard: int) -> int:
 
 
 def link_of(links: Sequence[Link], slot: int) -> tuple[Link, int]:
-    """The link that an input slot belongs to, and which of its slots it is. Raises IndexError."""
+    """The link that covers an input slot, and the slot's index within it. Raises IndexError."""
     at = slot
     for link in links:
         if at < link.slots:
@@ -66,7 +68,7 @@ def link_of(links: Sequence[Link], slot: int) -> tuple[Link, int]:
 
 @dataclass(frozen=True)
 class FromClaim:
-    """A slot of the output of a place's claim."""
+    """A slot of the output of the claim at a place."""
 
     place: Place
     slot: int
@@ -81,23 +83,23 @@ class FromGenesis:
 
 @dataclass(frozen=True)
 class Byte:
-    """Whether a task stands."""
+    """A presence flag: whether a task stands."""
 
     value: bool
 
     @property
     def leaf(self) -> bytes:
-        """Root of a bool tensor of this one element."""
+        """Root of the one-element bool tensor with this value."""
         return trees.leaf(bytes([self.value]))
 
 
 Source = FromClaim | FromGenesis | Byte
 Stands = Callable[[int, int], bool]
-"""(round, shard) -> whether its task stands, or its round was closed with it."""
+"""Maps (round, shard) to whether its task stands, or its round was closed with it."""
 
 
 def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Source:
-    """Where slot `slot` of a claim's input must come from (rule 4.4)."""
+    """Source of slot `slot` of a claim's input (rule 4.4)."""
     link, at = link_of(terms.links_of(kind), slot)
     if link.origin == Origin.OWN:
         return own(kind, round_, shard, slot, stands)
@@ -119,8 +121,10 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
 
 
 def genesis_place(terms: Terms, kind: Kind, unit: int, slot: int) -> tuple[int, int]:
-    """Which leaf of the tree of a kind's genesis root a slot is, and of how many: the outer states of the
-    slices are one tree (rule 4.4)."""
+    """Leaf index of a slot in the tree under a kind's genesis root, and the tree's leaf count.
+
+    The outer states of all slices share one tree (rule 4.4).
+    """
     if kind == Kind.TASK:
         return slot, terms.slots
     depth = trees.depth(terms.outer_slots)
@@ -128,8 +132,11 @@ def genesis_place(terms: Terms, kind: Kind, unit: int, slot: int) -> tuple[int, 
 
 
 def own(kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Source:
-    """The slot of the latest output of a claim's own place: of the last round's, or of a task at most
-    MAX_ABSENCE rounds ago."""
+    """Source of an OWN link: the slot in the latest output at the claim's own place.
+
+    For an outer claim that is the last round's output; for a task, the latest one of at most MAX_ABSENCE
+    rounds ago.
+    """
     if kind == Kind.OUTER:
         return FromClaim((kind, round_ - 1, shard), slot) if round_ else FromGenesis(slot)
     for past in range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1):
@@ -139,7 +146,7 @@ def own(kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Sourc
 
 
 def wire(terms: Terms) -> frozenset[int]:
-    """The slots of a task's output that others than its own shard's next task read."""
+    """Slots of a task's output that anything but the shard's own next task reads."""
     found = set[int]()
     for kind in Kind:
         for link in terms.links_of(kind):
@@ -149,9 +156,11 @@ def wire(terms: Terms) -> frozenset[int]:
 
 
 def model_names(terms: Terms, names: Sequence[str]) -> list[str]:
-    """What the leading slots of the outer state are called that are the model: the job's parameters, as the
-    first shard has them, and, where tasks read parts, NAME@PART for what others read in their place. `names`:
-    of a task's slots."""
+    """Names of the leading slots of the outer state, which hold the model.
+
+    They are the parameters' names of the first shard. Where tasks read parts, the other parts are called
+    NAME@PART. `names`: those of a task's slots.
+    """
     others = dict[int, str]()
     for i, link, j in _parameters(terms):
         others |= {link.first + j + part * link.stride: f"{names[i]}@{part}" for part in range(1, link.mod)}
@@ -161,12 +170,12 @@ def model_names(terms: Terms, names: Sequence[str]) -> list[str]:
 
 
 def model_part(terms: Terms) -> int:
-    """How many leading slots of each outer claim's output are the model, or a slice's part of it."""
+    """Number of leading slots of an outer claim's output that hold the model, or a slice's part of it."""
     return len(model_names(terms, [""] * terms.slots)) // terms.slices
 
 
 def model_slots(terms: Terms, shard: int) -> list[int]:
-    """Which slot of the outer state each parameter of a shard's model is."""
+    """Slot of the outer state that holds each parameter of a shard's model."""
     found = list(range(terms.params))
     for i, link, j in _parameters(terms):
         found[i] = link.first_of(shard) + j
@@ -174,7 +183,7 @@ def model_slots(terms: Terms, shard: int) -> list[int]:
 
 
 def _parameters(terms: Terms) -> Iterator[tuple[int, Link, int]]:
-    """Each parameter that tasks read as a part of the outer state, its link, and its place there."""
+    """Yields each parameter that tasks read as a part of the outer state, its link, and its index there."""
     slot = 0
     for link in terms.links:
         if link.origin == Origin.OUT and link.source == Kind.OUTER and link.mod > 1:
@@ -183,7 +192,7 @@ def _parameters(terms: Terms) -> Iterator[tuple[int, Link, int]]:
 
 
 def own_slots(terms: Terms, kind: Kind) -> frozenset[int]:
-    """The slots of its output that the next claim at a claim's place may start from."""
+    """Slots of a claim's output that the next claim at the same place may read."""
     found = set[int]()
     slot = 0
     for link in terms.links_of(kind):
@@ -196,8 +205,8 @@ def own_slots(terms: Terms, kind: Kind) -> frozenset[int]:
 
 
 def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
-    """The slots of a claim's output that claims of a round so many rounds later, or of later ones, may read
-    by their links, those of its own place left out."""
+    """Slots of a claim's output that claims `rounds` or more rounds later may read, other than those at its
+    own place."""
     found = set[int]()
     for link in (*terms.links, *terms.outer_links):
         if link.origin == Origin.OUT and link.source == kind and link.lag >= rounds:
@@ -208,10 +217,12 @@ def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
 def diloco_links(
     slots: int, params: int, shards: int, slices: int = 1
 ) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
-    """DiLoCo with whole parameters, as links of tasks and of outer claims: a task starts from the outer
-    parameters and the rest of its own; the outer step from its own parameters and momenta, and the
-    parameters of every shard, its own ones for a shard that is missing. Each slice has an equal run of the
-    parameters' slots."""
+    """Links of tasks and of outer claims for DiLoCo with whole parameters.
+
+    A task starts from the outer parameters and the rest of its own state. The outer step reads its own
+    parameters and momenta, and every shard's parameters; a missing shard is replaced by the outer step's own.
+    Each slice has an equal run of the parameters' slots.
+    """
     part = params // slices
     tasks = [Link(Origin.OUT, Kind.OUTER, 1, part, slices, 0, 0, NO_SLOT)]
     if slots > params:
@@ -221,7 +232,8 @@ def diloco_links(
 
 
 def parted(slices: int, stride: int) -> dict[str, int]:
-    """What a link of outer claims says for slice s to read the s-th of equal parts of its source's slots."""
+    """Fields of a link of outer claims with which slice s reads the s-th of equal parts of its source's
+    slots."""
     return {"mod": slices, "stride": stride if slices > 1 else 0}
 
 
@@ -232,8 +244,7 @@ def round_shape(
     params: int,
     slices: int = 1,
 ) -> dict[str, Any]:
-    """The fields of `Terms` that say what a round is: these loops, over states of the slots that the links of
-    tasks and of outer claims cover."""
+    """Fields of `Terms` that describe a round with these loops, over states whose slots the links cover."""
     return {
         "slices": slices,
         "slots": sum(link.slots for link in links[0]),
@@ -250,5 +261,5 @@ def round_shape(
 
 
 def own_link(count: int) -> Link:
-    """`count` slots of the reader's own latest output."""
+    """A link to `count` slots of the reader's own latest output."""
     return Link(Origin.OWN, Kind.TASK, 0, count, 1, 0, 0, 0)

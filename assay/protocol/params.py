@@ -1,7 +1,7 @@
-"""Rules on a job's terms (docs/protocol.md, rules 3.1 and 3.2), the same that the Jobs contract enforces.
+"""Validates a job's terms and a class's conditions (docs/protocol.md, rules 3.1, 3.2 and 3.4).
 
 Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts from a client with the budget, and
-``check_conditions`` what ``Classes.register`` accepts. Both name the first field at fault as the contracts
+``check_conditions`` what ``Classes.register`` accepts. Both name the first invalid field, as the contracts
 do. Nothing has a default.
 """
 
@@ -33,22 +33,23 @@ MAX_UNSETTLED = 32
 MAX_SEATS = 8
 """Verifiers that one claim can ever draw."""
 MAX_CALLS = 3
-"""How often others are called to a claim's empty seats."""
+"""Maximum number of replacement draws for a claim's empty seats."""
 STAKE_PER_FEES = 16
-"""Least solverStake in fees of a task's votes (rule 3.1): a conviction pays them and its finder."""
+"""Minimum solverStake as a multiple of a task's vote fees (rule 3.1): a conviction pays them and its
+finder."""
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
 MAX_LOOPS = 8
-"""Of a kind of claim."""
+"""Maximum number of loops of each kind of claim."""
 MAX_LINKS = 16
 MAX_LAG = 255
-"""Rounds between a link's reader and its source: a byte in the contracts."""
+"""Maximum number of rounds between a link's reader and its source: one byte in the contracts."""
 MAX_ABSENCE = 128
-"""Rounds that a shard's own state outlives without a task (rule 4.4)."""
+"""Number of rounds for which a shard's own state is kept without a task (rule 4.4)."""
 GRACE_MOVES = 18
-"""The most moves of a game (rule 6.6): as long as they take, what is in dispute holds a round up (4.3.3)."""
+"""Maximum number of moves of a game (rule 6.6): a dispute delays a round for at most that long (4.3.3)."""
 CHUNKS = 4
-"""The most leaves that a demand names."""
+"""Maximum number of leaves that one demand names."""
 
 _TIMES = (
     ("taskTime", "task_time"),
@@ -66,13 +67,13 @@ _EXACT = (
     ("missPenalty", "miss_penalty"),
     ("challengeBond", "challenge_bond"),
 )
-"""What terms and class have alike, in the contract's order."""
+"""Fields that must be equal in terms and class, in the contract's order."""
 
 MAX_WORST_CASE = 2**96 - 1
 
 
 class BadTerms(Stop):
-    """The terms break a rule; `field` names the first one at fault, as the contract does."""
+    """The terms break a rule; `field` names the first invalid one, as the contract does."""
 
     code = "bad-terms"
 
@@ -90,7 +91,7 @@ def _require(holds: bool, field: str, why: str) -> None:
 
 
 class BadConditions(Stop):
-    """Conditions of a class break a rule; `field` names the first one at fault, as the contract does."""
+    """The conditions of a class break a rule; `field` names the first invalid one, as the contract does."""
 
     code = "bad-conditions"
 
@@ -143,7 +144,7 @@ def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
 
 
 def check_shape(terms: Terms, bounds: Bounds) -> None:
-    """The rules that no class has a say in. Raises BadTerms."""
+    """Checks the rules that do not depend on the class. Raises BadTerms."""
     _require(terms.slots <= MAX_SLOTS, "slots", f"are more than {MAX_SLOTS}")
     _require(terms.outer_slots <= MAX_SLOTS, "outerSlots", f"are more than {MAX_SLOTS}")
     _require(1 <= terms.slices <= MAX_SLICES, "slices", f"must be 1 to {MAX_SLICES}")
@@ -171,7 +172,7 @@ def check_shape(terms: Terms, bounds: Bounds) -> None:
 
 
 def check_class(terms: Terms, conditions: Conditions) -> None:
-    """Whether the terms keep these conditions (rule 3.4). Raises BadTerms."""
+    """Checks that the terms meet the conditions of their class (rule 3.4). Raises BadTerms."""
     c = conditions
     for field, name in _EXACT:
         given, agreed = getattr(terms, name), getattr(c, name)
@@ -198,8 +199,8 @@ def check_class(terms: Terms, conditions: Conditions) -> None:
 
 
 def _check_loops(loops: tuple[Loop, ...], segments: int, samples: int, field: str, counted: str) -> None:
-    """Each loop is cut into whole segments, and every loop of a task is sampled; the claim's own counts are
-    their sums."""
+    """Checks that each loop has whole segments and samples (none in an outer claim), and that they add up to
+    the claim's."""
     _require(1 <= len(loops) <= MAX_LOOPS, field, f"must be 1 to {MAX_LOOPS}")
     sampled = samples > 0
     for number, loop in enumerate(loops):
@@ -221,8 +222,10 @@ def _check_loops(loops: tuple[Loop, ...], segments: int, samples: int, field: st
 
 
 def _covered(terms: Terms, reader: Kind, field: str) -> int:
-    """How many slots the links of a kind of claim cover: links to slots that their source has, of claims
-    that are there before the reader's."""
+    """Counts the slots that the links of a kind of claim cover, and checks each link.
+
+    A link must name slots that its source has, of claims that exist before the reader's.
+    """
     links = terms.links_of(reader)
     _require(len(links) <= MAX_LINKS, field, f"are more than {MAX_LINKS}")
     for number, link in enumerate(links):
@@ -252,30 +255,34 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
 
 
 def worst_case(terms: Terms) -> Wei:
-    """The most that the job can pay out, which its budget must cover (rule 3.2)."""
+    """Maximum that the job can pay out, which its budget must cover (rule 3.2)."""
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
     return Wei(terms.rounds * (terms.shards * task + terms.slices * terms.outer_fee))
 
 
 def most_wasted(terms: Terms) -> Wei:
-    """The most that a conviction makes worthless (rule 3.1): the tasks, with their votes' fees, of all later
-    rounds that may be unsettled with the convict's, and all outer claims."""
+    """Maximum value of the work that one conviction can waste (rule 3.1).
+
+    That is the tasks, with their votes' fees, of all later rounds that may be unsettled, and all outer
+    claims.
+    """
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
     return wasted_at_most(task, terms.slices * terms.outer_fee, terms.shards, terms.max_unsettled)
 
 
 def wasted_at_most(task: int, outer: int, shards: int, unsettled: int) -> Wei:
-    """The same of a task with its votes' fees, a round's outer claims, and so many unsettled rounds."""
+    """As `most_wasted`, from the price of a task with its votes' fees and the fees of a round's outer
+    claims."""
     return Wei((unsettled - 1) * shards * task + unsettled * outer)
 
 
 def least_stake(wasted: int) -> Wei:
-    """Of a solver, a claim: 8/3 of what its conviction may waste (rule 3.1), rounded up."""
+    """Minimum solver stake for each claim: 8/3 of what its conviction may waste (rule 3.1), rounded up."""
     return Wei(-(-8 * wasted // 3))
 
 
 def shard_price(terms: Terms, opened: int, now: int) -> Wei:
-    """Price of an open shard `now` seconds, opened at `opened` (rule 4.2), rounded down."""
+    """Price at time `now` of a shard that opened at `opened` (rule 4.2), rounded down. Times in seconds."""
     elapsed = min(max(now - opened, 0), terms.price_period)
     return Wei(terms.price_floor + (terms.price_cap - terms.price_floor) * elapsed // terms.price_period)
 
@@ -298,7 +305,7 @@ DEVNET_BOUNDS = Bounds(
     most_stake=Wei(1_000 * _TOKEN),
     least_bond=Wei(_TOKEN),
 )
-"""For a chain on one's own machine."""
+"""Bounds of a devnet."""
 L2_BOUNDS = Bounds(
     least_vote=Seconds(600),
     most_vote=Seconds(6 * _HOUR),
@@ -330,12 +337,14 @@ L1_BOUNDS = Bounds(
     least_bond=Wei(10 * _TOKEN),
 )
 ANYWHERE = replace(L1_BOUNDS, least_time=Seconds(1))
-"""Of a job's shape and times, what every deployment asks."""
+"""Bounds on a job's shape and times that every deployment enforces."""
 
 
 def admitting(conditions: Conditions) -> Bounds:
-    """The first of these bounds that the conditions keep to. Raises BadConditions where none does, with what
-    a chain on one's own machine says."""
+    """The first of the predefined bounds that the conditions keep to.
+
+    Raises BadConditions, as the devnet's bounds do, where none admits them.
+    """
     for bounds in (DEVNET_BOUNDS, L2_BOUNDS, L1_BOUNDS):
         try:
             check_conditions(conditions, bounds)

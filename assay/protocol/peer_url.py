@@ -1,12 +1,12 @@
-"""The base URL at which somebody serves blocks: what anybody may announce on chain, at no cost.
+"""Validates and normalises the base URL at which a node serves blocks; anyone may announce one on chain for
+free.
 
-Contract: `peer_url` gives a URL's one spelling, or raises `BadPeerUrl` and no other error. A URL that passes
-has the scheme http or https; a host that is a name of IDNA 2008 (in ASCII) or an IP address that is not the
-wildcard; a port of 1 to 65535, left out where it is the scheme's own; a path of plain characters without a
-last slash; and no credentials, query, fragment, escape or control character.
-Not guaranteed: that anybody answers there, or that it is safe to ask: where a name leads is looked at by
-whoever connects (``blocks.public_net``).
-Source: RFC 3986; RFC 5891 (by the package idna, imported where a name is looked at).
+Contract: `peer_url` returns a URL's canonical spelling, or raises `BadPeerUrl` and no other error. A valid
+URL has the scheme http or https and a host that is an IDNA 2008 name (in ASCII) or an IP address other than
+the wildcard. Its port is 1 to 65535 and is omitted where it is the scheme's default. Its path has plain
+characters and no trailing slash. It has no credentials, query, fragment, escape or control character. Not
+guaranteed: that a server answers there, or that it is safe to connect: ``blocks.public_net`` checks the
+address that a name resolves to. Source: RFC 3986; RFC 5891 (by the package idna, imported on first use).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, IPv6Address
 from assay.protocol.errors import Stop
 
 LONGEST = 256
-"""Characters: every node reads it from the chain."""
+"""Maximum length in characters: every node reads the URL from the chain."""
 _URL = re.compile(
     r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f-\xa0\s/\\:@?#%\[\]]+)"
@@ -26,13 +26,13 @@ _URL = re.compile(
     r"(?P<path>(?:/[A-Za-z0-9._~-]+)*)/?"
 )
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""A last label that makes a name an IPv4 address to whoever resolves it (URL standard, host parsing)."""
+"""A last label with which resolvers take the name for an IPv4 address (URL standard, host parsing)."""
 _PORTS = {"http": 80, "https": 443}
 _SHOWN = 200
 
 
 class BadPeerUrl(Stop):
-    """A peer's address is not a plain http or https base URL."""
+    """The peer's address is not a plain http or https base URL."""
 
     code = "bad-peer-url"
 
@@ -45,7 +45,7 @@ class BadPeerUrl(Stop):
 
 @lru_cache(1 << 14)
 def peer_url(url: str) -> str:
-    """The URL in its one spelling. Raises BadPeerUrl."""
+    """Returns the URL's canonical spelling. Raises BadPeerUrl."""
     if len(url) > LONGEST:
         raise BadPeerUrl(url, f"it has more than {LONGEST} characters")
     parts = _URL.fullmatch(url)
@@ -68,12 +68,12 @@ def peer_url(url: str) -> str:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL in its one spelling."""
+    """Scheme, host and port of a URL in canonical spelling."""
     return "/".join(url.split("/", 3)[:3])
 
 
 def _host(text: str) -> str:
-    """A host in its one spelling. Raises ValueError."""
+    """Normalises a host. Raises ValueError."""
     if text.startswith("["):
         address: IPv4Address | IPv6Address = IPv6Address(text[1:-1])
         named = f"[{address}]"
@@ -88,7 +88,7 @@ def _host(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A host's name by IDNA 2008, in ASCII. Raises ValueError."""
+    """Normalises a host name by IDNA 2008, in ASCII. Raises ValueError."""
     import idna
 
     if text.endswith("."):

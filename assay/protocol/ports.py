@@ -1,9 +1,9 @@
-"""What a role needs from the market's state. Adapters live in ``chain`` and ``storage``; ``cli`` wires them;
-tests use fakes.
+"""Defines the interfaces (ports) through which roles use the chain, the block store and the clock.
 
-Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do
-(Retry, Stop, Ask). Writing calls are idempotent by `intent`: the same intent, also after a crash or restart,
-is sent at most once, and the call returns the first outcome. They return once the transaction is mined.
+Adapters live in ``chain`` and ``blocks``; ``app`` and ``cli`` wire them; tests use fakes. A call that can
+fail raises a ``protocol.errors.AssayError`` whose class says what to do (Retry, Stop, Ask). Writing calls are
+idempotent by `intent`: the same intent is sent at most once, also after a crash or restart, and the call
+returns the first outcome. They return once the transaction is mined.
 """
 
 from __future__ import annotations
@@ -44,66 +44,72 @@ DAG_PB = 0x70
 
 
 class Blocks(Protocol):
-    """Content-addressed blocks."""
+    """A content-addressed block store."""
 
     def put(self, data: bytes, codec: int = RAW) -> str:
-        """Store one block; its CID. Raises BlockTooLarge."""
+        """Stores one block and returns its CID. Raises BlockTooLarge."""
         ...
 
     def get(self, cid: str) -> bytes:
-        """One block, from here or from a peer, verified. Raises BlockNotFound, CorruptBlock, BadCid."""
+        """Reads one block, verified, from the local store or a peer. Raises BlockNotFound, CorruptBlock,
+        BadCid."""
         ...
 
     def has(self, cid: str) -> bool:
-        """Whether the block is held here. Raises BadCid."""
+        """True if the block is in the local store. Raises BadCid."""
         ...
 
     def add_file(self, data: bytes | BinaryIO) -> str:
-        """Store a file as UnixFS; its root CID."""
+        """Stores a file as UnixFS and returns its root CID."""
         ...
 
     def together(self) -> AbstractContextManager[None]:
-        """A `with` block within which what is stored need not be durable yet; all of it is at its end."""
+        """Defers durability: blocks stored within the `with` block are durable only at its end."""
         ...
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """A whole file, verified. Raises BlockTooLarge beyond max_bytes, BadFile for what is none, and what
-        `get` raises."""
+        """Reads a whole file, verified.
+
+        Raises BlockTooLarge beyond max_bytes, BadFile for a CID of something else, and what `get` raises.
+        """
         ...
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that cannot be had: the first `most` in a random order.
+        """Byte ranges of a file's unavailable blocks: the first `most` in a random order.
 
-        The whole of [0, max_bytes) where not even the file's shape can be had, or where it is refused.
+        [0, max_bytes) where the file's tree itself is unavailable or refused.
         """
         ...
 
     def pin(self, cid: str) -> None:
-        """Keep this DAG, all of it, from garbage collection. Raises what `get` raises."""
+        """Protects a whole DAG from garbage collection. Raises what `get` raises."""
         ...
 
 
 @runtime_checkable
 class Holding(Protocol):
-    """Blocks that can tell what is held here, to the last block."""
+    """A block store that knows whether all blocks of a file are local."""
 
     def holds(self, cid: str) -> bool:
-        """Whether all blocks of a file are held here. Raises BadCid."""
+        """True if all blocks of the file are in the local store. Raises BadCid."""
         ...
 
 
 @runtime_checkable
 class Hurried(Protocol):
-    """Blocks whose fetches can be bounded all together."""
+    """A block store whose fetches share a time limit."""
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """`with` blocks, any number of them one after the other, of which all fetches may take so many
-        seconds together: then PutOff is raised, and what came is kept."""
+        """Limits the total time of all fetches within the `with` blocks, any number of them one after the
+        other.
+
+        Beyond `seconds` a fetch raises PutOff; blocks received so far are kept.
+        """
         ...
 
 
 class Clock(Protocol):
-    """Time of the chain, and waiting."""
+    """The chain's time, and interruptible waiting."""
 
     def now(self) -> Seconds:
         """Timestamp of the latest block."""
@@ -114,17 +120,17 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait; False when the service was told to stop meanwhile."""
+        """Waits; False if the service was told to stop meanwhile."""
         ...
 
 
 Together = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote", "abstain"]
-"""Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
+"""Methods that may be batched: calls of one contract, of which a node may owe many at once."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """A writing call of the Market port, to be sent with others: its method, intent and arguments."""
+    """A deferred writing call of the Market port: method, intent and arguments."""
 
     intent: str
     method: Together
@@ -132,20 +138,20 @@ class Write:
 
 
 class MarketView(Protocol):
-    """Everything that can be read from the contracts and their events; one consistent snapshot at the latest
-    block seen.
+    """Read access to the contracts and their events, as one consistent snapshot at the latest block.
 
     Lists of an unknown job are empty. An unknown job, claim or game raises `Unknown`, a Retry: a node asks by
-    ids that it has read, so the chain lost it in a reorganisation and may have it again. An endpoint that is
-    behind is told apart (docs/decisions/0070).
+    ids that it has read, so a reorganisation removed it and may bring it back. An endpoint that lags raises
+    another error (docs/decisions/0070).
     """
 
     @property
     def me(self) -> Address: ...
     def snapshot(self, since_s: float | None = None) -> AbstractContextManager[None]:
-        """Hold all answers at one block for the length of a `with` block, unless something is sent in it; the
-        block was read no earlier than `since_s` by `time.monotonic`, or, where that is not given, a moment
-        ago."""
+        """Fixes all reads within the `with` block to one block, unless a transaction is sent in it.
+
+        The block was read at `since_s` (`time.monotonic`) or later; if omitted, a moment ago.
+        """
         ...
 
     def jobs(self) -> Sequence[JobView]:
@@ -153,19 +159,19 @@ class MarketView(Protocol):
         ...
 
     def job(self, job_id: JobId) -> JobView:
-        """Raises Unknown when there is no such job."""
+        """One job. Raises Unknown."""
         ...
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        """Who holds a shard; the zero address where nobody does, or there is no such job."""
+        """Holder of a shard; the zero address if it has none or there is no such job."""
         ...
 
     def holds_shard(self, job_id: JobId) -> bool:
-        """Whether this account holds a shard of the job, by the market's events."""
+        """True if this account holds a shard of the job, by the market's events."""
         ...
 
     def price(self, job_id: JobId, shard: int) -> Wei:
-        """Price at which an open shard can be taken now. Raises Reverted when there is no such job."""
+        """Current price of an open shard. Raises Reverted if there is no such job."""
         ...
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
@@ -173,12 +179,12 @@ class MarketView(Protocol):
         ...
 
     def ended(self, job_id: JobId) -> bool:
-        """Whether the job is closed and all its claims have ended, by the market's events: no claim of it
-        locks a stake."""
+        """True if the job is closed and all its claims have ended, by the market's events: none locks a
+        stake."""
         ...
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
-        """Raises Unknown when there is no such claim."""
+        """One claim. Raises Unknown."""
         ...
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
@@ -190,24 +196,24 @@ class MarketView(Protocol):
         ...
 
     def game(self, game_id: int) -> GameView:
-        """Raises Unknown when there is no such game."""
+        """One game. Raises Unknown."""
         ...
 
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
-        """Demands to show pieces of a state, oldest first."""
+        """Demands for pieces of a state, oldest first."""
         ...
 
     def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
-        """Rewards of a job's fallen claims that wait until it is known whose finding is the truth."""
+        """Rewards of a job's fallen claims for which it is undecided whose finding is right."""
         ...
 
     def stake(self, account: Address, role: Role) -> StakeView: ...
     def room(self, account: Address, role: Role, client: Address) -> Wei:
-        """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
+        """Stake that an account can still lock for a client's jobs: unlocked and within its owner's caps."""
         ...
 
     def free(self, account: Address) -> Wei:
-        """Withdrawable balance in the vault."""
+        """Withdrawable balance in the vault, in Wei."""
         ...
 
     def wallet(self, account: Address) -> Wei:
@@ -215,11 +221,11 @@ class MarketView(Protocol):
         ...
 
     def classes(self) -> dict[bytes, Conditions]:
-        """Every class of conditions that was registered, by id."""
+        """All registered classes of conditions, by id."""
         ...
 
     def subscription(self, account: Address) -> bytes:
-        """Id of the class that the account has subscribed to; zeros: none."""
+        """Id of the class that the account subscribes to; zeros if none."""
         ...
 
     def class_weight(self, class_id: bytes) -> Wei:
@@ -227,36 +233,40 @@ class MarketView(Protocol):
         ...
 
     def clock(self) -> ClockView:
-        """How far the market's deadlines have come."""
+        """The market's clock: which deadlines have passed."""
         ...
 
     def bounds(self) -> Bounds:
-        """What every class and every job of this market keeps to."""
+        """Bounds on the classes and jobs of this market."""
         ...
 
     def stakers(self) -> Sequence[Address]:
-        """Every account that has ever staked, and so every claimant and verifier."""
+        """Accounts that have ever staked, which include every claimant and verifier."""
         ...
 
     def endpoints(self) -> dict[Address, str]:
-        """Where nodes say they serve blocks."""
+        """Announced block-serving URL of each node."""
         ...
 
 
 class Market(MarketView, Protocol):
-    """Reads and writes. A write that the contracts refuse raises `Reverted` with their error's name."""
+    """Read and write access. A write that the contracts refuse raises `Reverted` with the custom error's
+    name."""
 
     def send_all(self, writes: Sequence[Write]) -> Sequence[TxResult | AssayError]:
-        """What became of each write: sent in one transaction where that succeeds, else one by one, so that
-        one that is refused holds up no other."""
+        """Sends writes in one transaction, or one by one if that reverts, so that a refused one does not
+        block others.
+
+        Returns the outcome of each.
+        """
         ...
 
     def tick(self, intent: str) -> TxResult:
-        """Keep the present time, before which deadlines have passed some blocks later."""
+        """Records the present time; deadlines before it pass some blocks later."""
         ...
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
-        """Approve (if needed) and deposit tokens into the caller's free balance."""
+        """Approves (if needed) and deposits tokens into the caller's free balance."""
         ...
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult: ...
@@ -274,10 +284,10 @@ class Market(MarketView, Protocol):
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
-        """Commit a claim; `roots`: the states at its segments' ends, input and output included.
+        """Commits a claim; `roots`: state roots at its segments' ends, input and output included.
 
-        segments_root, claimant, price, committed_at and attempt are the contract's to fill in; `rewinds` are
-        those of the job when the claim was computed, and another number of them refuses it.
+        The contract fills in segments_root, claimant, price, committed_at and attempt. `rewinds` is the job's
+        count when the claim was computed; the contract refuses any other count.
         """
         ...
 
@@ -289,12 +299,12 @@ class Market(MarketView, Protocol):
     def vote(
         self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
     ) -> TxResult:
-        """Of a drawn verifier (rule 4.7). `seed`: the claim's, from which the voter's samples follow.
+        """Votes as a drawn verifier (rule 4.7). `seed`: the claim's, from which the voter's samples follow.
         `traces`: a keyed trace root for each sample, none if not valid."""
         ...
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:
-        """Give a drawn verifier's seat up without a vote."""
+        """Gives up a drawn verifier's seat without a vote."""
         ...
 
     def class_id(self, conditions: Conditions) -> bytes:
@@ -312,10 +322,13 @@ class Market(MarketView, Protocol):
         leaf: bytes = b"",
         place: StateLeaf | None = None,
     ) -> TxResult:
-        """Commit to a finding and to the caller's own root there. For a binding (`prove_binding`) `segment`
-        is the slot, `leaf` what is wrong in it and `root` the input's; for `open_input` `segment` is
-        INPUT_SEGMENT; for a vote `root` is zero. `verifier` is the zero address but for a vote. For a vote's
-        disproof (`prove_vote`) `leaf` is the bytes that its trace has at `place`."""
+        """Commits to a finding and to the caller's own root there.
+
+        For a binding (`prove_binding`) `segment` is the slot, `leaf` its wrong root and `root` the input's.
+        For `open_input` `segment` is INPUT_SEGMENT. For a vote `root` is zero and `verifier` is the voter;
+        otherwise `verifier` is the zero address. For a vote's disproof (`prove_vote`) `leaf` is the bytes of
+        its trace at `place`.
+        """
         ...
 
     def open_game(
@@ -330,7 +343,7 @@ class Market(MarketView, Protocol):
         root: bytes,
         salt: bytes,
     ) -> int:
-        """The new game's id."""
+        """Opens a game on a segment and returns its id."""
         ...
 
     def open_vote_game(
@@ -356,11 +369,11 @@ class Market(MarketView, Protocol):
         said: VoteProof,
         salt: bytes,
     ) -> TxResult:
-        """Show that a valid vote's own trace gives another state than the claim has (rule 5.5)."""
+        """Shows that a valid vote's own trace contradicts the claim's state (rule 5.5)."""
         ...
 
     def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
-        """Make the claimant open its input state's tree; the new game's id."""
+        """Makes the claimant open its input state's tree; returns the new game's id."""
         ...
 
     def prove_binding(
@@ -377,23 +390,24 @@ class Market(MarketView, Protocol):
         salt: bytes,
     ) -> TxResult: ...
     def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
-        """Pay a reward that waits to those whose roots the settled claim of the place bears out."""
+        """Pays a waiting reward to those whose roots match the settled claim at the place."""
         ...
 
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
-        """Pay it where all findings agree and one of them is the winner's."""
+        """Pays a waiting reward where all findings agree and one of them is the winner's."""
         ...
 
     def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
-        """Pay it to who convicted the claim and whose games were won, where no settled claim will tell."""
+        """Pays a waiting reward to the convicting account and the winners of games, where no claim will
+        settle."""
         ...
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
-        """Make a move of a game that stands as `game`."""
+        """Makes a move in a game whose state is `game`."""
         ...
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
-        """Hand over a verdict that could not be delivered when it fell."""
+        """Delivers a verdict that could not be delivered when the game ended."""
         ...
 
     def demand(
@@ -405,15 +419,16 @@ class Market(MarketView, Protocol):
         proof: Sequence[bytes],
         places: Sequence[StateLeaf],
     ) -> int:
-        """Ask for leaves of the state at leaf `segment_end` of a claim's segments tree; the demand's id."""
+        """Demands leaves of the state at leaf `segment_end` of a claim's segments tree; returns the demand's
+        id."""
         ...
 
     def supply(
         self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
     ) -> TxResult:
-        """Show what a demand asks for, in the order of its places."""
+        """Answers a demand, in the order of its places."""
         ...
 
     def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
-        """End a demand whose time is up: its claim falls, if it still stands."""
+        """Ends a demand whose time is up: its claim is convicted if it still stands."""
         ...

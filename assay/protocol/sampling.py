@@ -1,8 +1,7 @@
-"""Everything that is drawn: records, segments, keys (docs/protocol.md, rules 2.6, 4.5 and 4.6).
+"""Draws records, segments and keys from public seeds (docs/protocol.md, rules 2.6, 4.5 and 4.6).
 
-Contract: pure functions of public values, the same on every machine and, where the chain needs them, in
-Solidity. Nothing here is secret or unpredictable once the seed is known; the seed's unpredictability is the
-chain's.
+Contract: pure functions of public values, equal on every machine and, where the chain needs them, in
+Solidity. Nothing is secret once the seed is known; the chain alone makes the seed unpredictable.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def _u64(digest: bytes) -> int:
 
 
 def address_bytes(address: Address) -> bytes:
-    """The 20 bytes of an address. Raises Stop when it is not 0x and 40 hex digits."""
+    """The 20 bytes of an address. Raises Stop unless it is 0x and 40 hex digits."""
     try:
         raw = bytes.fromhex(address.removeprefix("0x"))
     except ValueError as error:
@@ -30,26 +29,26 @@ def address_bytes(address: Address) -> bytes:
 
 
 def record_index(seed: bytes, shard: int, step: int, row: int, records: int) -> int:
-    """Record read by row `row` of shard `shard` at step counter `step` (rule 2.6)."""
+    """Index of the record for row `row` of shard `shard` at step counter `step` (rule 2.6)."""
     counter = shard.to_bytes(4, "big") + step.to_bytes(8, "big") + row.to_bytes(4, "big")
     return _u64(sha256(b"assay/record/1" + seed + counter).digest()) % records
 
 
 def claim_seed(randomness: bytes, claim_id: ClaimId) -> bytes:
-    """Seed of a claim from its seed block's RANDAO value, or from the block's hash (rule 4.5): 16 bytes of a
-    hash, and 16 zeros."""
+    """Seed of a claim from its seed block's RANDAO value or hash (rule 4.5): 16 bytes of a hash and 16
+    zeros."""
     return sha256(randomness + claim_id).digest()[:16] + bytes(16)
 
 
 def verifier_key(verifier: Address, seed: bytes) -> bytes:
-    """32-byte prefix of every leaf of a verifier's keyed trace (rule 4.6)."""
+    """32-byte key that prefixes every leaf of a verifier's keyed trace (rule 4.6)."""
     return sha256(b"assay/key/1" + address_bytes(verifier) + seed).digest()
 
 
 def sample_segments(seed: bytes, verifier: Address, loops: Sequence[Loop]) -> list[int]:
-    """The segments that a drawn verifier replays: of each loop distinct ones, in order of drawing (rule 4.6).
+    """Segments that a drawn verifier replays: distinct ones of each loop, in order of drawing (rule 4.6).
 
-    Raises ValueError when more samples are asked of a loop than it has segments.
+    Raises ValueError if a loop has fewer segments than samples.
     """
     drawn: list[int] = []
     before = 0

@@ -1,8 +1,8 @@
-"""SHA-256 Merkle trees with a declared number of leaves (docs/protocol.md, section 1).
+"""Builds and verifies SHA-256 Merkle trees with a declared number of leaves (docs/protocol.md, section 1).
 
 Contract: ``root``, ``proof`` and ``range_proof`` agree bit for bit with
 ``contracts/src/libraries/Merkle.sol``. The number of leaves is always an argument, never read from a proof.
-Nothing here says what a digest means; callers do.
+The meaning of a digest is the caller's.
 
 Source: RFC 6962 section 2.1 for the domain separation of leaves and nodes.
 """
@@ -16,7 +16,7 @@ from typing import overload
 
 LEAF_BYTES = 2048
 PACKED_BYTES = 64
-"""What a leaf takes of a tree of `build_packed` in memory, with all digests above it."""
+"""Bytes of memory for each leaf of a `build_packed` tree, with all digests above it."""
 ZERO = bytes(32)
 
 
@@ -26,12 +26,12 @@ def leaf(data: bytes | memoryview) -> bytes:
 
 
 def prefix(key: bytes = b"") -> bytes:
-    """What is hashed before a leaf's bytes."""
+    """Bytes that are hashed before a leaf's bytes."""
     return b"\x02" + key if key else b"\x00"
 
 
 def keyed_leaf(key: bytes, data: bytes | memoryview) -> bytes:
-    """Digest of a leaf's bytes that only the holder of `key` (32 bytes) can have computed for itself."""
+    """Digest of a leaf's bytes under a verifier's 32-byte `key`, so that nobody can copy another's digest."""
     return sha256(b"\x02" + key + data).digest()
 
 
@@ -59,7 +59,7 @@ ZEROS = _zero_digests(64)
 
 
 class Digests(Sequence[bytes]):
-    """Digests end to end, in 32 bytes each; one that is an object of its own takes 73."""
+    """Sequence of digests packed in 32 bytes each; a bytes object takes 73."""
 
     def __init__(self, joined: bytes | bytearray) -> None:
         self._joined = joined
@@ -80,9 +80,9 @@ class Digests(Sequence[bytes]):
 
 @dataclass(frozen=True)
 class Tree:
-    """All digests of a tree, level by level; level 0 is the leaves, without their padding.
+    """All digests of a tree by level; level 0 is the leaves, without padding.
 
-    Memory: about 150 bytes a leaf, or `PACKED_BYTES` where `build_packed` made it.
+    Memory: about 150 bytes a leaf, or `PACKED_BYTES` if `build_packed` made it.
     """
 
     levels: tuple[Sequence[bytes], ...]
@@ -132,13 +132,13 @@ class Tree:
 
 
 def _parents(row: Sequence[bytes], level: int) -> list[bytes]:
-    """Digests above a row, which is padded if it is odd."""
+    """Digests of the level above; an odd row is padded."""
     below = b"".join(row) + (ZEROS[level] if len(row) % 2 else b"")
     return [sha256(b"\x01" + below[i : i + 64]).digest() for i in range(0, len(below), 64)]
 
 
 def build(digests: Sequence[bytes]) -> Tree:
-    """Tree over leaf digests. Raises ValueError if there are none."""
+    """Builds a tree over leaf digests. Raises ValueError if there are none."""
     levels = [tuple(digests)]
     for level in range(depth(len(digests))):
         levels.append(tuple(_parents(levels[-1], level)))
@@ -146,7 +146,7 @@ def build(digests: Sequence[bytes]) -> Tree:
 
 
 def build_packed(digests: Iterable[bytes]) -> Tree:
-    """The tree of `build`, of as many leaves as memory is to hold. Raises ValueError if there are none."""
+    """As `build`, in packed memory, for large trees. Raises ValueError if there are no leaves."""
     row = bytearray()
     for digest in digests:
         row += digest
@@ -168,12 +168,12 @@ def root(digests: Sequence[bytes]) -> bytes:
 
 
 def fold(digest: bytes, index: int, siblings: Sequence[bytes]) -> bytes:
-    """The root that a membership proof leads to."""
+    """Computes the root from a leaf digest and its membership proof."""
     return _climb(digest, index, siblings)[-1]
 
 
 def _climb(digest: bytes, index: int, siblings: Sequence[bytes]) -> list[bytes]:
-    """The nodes from a leaf up to where its siblings lead."""
+    """Digests on the path from a leaf up, one for each sibling."""
     nodes = [digest]
     for level, sibling in enumerate(siblings):
         right = index >> level & 1
@@ -182,21 +182,21 @@ def _climb(digest: bytes, index: int, siblings: Sequence[bytes]) -> list[bytes]:
 
 
 def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
-    """Whether `digest` is leaf `index` of the tree of `leaves` leaves with root `root_`."""
+    """True if `digest` is leaf `index` of the tree of `leaves` leaves with root `root_`."""
     if not 0 <= index < leaves or len(siblings) != depth(leaves):
         return False
     return fold(digest, index, siblings) == root_
 
 
 def below_meeting(before: int, leaf: int, siblings: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Those of `leaf`'s siblings that are below where its way meets that of leaf `before`."""
+    """The siblings of `leaf` below the node where its path joins that of leaf `before`."""
     return tuple(siblings[: max((before ^ leaf).bit_length() - 1, 0)])
 
 
 class MultiProof:
-    """Leaves of one tree, each proven by what its way does not share with the one before.
+    """Verifies leaves of one tree in turn; each proof omits what it shares with the previous leaf's.
 
-    Rule 1.3 of docs/protocol.md. After a refusal there is no saying what is proven.
+    Rule 1.3 of docs/protocol.md. Do not use the object after it has refused a leaf.
     """
 
     def __init__(self, root_: bytes, leaves: int) -> None:
@@ -206,7 +206,8 @@ class MultiProof:
         self._siblings: list[bytes] = []
 
     def proves(self, leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
-        """Whether `digest` is leaf `leaf_`: the first brings all its siblings, the others `below_meeting`."""
+        """True if `digest` is leaf `leaf_`. The first leaf brings all its siblings, the others
+        `below_meeting`."""
         before, self._leaf = self._leaf, leaf_
         nodes = _climb(digest, leaf_, siblings)
         if before is None:
@@ -224,7 +225,7 @@ class MultiProof:
 
 
 def fold_range(leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bytes | None:
-    """The root that a range proof leads to; None when the range or the number of siblings is wrong."""
+    """Computes the root from a range proof; None if the range or the number of siblings is wrong."""
     stop = start + len(digests)
     if not digests or not 0 <= start < stop <= leaves:
         return None
@@ -246,12 +247,13 @@ def fold_range(leaves: int, start: int, digests: Sequence[bytes], siblings: Sequ
 def verify_range(
     root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]
 ) -> bool:
-    """Whether `digests` are the leaves from `start` on of the tree of `leaves` leaves with root `root_`."""
+    """True if `digests` are consecutive leaves from `start` of the tree of `leaves` leaves with root
+    `root_`."""
     return fold_range(leaves, start, digests, siblings) == root_
 
 
 def split_leaves(data: bytes | memoryview) -> list[memoryview]:
-    """Cut a tensor's bytes in leaves of LEAF_BYTES; the last may be shorter."""
+    """Splits a tensor's bytes into leaves of LEAF_BYTES; the last may be shorter."""
     view = memoryview(data).cast("B")
     if not len(view):
         raise ValueError("a tensor has at least one element")
@@ -259,7 +261,7 @@ def split_leaves(data: bytes | memoryview) -> list[memoryview]:
 
 
 def tensor_tree(data: bytes | memoryview, key: bytes = b"") -> Tree:
-    """Tree over a tensor's canonical bytes, keyed if `key` is given (rule 1.4)."""
+    """Builds the tree over a tensor's canonical bytes, keyed if `key` is given (rule 1.4)."""
     begun = sha256(prefix(key))
     digests = []
     for part in split_leaves(data):

@@ -1,9 +1,8 @@
-"""The market's nouns as values; they mirror ``contracts/src/interfaces/Types.sol`` field by field and in
-order.
+"""Value types of the market; they mirror ``contracts/src/interfaces/Types.sol`` field by field, in order.
 
-Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix
-seconds. No field has a default, but for those by which shards differ in a loop or a link: a job's author
-states every consensus parameter.
+Contract: digests are 32 bytes, amounts are integers in the token's smallest unit (``Wei``), times are unix
+seconds. No field has a default except those by which shards differ in a loop or link: a job's author states
+every consensus parameter.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Kind(IntEnum):
 
 
 class Origin(IntEnum):
-    """Where the input slots that a link covers come from (rule 4.4)."""
+    """Kind of source of the input slots that a link covers (rule 4.4)."""
 
     OWN = 0
     OUT = 1
@@ -63,9 +62,11 @@ class ProgramRef:
 
 @dataclass(frozen=True)
 class Loop:
-    """A program and how a claim runs it: `steps` of it, committed to every `segment_steps`; `samples` of its
-    segments are replayed by each drawn verifier. Tasks of shards from `slow_from` on divide both by
-    `slow_by`."""
+    """A program and how a claim runs it: `steps` steps, with a committed state every `segment_steps`.
+
+    Each drawn verifier replays `samples` of the segments. Tasks of shards from `slow_from` on divide `steps`
+    and `segment_steps` by `slow_by`.
+    """
 
     root: bytes
     nodes: int
@@ -77,15 +78,15 @@ class Loop:
 
     @property
     def segments(self) -> int:
-        """Whole segments of it, the same for every shard."""
+        """Number of segments, the same for every shard."""
         return self.steps // self.segment_steps
 
     def is_slow(self, shard: int) -> bool:
-        """Whether the task of a shard takes fewer steps of it."""
+        """True if the task of this shard takes fewer steps of the loop."""
         return self.slow_by > 1 and shard >= self.slow_from
 
     def of(self, shard: int) -> Loop:
-        """As the task of a shard runs it, or, with 0, an outer claim."""
+        """The loop as the task of this shard runs it; 0 for an outer claim."""
         if not self.is_slow(shard):
             return self
         by = self.slow_by
@@ -93,14 +94,15 @@ class Loop:
 
 
 NO_SLOT = 2**16 - 1
-"""A link's `otherwise` where what is absent is replaced by the genesis slot."""
+"""Value of a link's `otherwise` with which an absent source is replaced by the genesis slot."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says. Of a
-    source with `mod` parts, `stride` slots from one to the next, the reader of number u takes part
-    (u div `div`) mod `mod`."""
+    """Source of `count` · `times` input slots (rule 4.4); the fields are those of ``Types.sol``.
+
+    If the source has `mod` parts, `stride` slots apart, reader number u reads part (u div `div`) mod `mod`.
+    """
 
     origin: Origin
     source: Kind
@@ -116,16 +118,16 @@ class Link:
 
     @property
     def slots(self) -> int:
-        """How many it covers."""
+        """Number of input slots that the link covers."""
         return self.count * self.times
 
     def first_of(self, reader: int) -> int:
-        """Where in its source's slots the part begins that the reader of this number takes."""
+        """First slot of the part that this reader takes from its source."""
         return self.first + reader // self.div % self.mod * self.stride
 
     @property
     def sources(self) -> frozenset[int]:
-        """The slots of its source that any reader takes."""
+        """Slots of the source that any reader takes."""
         starts = (self.first + part * self.stride for part in range(self.mod))
         return frozenset(slot for start in starts for slot in range(start, start + self.count))
 
@@ -139,21 +141,23 @@ class Terms:
     manifest: bytes
     seed: bytes
     class_id: bytes
-    """Id of the `Conditions` that these terms keep, to which the drawn have subscribed."""
+    """Id of the `Conditions` that these terms meet; only their subscribers are drawn."""
     records: int
     record_size: int
     slots: int
-    """Of a task's state, which all of its loops share."""
+    """Slots of a task's state; all its loops share them."""
     outer_slots: int
     params: int
-    """Leading slots of a task's state that are model parameters; of an outer claim's, a slice's part."""
+    """Leading slots of a task's state that are model parameters; for an outer claim, those of a slice's
+    part."""
     shards: int
     min_shards: int
     slices: int
-    """Outer claims of a round, each of its own part of the parameters; they close it together."""
+    """Number of outer claims in a round, each for its own part of the parameters; together they close the
+    round."""
     rounds: int
     segments: int
-    """Of a task: all of its loops'."""
+    """Segments of all loops of a task."""
     outer_segments: int
     samples: int
     verifiers: int
@@ -184,59 +188,61 @@ class Terms:
     outer_links: tuple[Link, ...]
 
     def loops_of(self, kind: Kind) -> tuple[Loop, ...]:
-        """What a claim of this kind runs, one after the other."""
+        """Loops that a claim of this kind runs, in order."""
         return self.loops if kind == Kind.TASK else self.outer_loops
 
     def links_of(self, kind: Kind) -> tuple[Link, ...]:
-        """Where its input slots come from, in order."""
+        """Links that give the input slots of a claim of this kind, in order."""
         return self.links if kind == Kind.TASK else self.outer_links
 
     def slots_of(self, kind: Kind) -> int:
-        """Of its state."""
+        """Number of slots of the state of a claim of this kind."""
         return self.slots if kind == Kind.TASK else self.outer_slots
 
     def params_of(self, kind: Kind) -> int:
-        """Its leading slots that are model parameters."""
+        """Number of leading slots that are model parameters."""
         return self.params if kind == Kind.TASK else self.params // self.slices
 
     def units_of(self, kind: Kind) -> int:
-        """Claims of this kind that a round has at most: its shards, or its slices."""
+        """Maximum number of claims of this kind in a round: its shards, or its slices."""
         return self.shards if kind == Kind.TASK else self.slices
 
     def segments_of(self, kind: Kind) -> int:
-        """Of all its loops; its segments tree has one leaf more."""
+        """Number of segments of all its loops; the segments tree has one leaf more."""
         return self.segments if kind == Kind.TASK else self.outer_segments
 
     def genesis_of(self, kind: Kind) -> bytes:
-        """Root of the state from which round 0 starts; of the outer ones, of the tree over the slices'."""
+        """Root of the state before round 0; for outer claims, of the tree over the slices' states."""
         return self.genesis_root if kind == Kind.TASK else self.outer_genesis_root
 
     def program(self, kind: Kind, loop: int = 0) -> ProgramRef:
-        """What a loop of such a claim is recomputed by."""
+        """Program of a loop of a claim of this kind."""
         found = self.loops_of(kind)[loop]
         return ProgramRef(found.root, found.nodes, self.slots_of(kind), self.params_of(kind))
 
     @property
     def main(self) -> Loop:
-        """The longest loop of a task: its training, as people speak of it."""
+        """The training loop of a task: the one with the most steps."""
         return max(self.loops, key=lambda loop: loop.steps)
 
     @property
     def steps_per_round(self) -> int:
-        """Of the main loop."""
+        """Steps of the main loop."""
         return self.main.steps
 
     @property
     def segment_steps(self) -> int:
-        """Of the main loop."""
+        """Steps of a segment of the main loop."""
         return self.main.segment_steps
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a drawn verifier does and risks: a job of this class has its counts, times and amounts exactly,
-    pays at least its fee, asks at least its solver stake, and is no larger than the sizes from `nodes` on
-    (rule 3.4)."""
+    """Duties and risks of drawn verifiers in a class (rule 3.4).
+
+    A job of the class has its counts, times and amounts exactly, pays at least its fee, requires at least its
+    solver stake, and is no larger than the sizes from `nodes` on.
+    """
 
     verifiers: int
     samples: int
@@ -260,7 +266,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What every class and every job of a market keeps to; fixed at deployment."""
+    """Limits on every class and job of a market; fixed at deployment."""
 
     least_vote: Seconds
     most_vote: Seconds
@@ -300,7 +306,7 @@ class ClaimStatus:
     seed_block: int
     since: Seconds
     calls: int
-    """How often verifiers were called to empty seats."""
+    """Number of replacement draws for empty seats so far."""
     open_games: int
     shown: int
     valid: int
@@ -313,7 +319,7 @@ class Vote:
     shown: bool
     valid: bool
     gone: bool
-    """The seat is over and holds no stake: abstained, fined, fallen, or paid and freed."""
+    """The seat has ended and holds no stake: abstained, fined, convicted, or paid and freed."""
     traces_root: bytes
 
 
@@ -326,14 +332,14 @@ class Progress:
     closed: bool
     round_start: Seconds
     due_since: Seconds
-    """`round_start`, or later for what is in dispute: tasks are due taskTime after it (rule 4.3.3)."""
+    """`round_start`, or later while a dispute is open: tasks are due taskTime after it (rule 4.3.3)."""
     final_round: int
-    """The job is over when `round` reaches it: the terms' rounds, or less once it is halted."""
+    """The job ends when `round` reaches it: the terms' rounds, or fewer once it is halted."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a shard (ZERO_ADDRESS: nobody), at what price a task, since when."""
+    """Holder of a shard (ZERO_ADDRESS: none), its price for each task, and since when."""
 
     solver: Address
     price: Wei
@@ -349,30 +355,30 @@ class StakeView:
 
 @dataclass(frozen=True)
 class ClockView:
-    """How far the market's deadlines have come (rule 7.4)."""
+    """State of the market's clock (rule 7.4)."""
 
     time: Seconds
-    """Deadlines before it have passed."""
+    """Deadlines before this time have passed."""
     ticked: Seconds
-    """The last tick's time, which counts from `due_block` on."""
+    """Time of the last tick, which takes effect at `due_block`."""
     due_block: int
-    """From which block on another tick may be."""
+    """First block in which another tick is possible."""
     block: int
-    """The block of which all of this is said."""
+    """Block at which this view was read."""
 
     def passed(self, deadline: int) -> bool:
-        """Whether whatever was due is too late, and may be fined."""
+        """True if the deadline has passed, so that a missed duty can be fined."""
         return self.time > deadline
 
     def awaits_tick(self, deadline: int, now: int) -> bool:
-        """Whether the deadline is over at chain time `now`, but does not pass until somebody ticks, which may
-        be done in the next block."""
+        """True if the deadline is over at chain time `now` but has not passed, and a tick is possible in the
+        next block."""
         return now > deadline >= max(self.time, self.ticked) and self.block + 1 >= self.due_block
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a market stands: part of what a job's id is the hash of (rule 3.1)."""
+    """Chain and contracts of a market: hashed into a job's id (rule 3.1)."""
 
     chain_id: int
     contracts: Mapping[str, Address]
@@ -389,37 +395,36 @@ class JobView:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its present status and votes."""
+    """A claim with its current status and votes."""
 
     claim_id: ClaimId
     claim: Claim
     status: ClaimStatus
     votes: tuple[Vote, ...]
     stale: bool
-    """Overtaken by a rewind, or left out by its round, and not yet voided; it still answers for the games
-    that are open on it."""
+    """Overtaken by a rewind or left out by its round, and not yet voided; games open on it go on."""
     left_out: bool
-    """Its round goes on without it (rule 4.3.5), and no rewind has overtaken it; by the clock alone that may
-    come to be so before the view says it (``node.rounds.left_out``)."""
+    """Its round goes on without it (rule 4.3.5), and no rewind has overtaken it. By the clock alone this may
+    become true before the view shows it (``node.rounds.left_out``)."""
     roots: tuple[bytes, ...]
-    """State roots at the ends of its segments, as the commit gave them: the leaves of its segments tree."""
+    """State roots at its segments' ends, from the commit: the leaves of its segments tree."""
     traces: Mapping[Address, tuple[bytes, ...]]
-    """Leaves of each vote's traces tree, as the vote gave them."""
+    """Leaves of each vote's traces tree, from the vote."""
 
     @property
     def overtaken(self) -> bool:
-        """By a rewind, and not yet voided: it answers for what is open on it, and for nothing new."""
+        """True if a rewind overtook the claim and nobody voided it: only games already open on it go on."""
         return self.stale and not self.left_out
 
     @property
     def fallen(self) -> bool:
-        """Convicted, with votes that still hold stake."""
+        """True if the claim is convicted and its votes still hold stake."""
         return self.status.phase == Phase.CONVICTED and any(v.shown and not v.gone for v in self.votes)
 
 
 @dataclass(frozen=True)
 class TxResult:
-    """What became of one transaction."""
+    """Outcome of one transaction."""
 
     tx_hash: str
     block: int
@@ -429,7 +434,7 @@ class TxResult:
 
 
 class Business(IntEnum):
-    """``IGuardian.Business``: what the pauser may stop."""
+    """``IGuardian.Business``: kinds of business that the pauser may stop."""
 
     JOBS = 0
     SHARDS = 1
@@ -438,7 +443,7 @@ class Business(IntEnum):
 
 @dataclass(frozen=True)
 class Consent:
-    """What an operator signs (EIP-712) for the account that shall own it."""
+    """Message that an operator signs (EIP-712) to accept an account as its owner."""
 
     owner: Address
     operator: Address

@@ -1,7 +1,7 @@
-"""Amounts, moments and addresses as people read them, and words that they may have meant.
+"""Formats amounts, times and addresses for people, and suggests corrections of mistyped words.
 
-Contract: amounts are decimal, never floating point; `show_amount` is exact, `round_amount` is for tables,
-where nobody types an amount back. Moments are the chain's, in this machine's time zone.
+Contract: amounts are decimal, never floating point. `show_amount` is exact; `round_amount` is for tables.
+Times are the chain's, shown in this machine's time zone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ _EXACT = Context(prec=100)
 
 
 def show_amount(amount: int, unit: str = "tok") -> str:
-    """``12.5 tok`` from smallest units, exact."""
+    """Formats an amount in smallest units exactly: ``12.5 tok``."""
     text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT).normalize(_EXACT), "f")
     return f"{text} {unit}"
 
 
 def round_amount(amount: int, unit: str = "tok", *, up: bool = False) -> str:
-    """``68.33 tok``: to two decimals, three digits of what is below 1; `up`: never less than it is, as what a
-    budget must cover."""
+    """Formats an amount rounded to two decimals, or to three significant digits below 1: ``68.33 tok``.
+
+    `up`: never less than the amount, for what a budget must cover.
+    """
     value = Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT)
     decimals = 2 if abs(value) >= 1 or not value else 2 - value.adjusted()
     step = Decimal(1).scaleb(-decimals, _EXACT)
@@ -35,21 +37,21 @@ def round_amount(amount: int, unit: str = "tok", *, up: bool = False) -> str:
 
 
 def show_place(kind: Kind, round_: int, unit: int) -> str:
-    """``task 1/0`` or ``outer step 1``, of a slice after the first ``outer step 1/2``."""
+    """``task 1/0`` or ``outer step 1``; for a slice after the first ``outer step 1/2``."""
     if kind == Kind.TASK:
         return f"task {round_}/{unit}"
     return f"outer step {round_}" + (f"/{unit}" if unit else "")
 
 
 def show_time(moment: int, now: int) -> str:
-    """``14:05:12``; with the date where it is more than half a day from `now`. Both in seconds since 1970."""
+    """``14:05:12``, with the date if it is more than half a day from `now`. Both in seconds since 1970."""
     near = abs(moment - now) < 43_200
     return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def masked_url(url: str) -> str:
-    """An endpoint's scheme, host and port. Its path, query and user part, which often hold an access key, are
-    never shown."""
+    """Scheme, host and port of an endpoint. Path, query and user part are dropped: they often hold an access
+    key."""
     try:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
@@ -58,7 +60,8 @@ def masked_url(url: str) -> str:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'rounds'?``, the nearest known word; empty where none is near, or it is one."""
+    """``; did you mean 'rounds'?`` with the nearest known word; empty if none is near or the word is
+    known."""
     words = dict.fromkeys(known)
     near = [] if word in words else get_close_matches(word, words, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
