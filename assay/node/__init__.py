@@ -1,2 +1,2 @@
-"""What every role does: the loop, reading the market, checking claims by replay, upkeep, the challenger's
-part."""
+"""Implements what all roles share: the node's loop, market reads, auditing by replay, upkeep, playing
+challenges."""

@@ -1,12 +1,11 @@
-"""Files that were found missing by an action that was put off since: it does not wait for them once more.
+"""Caches failed fetches for the length of an action, so that a resumed action does not wait for them again.
 
-Contract: within `during` a file that could not be had is not asked for again, nor is its map of holes made
-twice. What was found so is kept while the action is put off (`PutOff`) or cancelled, and after one of its
-orders that is a part of it; it is forgotten as soon as the action comes to an end, done or failed. So an
-action of many files that never come ends after their own times, however short the pieces are in which it goes
-on, and whatever is tried anew asks anew. A file that was stored meanwhile is there. Not guaranteed: that a
-file which comes while the action is put off is used by it; what is missing is computed or demanded.
-Thread-safe.
+Contract: within `during`, a file that could not be fetched is not requested again, and its holes are computed
+once. The cache survives while the action is put off (`PutOff`) or cancelled, and between the orders of one
+action. It is cleared when the action succeeds or fails. So an action with many missing files ends after one
+timeout for each, however often it is resumed; a new action requests them again. Storing a file clears its
+entry. Not guaranteed: that a file which arrives while the action is put off is used by it; what is missing is
+recomputed or demanded. Thread-safe.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _KEPT = 1024
 
 
 class Found:
-    """What one action has found out about files that cannot be had, by CID."""
+    """Failed fetches of one action, by CID."""
 
     def __init__(self) -> None:
         self.missing: dict[str, AssayError] = {}
@@ -34,7 +33,7 @@ class Found:
 
 
 class Absent:
-    """What the actions of one node have found missing: of the one at work, and of those put off."""
+    """Failed fetches of a node's actions: the current one and those put off."""
 
     def __init__(self) -> None:
         self.now: Found | None = None
@@ -42,7 +41,7 @@ class Absent:
 
     @contextmanager
     def during(self, what: object, part: bool = False) -> Iterator[None]:
-        """Do this action, or a `part` of it: go on with what it found before it was put off."""
+        """Runs an action, or one order (`part`) of it, with the failures recorded before it was put off."""
         outer, found = self.now, self._put_off.pop(what, None) or Found()
         self.now, keep = found, part
         try:
@@ -61,14 +60,15 @@ class Absent:
                 del self._put_off[oldest]
 
     def stored(self, cid: str) -> None:
-        """This file is here now."""
+        """Clears the entries of a file that has been stored."""
         for found in (*self._put_off.values(), *([self.now] if self.now else ())):
             found.missing.pop(cid, None)
             found.holes.pop(cid, None)
 
 
 class SparingBlocks:
-    """`protocol.ports.Blocks` for states that can be computed where they are not to be had."""
+    """`protocol.ports.Blocks` that skips fetches which failed before; for states that can be recomputed
+    instead."""
 
     def __init__(self, blocks: Blocks, absent: Absent) -> None:
         self._blocks, self._absent = blocks, absent

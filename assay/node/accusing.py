@@ -1,6 +1,6 @@
-"""What verifiers and whistleblowers do alike: judge segments, and challenge what is wrong.
+"""Judges segments of claims and challenges wrong ones; shared by verifiers and whistleblowers.
 
-Contract: what a game is played from is on the disk before anything is announced, and stays there until the
+Contract: all states that a game needs are on disk before a finding is announced. They stay there until the
 claim, its votes and its games are over.
 """
 
@@ -28,24 +28,24 @@ from assay.protocol.types import ClaimId, ClaimView, JobId
 
 
 class Accusing:
-    """A node's accusations. `secret` (32 bytes, the operator's) makes its salts; `kept`: where it keeps what
-    it has replayed."""
+    """A node's accusations. `secret` (32 bytes, the operator's) derives its salts; `kept`: its store of
+    replays."""
 
     def __init__(self, node: Node, secret: bytes, kept: KeptSpec) -> None:
         self._node, self.kept, self.pins = node, kept, Pins(kept.folder, kept.states_bytes)
         self._challenger, self._endings = Challenger(node.market, secret), upkeep.Endings()
 
     def spec(self, job_id: JobId) -> JobSpec:
-        """How its workers open a job."""
+        """Builds the spec with which workers open the job."""
         job, limits = self._node.market.job(job_id), self._node.resource_limits
         return JobSpec(job_id, job.terms, limits, self.kept, job.progress.settled_rounds)
 
     def release_pins(self) -> None:
-        """Keep no state for what can be disputed no more."""
+        """Unpins states of claims that can no longer be disputed."""
         self._node.actions.attempt("release states", None, partial(self.pins.release, self._is_over))
 
     def _is_over(self, job_id: JobId, claim_id: ClaimId) -> bool:
-        """Whether a claim is over for good; of one that cannot be read, nothing is let go."""
+        """True if a claim is over for good; False if it cannot be read, so that its states stay pinned."""
         node = self._node
         try:
             return self._endings.holds(node.market, node.clock.now(), job_id, claim_id)
@@ -58,8 +58,10 @@ class Accusing:
     async def judge_segments(
         self, spec: JobSpec, what: str, view: ClaimView, segments: Sequence[int], key: bytes | None
     ) -> list[Finding | bytes]:
-        """What each segment of a claim comes to (`JudgeSegment`), in order, up to the first that is wrong; as
-        many at a time as there are workers."""
+        """Judges segments of a claim (`JudgeSegment`) in order, up to the first wrong one.
+
+        It runs as many at a time as there are workers.
+        """
         pool, orders = self._node.pool, (JudgeSegment(spec, what, view, i, key) for i in segments)
         tasks = deque(pool.submit(order, Priority.VOTE) for order in islice(orders, pool.width))
         found: list[Finding | bytes] = []
@@ -75,7 +77,7 @@ class Accusing:
         return found
 
     async def accuse(self, action: Any, finding: Finding) -> None:
-        """The next step of a challenge: announce the finding, open its game, or prove it at once."""
+        """Takes the next step of a challenge: announces the finding, opens its game, or proves it at once."""
         node = self._node
         pursuit = self._challenger.blocked(finding)
         if pursuit is None and isinstance(finding, WrongSegment | WrongVote):
@@ -95,7 +97,7 @@ class Accusing:
         node.report.emit(pursuit.stage, **place, game=pursuit.game_id, reason=pursuit.reason)
 
     async def share(self, action: Share) -> None:
-        """Have a reward paid that waited until it was known whose finding is the truth."""
+        """Pays out a reward that waited until it was decided whose finding is right."""
         node = self._node
         done = await node.actions.send(partial(have_paid, node.market, action))
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
@@ -103,8 +105,10 @@ class Accusing:
         node.report.emit("shared", **place, reason=action.reason, transaction=done.tx_hash)
 
     async def bind(self, action: upkeep.Play) -> bool:
-        """Prove a wrong slot of an input state that its claimant had to open in a game, instead of a move;
-        whether there was one. Once the clock has run out, a bond that comes back is not left lying for it."""
+        """Proves a wrong slot of an input state that the claimant opened in a game, instead of making a move.
+
+        True if there was one. After the deadline a returned bond is not left waiting for it.
+        """
         node = self._node
         view = node.market.game(action.game_id)
         claim = node.market.claim(view.game.claim_id)

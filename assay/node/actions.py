@@ -1,8 +1,9 @@
-"""What a node is at: actions that are done at once, or wait for workers and for calls.
+"""Runs a node's actions: synchronous ones at once, coroutines while they wait for workers and transactions.
 
-Contract: an action is a function, or a coroutine that awaits futures (`Awaited`): the loop goes on meanwhile,
-and `collect` takes it up again. Nothing is begun twice while it is under way, or while it backs off. What one
-action raises is said (``node.report``) and ends nothing else. Used from the loop's thread, but for `later`.
+Contract: an action is a function, or a coroutine that awaits futures (`Awaited`). The loop goes on meanwhile,
+and `collect` resumes the action. An action is not started again while it is running or backing off. An error
+in one action is reported (``node.report``) and does not stop the others. Used from the loop's thread, except
+`later`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from assay.protocol.types import JobId, TxResult
 
 T = TypeVar("T")
 Outcome = TxResult | Exception
-"""What became of a call."""
+"""Result of a call."""
 Handler = Coroutine[Future[Any], None, object]
 TOGETHER = "calls sent together"
 
 
 @dataclass(frozen=True)
 class PendingWrite:
-    """A write to be sent with others: what backs off if it fails, and what to do once it is done."""
+    """A write to be batched with others; it has its own backoff and a callback for success."""
 
     what: object
     job_id: JobId
@@ -38,7 +39,7 @@ class PendingWrite:
 
 
 class Awaited(Generic[T]):
-    """What a future will give, for a coroutine of an action."""
+    """Awaits a future within an action's coroutine."""
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
@@ -51,7 +52,7 @@ class Awaited(Generic[T]):
 
 @dataclass(frozen=True)
 class _Running:
-    """An action that is under way, and what it waits for."""
+    """A suspended action and the future it waits for."""
 
     job_id: JobId | None
     handler: Handler
@@ -59,7 +60,7 @@ class _Running:
 
 
 class Actions:
-    """The actions of one node."""
+    """The running and failed actions of one node."""
 
     def __init__(self, report: Report, clock: Clock) -> None:
         self._report, self._clock = report, clock
@@ -74,8 +75,10 @@ class Actions:
         self._later: deque[Callable[[], object]] = deque()
 
     def attempt(self, what: object, job_id: JobId | None, work: Callable[[], Any]) -> bool:
-        """Do `work`, or begin it where it is a coroutine that waits, unless it is under way or backing off;
-        whether that was done. Errors become status and backoff."""
+        """Runs `work`, or starts it if it is a coroutine, unless it is running or backing off.
+
+        True if it was run or started. Errors are reported and cause backoff.
+        """
         if what in self._running:
             return False
         if self.backoff.has_failed(what) and not self.backoff.ready(what, self._clock.now()):
@@ -91,7 +94,7 @@ class Actions:
         return True
 
     def _go_on(self, what: object, job_id: JobId | None, handler: Handler) -> bool:
-        """Go on with an action until it waits again; False where it failed."""
+        """Resumes an action until it waits again; False if it failed."""
         try:
             waits = handler.send(None)
         except StopIteration:
@@ -104,12 +107,14 @@ class Actions:
         return True
 
     async def send(self, work: Callable[[], T]) -> T:
-        """What a call gives that sends a transaction; the loop goes on meanwhile."""
+        """Runs a call that sends a transaction, in the sender's thread while the loop goes on."""
         return work() if self.sender is None else await Awaited(self.sender.submit(work))
 
     def attempt_all(self, market: Market, pending_writes: Sequence[PendingWrite]) -> None:
-        """Send what is not backing off, together where that goes; each one's error is its own. Nothing more
-        is sent this way while calls are under way."""
+        """Sends the writes that are not backing off, in one transaction where possible.
+
+        Each write has its own error. Nothing else is sent this way while calls are in flight.
+        """
         if TOGETHER in self._running:
             return
         now, ready, writes = self._clock.now(), [], []
@@ -142,30 +147,30 @@ class Actions:
                 self.broke(pending_write.what, pending_write.job_id, error)
 
     def is_running(self, what: object) -> bool:
-        """Whether an action is under way."""
+        """True if the action is running."""
         return what in self._running
 
     def running_of(self, kinds: Collection[type]) -> int:
-        """How many actions of these classes are under way."""
+        """Number of running actions of these classes."""
         names = {kind.__name__ for kind in kinds}
         return sum(str(what).partition("/")[0] in names for what in self._running)
 
     @property
     def waiting(self) -> bool:
-        """Whether anything is under way, or was left for `later`."""
+        """True if any action is running or a `later` call is queued."""
         return bool(self._running or self._later)
 
     @property
     def ready(self) -> bool:
-        """Whether there is anything to `collect`."""
+        """True if there is anything to `collect`."""
         return bool(self._later) or any(found.waits.done() for found in self._running.values())
 
     def later(self, work: Callable[[], object]) -> None:
-        """Have something done by the loop's thread, soon. Called from any thread."""
+        """Queues a call for the loop's thread. Thread-safe."""
         self._later.append(work)
 
     def collect(self) -> None:
-        """Go on with what has come to what it waited for, and do what was left for `later`."""
+        """Resumes actions whose futures are done, and runs queued `later` calls."""
         self.take_in()
         over = {what: found for what, found in self._running.items() if found.waits.done()}
         if over:
@@ -175,23 +180,23 @@ class Actions:
             self._go_on(what, found.job_id, found.handler)
 
     def take_in(self) -> None:
-        """Do what was left for `later`."""
+        """Runs queued `later` calls."""
         while self._later:
             self._later.popleft()()
 
     def give_up(self, what: object) -> None:
-        """End an action, if it is under way, and what it waits for: it is of no use any more."""
+        """Cancels an action, if it is running, and the future it waits for."""
         if (found := self._running.pop(what, None)) is not None:
             found.waits.cancel()
             found.handler.close()
 
     def end_all(self) -> None:
-        """Have nothing under way: what waits is begun again by the next process."""
+        """Cancels all actions; the next process starts them again."""
         for what in list(self._running):
             self.give_up(what)
 
     def broke(self, what: object, job_id: JobId | None, error: Exception) -> None:
-        """An action or a call failed, be it by a bug: it backs off, and that is said."""
+        """Records that an action or call failed, also by a bug: reports it and starts its backoff."""
         error = self._report.lack(error) or error
         pause_s = self.backoff.failed(what, self._clock.now())
         self.put_off.discard(what)
@@ -212,8 +217,11 @@ class Actions:
 
 
 def _sent(market: Market, writes: Sequence[Write]) -> list[Outcome]:
-    """What became of each; where sending them together meets a bug, of each by itself: what was sent is not
-    sent twice. Raises what stops all of them, such as a chain that does not answer."""
+    """Sends writes together and returns each outcome.
+
+    If batching meets a bug they are sent one by one; idempotency prevents double sends. Raises errors that
+    stop all of them, such as an unreachable chain.
+    """
     try:
         return list(market.send_all(writes))
     except AssayError:

@@ -1,9 +1,8 @@
-"""Each job, and each claim, by itself: what one of them breaks ends nothing of the others.
+"""Isolates jobs and claims from each other's errors when a node observes the market and decides.
 
-Contract: a job that cannot be looked at, and a job or claim of which nothing can be decided, is told to
-`failed` and left out of what is decided, whatever the error. A chain that does not answer is no job's fault:
-RpcUnreachable ends the look. Not guaranteed: a decision where each job alone is sound and all of them
-together are not.
+Contract: a job that cannot be read, and a job or claim on which the policy fails, is reported to `failed` and
+left out of the decision, whatever the error. An unreachable chain is no job's fault: RpcUnreachable
+propagates. Not guaranteed: a decision if every job alone is sound and all of them together are not.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ Decide = Callable[[Any], Sequence[Any]]
 
 
 class Failed(Protocol):
-    """Is told of a job, or of one claim of it, and what it has broken."""
+    """Callback that reports the error of a job, or of one of its claims."""
 
     def __call__(self, job_id: JobId, error: Exception, claim_id: ClaimId | None = None) -> None: ...
 
 
 def seen(jobs: Iterable[JobView], look: Callable[[JobView], T], failed: Failed) -> tuple[T, ...]:
-    """What is seen of each job that can be looked at. Raises RpcUnreachable."""
+    """Observes each job and skips those that fail. Raises RpcUnreachable."""
     found = []
     for job in jobs:
         try:
@@ -39,7 +38,8 @@ def seen(jobs: Iterable[JobView], look: Callable[[JobView], T], failed: Failed) 
 
 
 def decided(observation: Any, decide: Decide, failed: Failed) -> Sequence[Any]:
-    """What is decided of an observation, whose `jobs` have a `view` and `claims`."""
+    """Runs the policy on an observation, whose `jobs` have a `view` and `claims`, without the jobs that break
+    it."""
     try:
         return decide(observation)
     except Exception:  # noqa: BLE001 - whose it is, is seen one by one
@@ -48,7 +48,7 @@ def decided(observation: Any, decide: Decide, failed: Failed) -> Sequence[Any]:
 
 
 def _sound(observation: Any, job: Any, decide: Decide, failed: Failed) -> Any:
-    """A job of which something can be decided, without the claims that keep it from that; else None."""
+    """The job without the claims on which the policy fails; None if it fails on the rest, too."""
 
     def fault(part: Any) -> Exception | None:
         try:

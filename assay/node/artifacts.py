@@ -1,9 +1,9 @@
-"""A job's files on their way to and from storage: manifest, programs, dataset, genesis states.
+"""Publishes and loads a job's files: manifest, programs, dataset, genesis states.
 
-Contract: `load_job` returns only what agrees with the terms to the last bit: strict canonical JSON, sizes
-bounded before anything is fetched, every root recomputed, both programs validated and fitted to each other.
-Whatever is wrong is a `Stop` that names it (a `Retry` if it could not be fetched). Not guaranteed: that the
-training is any good. Formats: docs/protocol.md, rule 3.3.
+Contract: `load_job` returns only files that match the terms to the last bit. The manifest is canonical JSON,
+sizes are bounded before anything is fetched, every root is recomputed, and all programs are validated and
+checked against each other. A mismatch is a `Stop` that names it; a file that cannot be fetched is a `Retry`.
+Not guaranteed: that the training is any good. Formats: docs/protocol.md, rule 3.3.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ State = list[Tensor]
 
 
 class JobFiles(Protocol):
-    """What a client publishes (``training.job.JobArtifacts``)."""
+    """Files that a client publishes (``training.job.JobArtifacts``)."""
 
     @property
     def tasks(self) -> Sequence[Program]: ...
@@ -77,17 +77,17 @@ class JobFiles(Protocol):
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job's files, checked against its terms: the programs of a task's loops and of an outer claim's."""
+    """A job's files, checked against its terms, with the programs of the loops of tasks and outer claims."""
 
     tasks: tuple[Program, ...]
     outers: tuple[Program, ...]
     main: int
-    """Which of the task's loops is its training: the longest."""
+    """Index of the task's training loop: the one with the most steps."""
     records: Records | None
     genesis: Slots
-    """Of the state that every task of round 0 starts from; its tensors are read when they are needed."""
+    """Slots of the state from which every task of round 0 starts; tensors are read on demand."""
     outer_genesis: Slots
-    """Of the first slice."""
+    """Slots of the first slice's outer state."""
     slot_names: tuple[str, ...]
     model: dict[str, Any]
 
@@ -102,20 +102,20 @@ class LoadedJob:
         return self.outers[0]
 
     def genesis_of(self, kind: Kind, unit: int) -> Slots:
-        """The state before round 0 of a shard, or of a slice's outer claim."""
+        """State before round 0 of a shard, or of a slice's outer claim."""
         if kind == Kind.TASK:
             return self.genesis
         return slice_genesis(self.genesis, self.outer_genesis, self.outer.params, unit)
 
     @property
     def blocks(self) -> BlocksOfParameters | None:
-        """What the parameters' slots hold, where they are equal blocks; None where each is one."""
+        """Layout of the parameters if their slots are equal blocks; None if each slot is one parameter."""
         return blocks_in(self.model, [node.shape for node in self.inner.state[: self.inner.params]])
 
 
 @dataclass(frozen=True)
 class Published:
-    """Where a job's files are, and the roots that go into its terms."""
+    """CIDs of a job's files, and the roots for its terms."""
 
     manifest: bytes
     tasks: tuple[ProgramRef, ...]
@@ -134,9 +134,11 @@ class Published:
     def shape(
         self, steps: int, segment_steps: int, samples: int, slow: tuple[int, int] = (0, 1)
     ) -> dict[str, Any]:
-        """What the terms say of a round: the main loop with these steps, segments and samples, and `slow`:
-        from which shard on by how much fewer steps; all other loops are one step each, which every drawn
-        verifier replays."""
+        """Fields of the terms that describe a round.
+
+        They have the main loop with these steps, segments and samples. `slow`: the first slow shard, and the
+        divisor of its steps. All other loops have one step each, which every drawn verifier replays.
+        """
         tasks = [
             Loop(ref.root, ref.nodes, steps, segment_steps, samples, *slow)
             if number == self.main
@@ -149,7 +151,7 @@ class Published:
 
 
 def publish_job(blocks: Blocks, files: JobFiles) -> Published:
-    """Store and pin all files of a job, and its manifest."""
+    """Stores and pins all files of a job and its manifest."""
     records = files.records
     genesis, outer_genesis = (store_state(blocks, x) for x in (files.genesis, files.outer_genesis))
     dataset_root = records.tree.root if records is not None else bytes(32)
@@ -200,13 +202,15 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
 
 
 def slice_genesis(genesis: Slots, outer: Slots, part: int, number: int) -> Slots:
-    """A slice's outer state before round 0, of a task's and of the first slice's: they differ in their part
-    of the parameters, which a task has as well."""
+    """Outer state of a slice before round 0, from a task's and the first slice's genesis.
+
+    Slices differ in their part of the parameters, which the task's state also has.
+    """
     return (*genesis[number * part : (number + 1) * part], *outer[part:]) if number else outer
 
 
 def outer_genesis_root(genesis: Slots, outer: Slots, part: int, slices: int) -> bytes:
-    """Root of the tree over the outer states of all slices before round 0."""
+    """Root of the tree over the genesis outer states of all slices."""
     each = (slice_genesis(genesis, outer, part, number) for number in range(slices))
     return trees.root([state_root_of(slots) for slots in each])
 
@@ -248,8 +252,10 @@ def _state(
     root: bytes,
     root_of: Callable[[Slots], bytes] = state_root_of,
 ) -> Slots:
-    """A state's slots, each of which was read and is what it should be; none is kept in memory, and one that
-    stands in several places is read once."""
+    """Reads and checks every slot of a state, and returns the slots without their tensors.
+
+    A slot that stands in several places is read once.
+    """
     _agree(f"the {what} state", entry["root"], root)
     try:
         slots = decode_index(blocks.read_file(entry["cid"], MAX_INDEX_BYTES), program.slots)
@@ -301,7 +307,7 @@ def _dataset(
 
 
 def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
-    """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
+    """Fetches and checks all files of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
     manifest = read_manifest(blocks, terms.manifest)
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)

@@ -1,8 +1,8 @@
-"""Judging claims and votes by one's own replay.
+"""Judges claims and votes by replaying them.
 
-Contract: a judgement is a value. `None` means: what was looked at is right. A `Finding` names the first
-thing that is wrong, with all that is needed to dispute it. Missing or malformed input never counts as right.
-An exception means: could not decide (yet).
+Contract: a judgement is a value. `None` means that what was checked is right. A `Finding` names the first
+fault, with all that a dispute needs. Missing or malformed input never counts as right. An exception means
+that no decision is possible (yet).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from assay.protocol.types import ClaimView, Vote
 
 
 def audit_input(state_provider: StateProvider, view: ClaimView) -> Finding | None:
-    """Whether the claim starts from the state it must start from. Raises SourceMissing."""
+    """Checks that the claim starts from the right input state. Raises SourceMissing."""
     claim = view.claim
     tree = state_provider.input_tree(claim.kind, claim.round, claim.shard)
     if tree.root == claim.input_root:
@@ -56,7 +56,7 @@ def audit_input(state_provider: StateProvider, view: ClaimView) -> Finding | Non
 def wrong_input(
     state_provider: StateProvider, view: ClaimView, slot: int, leaf: bytes, proof: Sequence[bytes]
 ) -> WrongInput:
-    """What convicts a claim whose input has this leaf at a slot where another should be. Raises
+    """Builds the finding that convicts a claim with this wrong leaf in a slot of its input. Raises
     SourceMissing."""
     claim = view.claim
     found = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
@@ -70,7 +70,7 @@ def wrong_input(
 
 
 def _unreached(state_provider: StateProvider, view: ClaimView, start: Broken | Hidden) -> Finding:
-    """What is wrong with a claim whose own states do not lead to where a segment starts."""
+    """Builds the finding for a claim whose own states do not lead to the start of a segment."""
     if isinstance(start, Broken):
         return WrongSegment(view.claim_id, start.segment, view.roots, start.root)
     claim = view.claim
@@ -79,17 +79,18 @@ def _unreached(state_provider: StateProvider, view: ClaimView, start: Broken | H
 
 
 Told = Callable[[int, int], None]
-"""Told steps done, and steps in all; may raise to end."""
+"""Progress callback with the steps done and in all; may raise to cancel."""
 
 
 def quiet(done: int, total: int) -> None:
-    """Tells nobody."""
+    """Progress callback that does nothing."""
 
 
 def audit_segment(
     state_provider: StateProvider, view: ClaimView, segment: int, told: Told = quiet
 ) -> Finding | None:
-    """Whether the segment (or what leads to its start, where that must be recomputed) is right."""
+    """Replays a segment, and what leads to its start if that must be recomputed; the finding, or None if
+    right."""
     claim = view.claim
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
@@ -103,8 +104,10 @@ def audit_segment(
 def audit_claim(
     state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None
 ) -> Finding | None:
-    """Input and the given segments (all, if None) of a claim; the first thing that is wrong. What this node
-    has replayed before is not replayed again. Raises SourceMissing."""
+    """Audits a claim's input and the given segments (all, if None); the first finding.
+
+    Segments that this node has replayed before are skipped. Raises SourceMissing.
+    """
     if finding := audit_input(state_provider, view):
         return finding
     every = range(state_provider.work.segments(view.claim.kind))
@@ -118,7 +121,8 @@ def audit_claim(
 def keyed_trace(
     state_provider: StateProvider, view: ClaimView, segment: int, key: bytes
 ) -> StepTrace | Broken | Hidden:
-    """Keyed trace of a segment's last step, from the claim's own state at the segment's start."""
+    """Computes the keyed trace of a segment's last step, from the claim's own state at the segment's
+    start."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
@@ -130,8 +134,10 @@ def keyed_trace(
 def replayed(
     state_provider: StateProvider, view: ClaimView, segment: int, key: bytes, told: Told = quiet
 ) -> Finding | bytes:
-    """One run of a segment from a start that is pinned: what is wrong with it, or the keyed trace root of its
-    last step. What a vote is defended from stays on the disk. Raises SourceMissing, and NoRoom."""
+    """Replays a segment once from a pinned start; the finding, or the keyed trace root of its last step.
+
+    The states that defend a vote stay on disk. Raises SourceMissing and NoRoom.
+    """
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
@@ -150,8 +156,7 @@ def replayed(
 
 
 def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Finding | None:
-    """Whether a valid vote's keyed traces are the true ones, and lead to the states that it attests. Raises
-    Retry."""
+    """Checks that a valid vote's keyed traces are right and lead to the attested states. Raises Retry."""
     segments = sampled(state_provider.work.terms, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
     shown = view.traces.get(vote.verifier, ())
@@ -180,7 +185,7 @@ def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Fi
 def _refuted(
     view: ClaimView, vote: Vote, sample: int, segment: int, trace: StepTrace, attested: State
 ) -> RefutedVote:
-    """What convicts a vote whose trace of a sample is true and leads to another state than it attests."""
+    """Builds the finding against a vote whose own, true trace leads to another state than it attests."""
     place = first_difference(trace.next_state, attested)
     assert place is not None  # their roots differ
     (committed,) = chunks_of(trace.program, attested, (place,))
@@ -195,7 +200,7 @@ def _lost(vote: Vote, why: str) -> SourceMissing:
 
 
 def replay_for(state_provider: StateProvider, game: Game) -> Replay:
-    """This node's own run of the segment that a game is about. Raises Retry when its start cannot be had."""
+    """Replays the segment of a game. Raises Retry if its start is unavailable."""
     view = state_provider.market.claim(game.claim_id)
     claim, work = view.claim, state_provider.work
     if game.steps == 0 and game.defender != state_provider.market.me:
@@ -213,8 +218,10 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
 
 
 def wrong_slot(state_provider: StateProvider, game: GameView) -> WrongInput | None:
-    """What convicts a claim whose input state a game has opened: the first slot shown that is not what it
-    must be; None while no such slot is opened. Raises SourceMissing, IncompleteHistory."""
+    """Finds the first wrong slot of an input state opened in a game; None if no such slot is opened.
+
+    Raises SourceMissing, IncompleteHistory.
+    """
     if game.decided or not slots_shown(game.game):
         return None
     if trees.root(game.digests) != game.game.digest:

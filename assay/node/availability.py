@@ -1,7 +1,7 @@
-"""Named pieces of a committed state: those that a demand names, and those to demand (docs/protocol.md 7.3).
+"""Answers availability demands, and chooses leaves to demand (docs/protocol.md 7.3).
 
-Contract: what is shown is exactly what the demand names, of a state with the demanded root; without such a
-state nothing is shown. What is asked for is what could not be fetched.
+Contract: an answer has exactly the demanded leaves, of a state with the demanded root; without that state
+there is no answer. Only leaves that could not be fetched are demanded.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from assay.protocol.params import CHUNKS
 from assay.protocol.types import ClaimView
 
 TRIES = 64
-"""Draws for CHUNKS different leaves; there may be fewer."""
+"""Maximum number of draws to find CHUNKS different leaves; there may be fewer."""
 
 
 def pieces(state_provider: StateProvider, view: ClaimView, demand: DemandView) -> tuple[Chunk, ...]:
-    """What a demand names; the state comes from our own blocks, or is computed again. Raises Retry when it
-    cannot be had."""
+    """Collects the demanded leaves; the state is read from local blocks or recomputed.
+
+    Raises Retry if it cannot be had.
+    """
     found = state_provider.leaf(view, demand.segment_end)
     if not isinstance(found, Known):
         raise Retry(
@@ -39,8 +41,10 @@ def pieces(state_provider: StateProvider, view: ClaimView, demand: DemandView) -
 
 
 def wanted_leaves(program: Program, gap: Gap, order: Random) -> WantedLeaves:
-    """Up to CHUNKS leaves of what is missing, at random: a slot first, then a leaf, so that small slots are
-    asked for as often as large ones."""
+    """Chooses up to CHUNKS missing leaves at random.
+
+    It draws a slot first, then a leaf, so that small slots are demanded as often as large ones.
+    """
     lost = _lost(program, gap.spans)
     places: dict[StateLeaf, None] = {}
     for _ in range(TRIES):
@@ -51,7 +55,7 @@ def wanted_leaves(program: Program, gap: Gap, order: Random) -> WantedLeaves:
 
 
 def _lost(program: Program, spans: Sequence[range]) -> dict[int, list[range]]:
-    """Leaves of each slot that these bytes of a state file touch."""
+    """Leaves of each slot that these byte ranges of a state file touch."""
     found: dict[int, list[range]] = {}
     at = 0
     for slot, node in enumerate(program.state):

@@ -1,4 +1,4 @@
-"""How long a node leaves what has failed alone."""
+"""Exponential backoff of failed actions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ LONGEST_BACKOFF_S = 16.0
 
 
 class Backoff:
-    """Waits that double with each failure of one thing, and end with its success."""
+    """Wait times that double with each failure of a key, and are cleared by its success."""
 
     def __init__(self) -> None:
         self._until: dict[object, float] = {}
         self._next: dict[object, float] = {}
 
     def failed(self, what: object, now_s: float) -> float:
-        """Note a failure; seconds until `ready` again."""
+        """Records a failure and returns the seconds until `ready`."""
         pause = self._next.get(what, FIRST_BACKOFF_S)
         self._next[what] = min(2 * pause, LONGEST_BACKOFF_S)
         self._until[what] = now_s + pause
@@ -25,12 +25,12 @@ class Backoff:
         self._until.pop(what, None)
 
     def has_failed(self, what: object) -> bool:
-        """Whether it has not succeeded since it failed."""
+        """True if the key has failed and not succeeded since."""
         return what in self._until
 
     def ready(self, what: object, now_s: float) -> bool:
         return self.left_s(what, now_s) <= 0
 
     def left_s(self, what: object, now_s: float) -> float:
-        """Seconds until it is ready; 0 or less where it is."""
+        """Seconds until the key is ready; 0 or less if it is."""
         return self._until.get(what, 0.0) - now_s

@@ -1,9 +1,9 @@
-"""From a finding to a game: announce it, wait a block, open it.
+"""Turns a finding into a game: announces it, waits a block, opens the game.
 
-Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a crash:
-salts and intents follow from the operator's secret, the finding and how many of its games on the same claim
-were decided before. It opens no second game on what it is already disputing. A hidden input takes two: a game
-until the claimant has opened a slot that is wrong, then that slot is proven. The game's bond comes back when
+Contract: `pursue` takes at most one of these steps per call and may be repeated at any time, also after a
+crash. Salts and intents are derived from the operator's secret, the finding and the number of its earlier
+decided games on the claim. It opens no second game on the same claim or vote. A hidden input takes two steps:
+a game until the claimant has opened a wrong slot, then a proof of that slot. The game's bond comes back when
 its clock has run out.
 """
 
@@ -24,7 +24,7 @@ from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, ClaimId, Cl
 
 @dataclass(frozen=True)
 class Pursuit:
-    """How far a finding got. `stage`: announced, opened, convicted, playing or moot."""
+    """Progress of a finding. `stage`: announced, opened, convicted, playing or moot."""
 
     stage: str
     game_id: int | None
@@ -32,7 +32,7 @@ class Pursuit:
 
 
 def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
-    """What the chain calls a finding: claim, segment (or slot, or sample), verifier (or zero)."""
+    """The chain's key of a finding: claim, segment (or slot, or sample), verifier (or zero)."""
     match finding:
         case WrongSegment(claim_id, segment):
             return claim_id, segment, ZERO_ADDRESS
@@ -45,25 +45,27 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
 
 
 def root_of(finding: Finding) -> bytes:
-    """What the finder has there itself: its own root, which nobody has who has not looked; none of a vote."""
+    """The finder's own root at the fault, which proves that it replayed; zero for a vote."""
     return ZERO_DIGEST if isinstance(finding, WrongVote | RefutedVote) else finding.root
 
 
 def evidence_of(finding: Finding) -> tuple[bytes, StateLeaf | None]:
-    """What the announcement of a proof binds beside the root: a slot's wrong root, or the bytes that a vote's
-    trace has at a place, which nobody knows who has not looked."""
+    """Evidence that the announcement of a proof binds beside the root.
+
+    It is a slot's wrong root, or the bytes that a vote's trace has at a place: only a replay shows it.
+    """
     if isinstance(finding, RefutedVote):
         return finding.said.data, finding.place
     return (finding.leaf if isinstance(finding, WrongInput) else b""), None
 
 
 def is_proof(finding: Finding) -> bool:
-    """Whether a finding is proven at once, by no game."""
+    """True if a finding is proven at once, without a game."""
     return isinstance(finding, WrongInput | RefutedVote)
 
 
 def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
-    """The same after every restart, unknown to others; another one for each attempt at the same finding."""
+    """Salt of a finding's announcement: deterministic, secret, and different for each attempt."""
     claim_id, place, verifier = key_of(finding)
     kind = type(finding).__name__.encode()
     again = attempt.to_bytes(4, "big") if attempt else b""
@@ -73,20 +75,20 @@ def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
 
 
 class Challenger:
-    """Turns one account's findings into games."""
+    """Turns the findings of one account into games."""
 
     def __init__(self, market: Market, secret: bytes) -> None:
         self.market, self._secret = market, secret
 
     def blocked(self, finding: Finding) -> Pursuit | None:
-        """Why nothing is to be sent for a finding now; None if something is."""
+        """Reason to send nothing for a finding now; None if there is something to send."""
         if why := _moot(self.market.claim(key_of(finding)[0]), finding):
             return Pursuit("moot", None, why)
         game = self.running(finding)
         return None if game is None else Pursuit("playing", game.game_id, "the game is on")
 
     def pursue(self, finding: Finding, block: int) -> Pursuit:
-        """The next step for a finding, at block number `block`. Raises what the port raises."""
+        """Takes the next step for a finding, at block number `block`. Raises what the port raises."""
         if (blocked := self.blocked(finding)) is not None:
             return blocked
         claim_id, place, verifier = key_of(finding)
@@ -102,7 +104,7 @@ class Challenger:
         return self._open(view, finding, intent("open", *what), salt)
 
     def _games(self, view: ClaimView, finding: Finding) -> list[GameView]:
-        """Our own games on the same claim (or vote), oldest first."""
+        """This account's games on the same claim (or vote), oldest first."""
         verifier = key_of(finding)[2]
         defender = view.claim.claimant if verifier == ZERO_ADDRESS else verifier
         return [
@@ -113,15 +115,17 @@ class Challenger:
         ]
 
     def running(self, finding: Finding) -> GameView | None:
-        """Our game about a finding's claim (or vote) that is not decided yet: while it is on, `pursue` sends
-        nothing. None where there is none, and of what no game decides."""
+        """This account's undecided game about a finding's claim or vote, during which `pursue` sends nothing.
+
+        None if there is none, or the finding needs no game.
+        """
         if is_proof(finding):
             return None
         view = self.market.claim(key_of(finding)[0])
         return next((game for game in self._games(view, finding) if not game.decided), None)
 
     def _decided(self, view: ClaimView, finding: Finding) -> int:
-        """How many of them are over: what was announced and opened then is spent."""
+        """Number of decided games of a finding, whose announcements are used up."""
         return sum(game.decided for game in self._games(view, finding))
 
     def _open(self, view: ClaimView, finding: Finding, key: str, salt: bytes) -> Pursuit:
@@ -185,7 +189,7 @@ class Challenger:
 
 
 def _moot(view: ClaimView, finding: Finding) -> str:
-    """Why a finding is of no use any more; empty if it is."""
+    """Reason why a finding has become useless; empty if it has not."""
     verifier, phase = key_of(finding)[2], view.status.phase
     if verifier != ZERO_ADDRESS:
         stands = any(v.verifier == verifier and v.shown and v.valid and not v.gone for v in view.votes)
@@ -197,8 +201,11 @@ def _moot(view: ClaimView, finding: Finding) -> str:
 
 
 def _still_certain(view: ClaimView, finding: Finding) -> bool:
-    """Whether an overtaken claim falls by this proof all the same: what it takes may have come out in a game
-    alone, and its source was there when the claim was committed (rule 4.4)."""
+    """True if an overtaken claim still falls by this proof.
+
+    The evidence may have come out only in a game, and the source existed when the claim was committed (rule
+    4.4).
+    """
     if not isinstance(finding, WrongInput) or not view.status.open_games:
         return False
     return finding.source is None or finding.source.rewinds <= view.claim.rewinds

@@ -1,8 +1,8 @@
-"""A claim's checkpoint manifest: where the states at its segments' ends are published (docs/formats.md,
-section 5).
+"""Reads and writes a claim's checkpoint manifest: the CIDs of the states at its segments' ends
+(docs/formats.md, section 5).
 
 Contract: a manifest in any other form, or of another number of states, is refused. Not guaranteed: that
-anything is published; all follows from the claims before (``node.states``).
+anything is published; every state can be recomputed from the claims before (``node.states``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAX_CID_CHARS = 128
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state at one leaf of a claim's segments tree: CID of its index ("" where it is not published), and
-    its root."""
+    """Root of the state at a leaf of a claim's segments tree, and the CID of its index ("" if
+    unpublished)."""
 
     cid: str
     root: bytes
@@ -30,23 +30,24 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Gap:
-    """A state that cannot be had as it was committed: at which segment end, and the bytes of its file (F3.3)
-    that are missing (all of them where no more is known)."""
+    """Missing bytes of a committed state: the segment end, and the byte ranges of its file (F3.3).
+
+    All bytes, if nothing more is known.
+    """
 
     end: int
     spans: tuple[range, ...]
 
 
 def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:
-    """Store a claim's checkpoint manifest, one entry for each leaf; its digest."""
+    """Stores a claim's checkpoint manifest, one entry per leaf, and returns its digest."""
     body = canonical_json({"schema": CHECKPOINT_SCHEMA, "states": [c.cid or None for c in checkpoints]})
     blocks.put(body)
     return sha256(body).digest()
 
 
 def read_checkpoints(blocks: Reader, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
-    """Where the states of a claim with these roots are. Raises BadManifest where that is not told, and as
-    `get`."""
+    """Reads the checkpoints of a claim with these roots. Raises BadManifest if malformed, and as `get`."""
     try:
         manifest = parse_canonical(blocks.get(raw_cid(digest)), MAX_MANIFEST_BYTES)
         if manifest.get("schema") != CHECKPOINT_SCHEMA:

@@ -1,9 +1,8 @@
-"""The clocks that run against an account: what it owes, since when, until when; and how long it may sleep.
+"""Tracks the deadlines that run against an account, and computes how long its node may be offline.
 
-Contract: pure. A clock is named by what is owed, so that the same one has the same name at each look. A node
-that does its work in time never sees one come near its end; that one does is a reason to wake somebody. Once
-it is over, `is_lost` says by the market whether that has cost something.
-Not guaranteed: demands' clocks say when they end, not when they began, and count as half over.
+Contract: pure. A deadline keeps its name from poll to poll. A node that works in time never sees one come
+near its end; when one does, a person is alerted. After the end, `is_lost` reads from the market whether it
+cost anything. Not guaranteed: a demand's clock has no known beginning and counts as half over.
 """
 
 from __future__ import annotations
@@ -19,36 +18,36 @@ from assay.protocol.ports import MarketView
 from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Role
 
 HALF, LATE = 0.5, 0.9
-"""Shares of a clock at which somebody is told."""
+"""Fractions of a clock at which an alarm is raised."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Something owed. Times are the chain's, in seconds."""
+    """A duty with a deadline. Times are the chain's, in seconds."""
 
     what: str
-    """In words, with the ids it takes to find it."""
+    """Description, with the ids needed to find it."""
     loses: str
-    """What is lost when it runs out."""
+    """Description of the loss if it runs out."""
     begins: int
     ends: int
     of: tuple[str | int, ...] = ()
-    """What is owed: ``("move", game)``, ``("answer", demand)``, ``("task", job, round, shard)`` or ``("vote",
+    """Key: ``("move", game)``, ``("answer", demand)``, ``("task", job, round, shard)`` or ``("vote",
     claim)``, ids in hex."""
 
     def share(self, now: int) -> float:
-        """How much of it has passed: 0 at its beginning, 1 and more once it is over."""
+        """Fraction of the time that has passed: 0 at the beginning, 1 or more after the end."""
         return (now - self.begins) / max(self.ends - self.begins, 1)
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """A clock that has passed a share of its time."""
+    """A clock of which HALF or LATE of the time has passed."""
 
     clock: Clock
     share: float
     left_s: int
-    """Negative once it is over."""
+    """Seconds until the end; negative after it."""
 
     def __str__(self) -> str:
         left = f"{self.left_s} s left" if self.left_s >= 0 else f"over for {-self.left_s} s"
@@ -56,7 +55,7 @@ class Alarm:
 
 
 def clocks(market: MarketView, me: Address) -> list[Clock]:
-    """Every clock that runs against an account. Raises RpcUnreachable."""
+    """Lists every deadline that runs against an account. Raises RpcUnreachable."""
     found: list[Clock] = []
     with market.snapshot():
         for job in market.jobs():
@@ -77,7 +76,8 @@ def clocks(market: MarketView, me: Address) -> list[Clock]:
 
 
 def _costs_nothing(market: MarketView, view: GameView, me: Address) -> bool:
-    """Whether the challenger has its bond back however a game ends: what it is about has fallen otherwise."""
+    """True if the game's bond comes back however it ends, because its claim or vote has fallen by other
+    means."""
     try:
         return view.game.challenger == me and returns_bond(market.claim(view.game.claim_id), view.game)
     except Unknown:
@@ -85,7 +85,7 @@ def _costs_nothing(market: MarketView, view: GameView, me: Address) -> bool:
 
 
 def _claimant(market: MarketView, claim_id: ClaimId) -> Address | None:
-    """None of a claim that is not there: it hides no other clock."""
+    """Claimant of a claim; None if the claim does not exist, so that other clocks are still listed."""
     try:
         return market.claim(claim_id).claim.claimant
     except Unknown:
@@ -119,7 +119,7 @@ def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
 
 
 def is_lost(market: MarketView, me: Address, clock: Clock) -> bool:
-    """Whether what a clock ran for was not done, by what the market says of it now. Raises RpcUnreachable."""
+    """True if a duty was not done in time, by the market's present state. Raises RpcUnreachable."""
     try:
         match clock.of:
             case ("move", int(game_id)):
@@ -146,7 +146,7 @@ def is_lost(market: MarketView, me: Address, clock: Clock) -> bool:
 
 @dataclass(frozen=True)
 class Sleep:
-    """How long a node may be stopped or asleep from now on without a loss, and what is due then."""
+    """How long a node may be offline without a loss, and what is due then."""
 
     seconds: int
     what: str
@@ -159,8 +159,10 @@ ANY_TIME = "as long as you like: nothing is owed"
 
 
 def may_sleep(market: MarketView, me: Address, now: int) -> Sleep | None:
-    """How long this account's node may sleep; None: nothing is owed, and nothing can come to be. Raises
-    RpcUnreachable."""
+    """Computes how long this account's node may be offline; None if nothing is or can become due.
+
+    Raises RpcUnreachable.
+    """
     with market.snapshot():
         bounds = [Sleep(clock.ends - now, f"{clock.what} is due") for clock in clocks(market, me)]
         own = market.subscription(me) if market.stake(me, Role.VERIFIER).active else b""
@@ -170,7 +172,7 @@ def may_sleep(market: MarketView, me: Address, now: int) -> Sleep | None:
 
 
 def _may_come(market: MarketView, job: JobView, me: Address, own: bytes) -> Iterator[Sleep]:
-    """What others, or the next round, may set against this account at any moment. `own`: its class."""
+    """Duties that others, or the next round, may create at any moment. `own`: the account's class."""
     terms, name = job.terms, f"job {job.job_id.hex()[:16]}"
     move, open_ = int(terms.move_time), not job.progress.closed
     for view in market.claims(job.job_id):
@@ -192,13 +194,13 @@ def _may_come(market: MarketView, job: JobView, me: Address, own: bytes) -> Iter
 
 
 class Alarms:
-    """Tells of each clock once at half of its time and once near its end."""
+    """Raises an alarm once at half of each clock and once near its end."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], float] = {}
 
     def look(self, running: Iterable[Clock], now: int) -> list[Alarm]:
-        """What is to be told now; clocks that are gone are forgotten."""
+        """Returns new alarms, and forgets clocks that are gone."""
         told: dict[tuple[str, int], float] = {}
         due: list[Alarm] = []
         for clock in running:

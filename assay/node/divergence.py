@@ -1,8 +1,8 @@
-"""Where a training run stops being one: the first step after which its loss or a parameter is not finite.
+"""Finds the first step of a task after which its loss or a parameter is not finite.
 
-Contract: divergence is a result. The steps that lead there and all after them are as exact, verifiable and
-payable as any other, so nothing here changes a claim. It tells people what they paid for. Optimiser state is
-not looked at: what matters of it shows in the parameters a step later.
+Contract: divergence is a result. The steps before and after it are exact, verifiable and payable as any
+other, so it changes no claim; it only informs people. Optimiser state is not checked: it affects the
+parameters one step later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.training.losses import LOSS_SLOT
 
 @dataclass(frozen=True)
 class Divergence:
-    """`step`: steps that the shard had done by then, counted over all rounds."""
+    """A diverged step. `step`: steps that the shard had done by then, counted over all rounds."""
 
     round: int
     shard: int
@@ -33,13 +33,13 @@ class Divergence:
 
 
 def earlier(one: Divergence | None, other: Divergence | None) -> Divergence | None:
-    """The one of the earlier step."""
+    """The divergence with the lower step."""
     known = [found for found in (one, other) if found is not None]
     return min(known, key=lambda found: (found.round, found.step, found.shard), default=None)
 
 
 def not_finite(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) -> str:
-    """What in a state after some step is Inf or NaN, the loss first; empty if nothing is."""
+    """Name of the slot of a state that is Inf or NaN, the loss first; empty if all are finite."""
     if LOSS_SLOT in slot_names and not torch.isfinite(loss := state[list(slot_names).index(LOSS_SLOT)]).all():
         return f"the loss is {loss.item()}"
     for name, x in zip(slot_names[:params], state[:params], strict=True):
@@ -50,7 +50,7 @@ def not_finite(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) 
 
 
 def divergence_in(work: Work, round_: int, shard: int, segment: int, start: State) -> Divergence | None:
-    """The first step of a segment whose result is not finite, found by replaying it; None if all are."""
+    """Replays a segment and returns the first step whose result is not finite; None if all are."""
     first = work.first_step(Kind.TASK, round_, segment, shard)
     replay = work.replay(Kind.TASK, round_, shard, segment, start)
     for done in range(1, work.segment_steps(Kind.TASK, segment, shard) + 1):
@@ -60,7 +60,7 @@ def divergence_in(work: Work, round_: int, shard: int, segment: int, start: Stat
 
 
 def _step_after(work: Work, round_: int, shard: int, segments: int) -> int:
-    """Step counter after so many segments."""
+    """Step counter after `segments` segments."""
     last = segments - 1
     return work.first_step(Kind.TASK, round_, last, shard) + work.segment_steps(Kind.TASK, last, shard)
 
@@ -68,10 +68,10 @@ def _step_after(work: Work, round_: int, shard: int, segments: int) -> int:
 def divergence_of(
     work: Work, round_: int, shard: int, leaf: Callable[[int], State | None]
 ) -> Divergence | None:
-    """The first step of a task whose result is not finite. `leaf(k)`: the state after k segments, None where
-    it cannot be had; if that is so next to the step, the step is the segment's last.
+    """Finds the first step of a task whose result is not finite.
 
-    A task counts as finite when its last state is, whatever happened before.
+    `leaf(k)`: the state after k segments, None if unavailable; then the reported step may be the segment's
+    last. A task counts as finite if its last state is, whatever happened before.
     """
     names, params = work.files.slot_names, work.files.inner.params
     good, bad = 0, work.segments(Kind.TASK)

@@ -1,10 +1,9 @@
-"""How a node computes: on which device, and whether its steps run compiled.
+"""Creates executors: on which device, and whether steps run compiled.
 
-Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
-parameter. `reference` is the definition; `eager` the same kernels with the fastest backends. `compiled`
-compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
-Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is
-ready.
+Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's and no consensus
+parameter. `reference` is the definition. `eager` runs the same kernels with the fastest backends. `compiled`
+compiles a job's inner program at its first step; `auto` compiles it if the number of steps pays for that.
+Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a compiled form is ready.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from assay.program.kernels import FAST, REFERENCE
 
 
 class ExecutorKind(StrEnum):
-    """How steps are executed."""
+    """Kind of executor for a program's steps."""
 
     AUTO = "auto"
     COMPILED = "compiled"
@@ -30,8 +29,10 @@ class ExecutorKind(StrEnum):
 
 @dataclass(frozen=True)
 class Engine:
-    """Makes executors. `forms` is the operator's own folder of compiled forms; without one nothing is
-    compiled. `brief`: this process ends soon, so it uses forms that are there and compiles none."""
+    """Factory of executors. `forms`: the operator's folder of compiled forms; without it nothing is compiled.
+
+    `brief`: the process is short-lived, so it uses existing forms and compiles none.
+    """
 
     device: str = "cpu"
     way: ExecutorKind = ExecutorKind.REFERENCE
@@ -39,8 +40,10 @@ class Engine:
     brief: bool = False
 
     def executor(self, program: Program, steps: int) -> Executor:
-        """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
-        device is not there."""
+        """Creates an executor for a validated program that will run about `steps` steps.
+
+        Raises Ask if the device is missing.
+        """
         if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
             return self.eager(program)
         return WarmingExecutor(
@@ -53,10 +56,10 @@ class Engine:
         )
 
     def eager(self, program: Program) -> Executor:
-        """An executor that is never compiled."""
+        """Creates an executor that never compiles."""
         kernels = REFERENCE if self.way is ExecutorKind.REFERENCE else FAST
         return Executor(program, device=self.device, kernels=kernels)
 
 
 REFERENCE_ENGINE = Engine()
-"""The definition, on the processor."""
+"""The reference executor on the CPU."""

@@ -1,6 +1,6 @@
-"""What is wrong with a claim or a vote, as values with all that is needed to dispute it.
+"""Value types of faults in claims and votes, with all that a dispute needs.
 
-Contract: a `Finding` is made by a replay of this node's (``node.audit``) and by nothing else.
+Contract: only a replay by this node (``node.audit``) creates a `Finding`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from assay.protocol.words import show_place
 
 
 class SourceMissing(Retry):
-    """A claim that this one builds on does not stand, or is itself false and awaits its conviction."""
+    """A claim that this one builds on does not stand, or is false and awaits its conviction."""
 
     code = "source-missing"
 
 
 class _Said:
-    """A finding in words, wherever it is written: never a repr, which is for programs."""
+    """Formats a finding as text wherever it is written, never as a repr."""
 
     def __str__(self) -> str:
         raise NotImplementedError
@@ -31,14 +31,14 @@ class _Said:
 
 @dataclass(frozen=True)
 class WrongSegment(_Said):
-    """The step from leaf `segment` to the next is not what the program gives."""
+    """The program does not lead from leaf `segment` to the next leaf."""
 
     claim_id: ClaimId
     segment: int
     roots: tuple[bytes, ...]
     """All leaves of the segments tree."""
     root: bytes
-    """Of the state that the program gives at the segment's end."""
+    """Root of the state that the program gives at the segment's end."""
 
     def __str__(self) -> str:
         count = len(self.roots) - 1
@@ -49,19 +49,19 @@ class WrongSegment(_Said):
 
 @dataclass(frozen=True)
 class WrongInput(_Said):
-    """Slot `slot` of the input state is not the slot that it must come from (rule 4.4)."""
+    """Slot `slot` of the input state differs from its source (rule 4.4)."""
 
     claim_id: ClaimId
     slot: int
     leaf: bytes
-    """The slot's root in the input state, with its way up."""
+    """Root of the slot in the input state, with its Merkle path."""
     proof: tuple[bytes, ...]
     source: Claim | None
-    """None: a genesis state."""
+    """The claim of the slot's source; None for a genesis state."""
     source_leaf: bytes
     source_proof: tuple[bytes, ...]
     root: bytes
-    """Of what the input must be."""
+    """Root of the right input state."""
 
     def __str__(self) -> str:
         place = "the job's first state"
@@ -72,7 +72,7 @@ class WrongInput(_Said):
 
 @dataclass(frozen=True)
 class WrongVote(_Said):
-    """A verifier attested a keyed trace that is not the true one."""
+    """A verifier attested a wrong keyed trace."""
 
     claim_id: ClaimId
     verifier: Address
@@ -96,7 +96,7 @@ class RefutedVote(_Said):
     sample: int
     segment: int
     place: StateLeaf
-    """Where the two differ first."""
+    """First leaf at which the two differ."""
     committed: Chunk
     said: VoteProof
 
@@ -109,11 +109,11 @@ class RefutedVote(_Said):
 
 @dataclass(frozen=True)
 class HiddenInput(_Said):
-    """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
+    """The input root is wrong, and the claimant does not publish its preimage."""
 
     claim_id: ClaimId
     root: bytes
-    """Of what the input must be."""
+    """Root of the right input state."""
 
     def __str__(self) -> str:
         return "the input is not the state it must be, and its claimant shows nobody what it is"
@@ -124,14 +124,14 @@ Finding = WrongSegment | WrongInput | WrongVote | RefutedVote | HiddenInput
 
 @dataclass(frozen=True)
 class Attestation:
-    """What an honest drawn verifier votes."""
+    """The vote of an honest drawn verifier."""
 
     valid: bool
     traces: tuple[bytes, ...]
     """Keyed trace roots, one for each segment; none for an invalid vote."""
     finding: Finding | None
     segments: tuple[int, ...]
-    """Segments that were replayed."""
+    """Segments that the verifier replayed."""
 
 
 def sampled(terms: Terms, view: ClaimView, verifier: Address) -> list[int]:
@@ -140,6 +140,6 @@ def sampled(terms: Terms, view: ClaimView, verifier: Address) -> list[int]:
 
 
 def slots_shown(game: Game) -> bool:
-    """Whether a game about an input state has come to the roots of single slots."""
+    """True if a game about an input state has reached the roots of single slots."""
     at_leaves = game.phase == GamePhase.PICK_OUTPUT and opened_levels(game.level) == game.level
     return game.steps == 0 and at_leaves

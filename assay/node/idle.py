@@ -1,6 +1,6 @@
-"""Why a node does nothing just now: one line that stays the same until something changes.
+"""Explains in one line why a node does nothing; the line stays the same until something changes.
 
-Contract: pure; reads a job's claims at one moment. Says what a claim waits for, until when.
+Contract: pure; reads a job's claims at one block. Says what a claim waits for, until when.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NO_JOB = "no open job"
 
 
 def no_stake(role: str) -> str:
-    """What a node without any stake is told."""
+    """Message to a node without stake."""
     return (
         f"no {role} stake, so there is nothing it may do:"
         f" `assay --account NAME stake deposit AMOUNT --role {role}` deposits one"
@@ -28,7 +28,7 @@ def place_of(view: ClaimView) -> str:
 
 
 def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:
-    """What a standing claim waits for; empty if it has ended."""
+    """Describes what a standing claim waits for; empty if it has ended."""
     status, terms = view.status, job.terms
     if view.stale:
         return ""
@@ -49,7 +49,7 @@ def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:
 
 
 def first_wait(pairs: Iterable[tuple[JobView, ClaimView]], now: Seconds) -> str:
-    """What the oldest of these claims that still waits does wait for; empty if none does."""
+    """Describes what the oldest waiting claim waits for; empty if none waits."""
     for job, view in pairs:
         if what := waits_for(job, view, now):
             return f"{place_of(view)} of job {job.job_id.hex()[:16]} waits {what}"

@@ -1,9 +1,9 @@
-"""Whether a running job's products are still as near to exact ones as bfloat16's would be.
+"""Measures whether a running job's products are still as accurate as bfloat16's.
 
-Contract: a look from outside. The step after a published state is executed once more with a meter
-(``program.accuracy``). Nothing of it enters a state, a claim or a payment, and no node has to do it. Numbers
-drift while a network learns, and what the first steps needed ("auto", ``training.precision``) may be too
-little later. Not guaranteed: that steps in between look like this one.
+Contract: an external check. It executes the step after a published state once more with a meter
+(``program.accuracy``). It affects no state, claim or payment, and no node has to do it. Values drift while a
+network learns, so the precision that the first steps needed ("auto", ``training.precision``) may be too low
+later. Not guaranteed: that steps in between are like this one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
 
 ADMITTED = 1.0
-"""Of the whole product; 1 is bfloat16's own."""
+"""Error limit, as a multiple of bfloat16's."""
 
 
 @dataclass(frozen=True)
 class Inaccuracy:
-    """The worst product of a step. `step`: steps that the shard had done before, counted over all rounds."""
+    """The least accurate product of a step. `step`: steps that the shard had done before, over all rounds."""
 
     round: int
     shard: int
@@ -32,7 +32,7 @@ class Inaccuracy:
     node: int
     error: Error
     products: int
-    """How many of the step's products leave the limit."""
+    """Number of the step's products that exceed the limit."""
 
     def __str__(self) -> str:
         where = f"after step {self.step} (round {self.round}, shard {self.shard})"
@@ -44,7 +44,7 @@ class Inaccuracy:
 
 
 def inaccuracy_of(work: Work, round_: int, shard: int, end: Sequence[Tensor]) -> Inaccuracy | None:
-    """What the step after a task's last state shows; None if every product is within the limit."""
+    """Measures the step after a task's last state; None if every product is within the limit."""
     program, terms = work.files.inner, work.terms
     step = (round_ + 1) * terms.main.of(shard).steps
     meter = Meter(program)

@@ -1,4 +1,4 @@
-"""Names of effects on the chain and of actions, and turns at what anyone may do."""
+"""Derives intent keys of chain writes, backoff keys of actions, and turns at shared work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assay.protocol.types import Address
 
 
 def intent(*parts: object) -> str:
-    """A key for one effect on the chain: its parts joined; digests as hex."""
+    """Joins parts to the idempotency key of one write; digests as hex."""
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in parts)
 
 
@@ -16,15 +16,15 @@ _SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "r
 
 
 def subject(action: object) -> str:
-    """What a backoff of a policy's action is about: its kind and its place, not its reason or its rewinds."""
+    """Backoff key of a policy's action: its kind and place, without its reason or rewinds."""
     return intent(
         type(action).__name__, *(getattr(action, name) for name in _SUBJECT if hasattr(action, name))
     )
 
 
 def turn(address: Address, subject: bytes, places: int = 8) -> int:
-    """This account's turn (0 .. places-1) at a job that anyone may do, so that all do not do it at once.
+    """Turn (0 .. places-1) of this account at work that anyone may do, so that not all do it at once.
 
-    The same for everyone who computes it, different from subject to subject, and needs no randomness.
+    Deterministic, and different from subject to subject.
     """
     return int.from_bytes(sha256(subject + address.encode()).digest()[:4], "big") % places

@@ -1,7 +1,7 @@
-"""A job's programs beside its terms: what the terms say of them, and whether they fit one another.
+"""Checks a job's programs against its terms and each other.
 
-Contract: what the chain cannot see. Programs, links and sizes that pass `check_shapes` and `check_sizes` can
-be run by whoever agreed to the terms; everything else is refused with the slot or the size.
+Contract: covers what the chain cannot check. Anyone who agreed to the terms can run programs, links and sizes
+that pass `check_shapes` and `check_sizes`; anything else is refused with the slot or size at fault.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from assay.training.losses import LOSS_SLOT
 from assay.training.results import SCALARS, TOKENS
 
 WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
-"""What the manifest calls a kind of claim's programs."""
+"""Manifest keys of the programs of each kind of claim."""
 
 
 def program_ref(program: Program) -> ProgramRef:
-    """What the terms say of a program."""
+    """Builds the reference to a program for the terms."""
     return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the larger program: bytes of its state, most bytes of memory that a step takes, its operations."""
+    """Maxima over a job's programs: state bytes, memory bytes of a step, and operations."""
 
     state_bytes: int
     step_bytes: int
@@ -37,7 +37,7 @@ class Sizes:
 
 
 def sizes_of(*programs: Program) -> Sizes:
-    """What the terms have to declare about a job's programs, which are valid ones."""
+    """Computes the sizes that the terms must declare for these valid programs."""
     costs = [measure(program) for program in programs]
     return Sizes(
         max(program.state_bytes for program in programs),
@@ -47,8 +47,11 @@ def sizes_of(*programs: Program) -> Sizes:
 
 
 def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> None:
-    """All programs of a kind of claim have the same slots, and a link's slots those of their source (rules
-    2.8 and 4.4): otherwise no honest input fits them. Raises BadManifest."""
+    """Checks that all programs of a kind share their slots, and each link's slots fit its source (rules 2.8
+    and 4.4).
+
+    Otherwise no honest input would fit them. Raises BadManifest.
+    """
     layouts = {kind: layout(programs[kind][0]) for kind in Kind}
     for kind in Kind:
         for number, program in enumerate(programs[kind][1:], 1):
@@ -70,7 +73,7 @@ def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> No
 
 
 def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) -> Iterator[tuple[str, Slot]]:
-    """Dtypes and shapes that a link's slot must have, and whose they are."""
+    """Dtypes and shapes that a link's slot must have, and the slot each comes from."""
     if link.origin == Origin.PRESENT:
         yield "a shard's presence", (DType.BOOL, ())
     if link.origin == Origin.OUT:
@@ -81,8 +84,11 @@ def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) 
 
 
 def check_named(names: Sequence[str], program: Program) -> None:
-    """What is read by a slot's name has the shape that its reader takes it for: a name is the client's word,
-    and a solver reads its loss after each segment. Raises BadManifest."""
+    """Checks the shapes of slots that are read by name, such as the loss that a solver reads after each
+    segment.
+
+    The client chooses the names. Raises BadManifest.
+    """
     for name, (dtype, shape) in zip(names, layout(program), strict=True):
         if name in (LOSS_SLOT, *SCALARS) and (dtype, shape) != (DType.F32, ()):
             raise bad(f"the slot {name} is no scalar of f32")
@@ -91,9 +97,10 @@ def check_named(names: Sequence[str], program: Program) -> None:
 
 
 def check_model(names: Sequence[str], terms: Terms) -> None:
-    """The slots that the outer state begins with are the model, each by a name of its own, so that one file
-    and one range proof hold it (F7.1): no part lies apart, or is called what a parameter is. Raises
-    BadManifest."""
+    """Checks that the leading slots of the outer state are the model, with unique names.
+
+    So one file and one range proof hold it (F7.1). Raises BadManifest.
+    """
     held = model_names(terms, names)
     if len(set(held)) != len(held):
         twice = next(name for i, name in enumerate(held) if name in held[:i])
@@ -104,7 +111,7 @@ def check_model(names: Sequence[str], terms: Terms) -> None:
 
 
 def check_sizes(sizes: Sizes, terms: Terms) -> None:
-    """Whoever agreed to a class of conditions agreed to its sizes, and the chain cannot measure a program."""
+    """Checks the programs' real sizes against the terms, because the chain cannot measure a program."""
     for field in fields(sizes):
         found, declared = getattr(sizes, field.name), getattr(terms, field.name)
         if found > declared:

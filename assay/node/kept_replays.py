@@ -1,12 +1,12 @@
-"""What a node has replayed, on its disk, so that it replays no segment twice.
+"""On-disk cache of replayed segments and their states, so that a node replays no segment twice.
 
-Contract: a segment counts as replayed if a process of this node ran it from that start and came to that end.
-So the same roots in another claim of its place are known to be right. Only right ends are kept: what
-contradicts a claim is always replayed by the process that stakes on it. States are kept, too, within a number
-of bytes, the latest ones, so that a restart goes on where it was. A line has a checksum, and a state is
-compared with its root before it is used: what is damaged counts as absent. A full disk only means that more
-is replayed. INVARIANT checked-here: a state that was pinned for a claim is on the disk, beside any number of
-bytes, until the claim is released. Not guaranteed: that anything else is kept.
+Contract: a segment is recorded if a process of this node replayed it from that start to that end. Another
+claim of the same place with these roots is then known to be right. Only right results are recorded; a
+contradiction is always replayed by the process that stakes on it. The latest states are kept within a byte
+budget, so that a restart resumes there. Lines have checksums and states are checked against their roots:
+damaged entries count as absent. A full disk only causes more replays. INVARIANT checked-here: a state pinned
+for a claim stays on disk, outside any budget, until the claim is released. Not guaranteed: that anything else
+is kept.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from assay.protocol.types import ClaimView
 log = logging.getLogger(__name__)
 
 MOST_SEGMENTS = 1 << 16
-"""Beyond them the older half is forgotten: 6 MB on disk."""
+"""Maximum number of recorded segments (6 MB on disk); beyond it the older half is dropped."""
 _KIND = "assay/replayed/1"
 _PART = 1 << 24
 
 
 class KeptReplays:
-    """Segments and states in a folder; `states_bytes`: the most for all states together that are not pinned;
-    `pinned_bytes`: for those that are (None: as much as the disk has)."""
+    """Segments and states in a folder. `states_bytes`: budget of all unpinned states.
+
+    `pinned_bytes`: budget of pinned states; None: no limit but the disk.
+    """
 
     def __init__(
         self,
@@ -54,11 +56,11 @@ class KeptReplays:
         self._pins.make_room()
 
     def knows(self, view: ClaimView, segment: int) -> bool:
-        """Whether this segment was replayed from the claim's own start to the claim's own end."""
+        """True if this segment was replayed from the claim's start to the claim's end."""
         return _name(view, segment) in self._segments
 
     def add(self, view: ClaimView, segment: int) -> None:
-        """Remember that the replay of a segment came to what the claim says."""
+        """Records that a segment's replay matches the claim."""
         name = _name(view, segment)
         if name in self._segments:
             return
@@ -75,7 +77,7 @@ class KeptReplays:
             record.write_lines(self._lines, _KIND, self._segments)
 
     def pin(self, view: ClaimView, leaf: int, state: Sequence[Tensor]) -> None:
-        """Have the claim's state at a leaf on the disk until the claim is released. Raises NoRoom."""
+        """Stores the claim's state at a leaf until the claim is released. Raises NoRoom."""
         root = view.roots[leaf]
         if self.pinned(view, leaf):
             return
@@ -108,7 +110,7 @@ class KeptReplays:
             self._pins.add(view.claim.job_id, view.claim_id, root)
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Replace a file, instead of every state that is not pinned if need be. Raises OSError."""
+        """Replaces a file, and deletes all unpinned states if there is no room. Raises OSError."""
         try:
             self._replace(path, data)
         except OSError:
@@ -120,13 +122,14 @@ class KeptReplays:
         record.replace_file(path, data)
 
     def pinned(self, view: ClaimView, leaf: int) -> bool:
-        """Whether the claim's state at a leaf is pinned for it, and was not found damaged."""
+        """True if the claim's state at a leaf is pinned and was not found damaged."""
         root = view.roots[leaf]
         known = self._pins.has(view.claim.job_id, view.claim_id, root)
         return known and (self._states / root.hex()).exists()
 
     def keep_state(self, root: bytes, state: Sequence[Tensor]) -> None:
-        """Keep a state that has this root, if there is room for it at all, in place of the oldest ones."""
+        """Stores a state with this root in place of the oldest unpinned ones, if it fits the budget at
+        all."""
         path, size = self._states / root.hex(), _size(state)
         if size > self._budget or path.exists():
             return
@@ -137,8 +140,11 @@ class KeptReplays:
             log.warning("a replayed state is not kept: %s", error)
 
     def state(self, root: bytes, program: Program, view: ClaimView | None = None) -> list[Tensor] | None:
-        """The state of this root, if it is here and what it should be. What is pinned for other claims than
-        `view` alone is not deleted where it is not: this one may name the root of another program's state."""
+        """Reads the state with this root, checked; None if absent or damaged.
+
+        A damaged file is deleted, unless it is pinned for other claims than `view` alone: `view` may name the
+        root of another program's state.
+        """
         path = self._states / root.hex()
         try:
             if path.stat().st_size == program.state_bytes:
@@ -167,7 +173,7 @@ class KeptReplays:
 
 
 def _name(view: ClaimView, segment: int) -> str:
-    """What says all that a replay depends on and what it came to, in 64 hexadecimal digits."""
+    """Cache key: SHA-256 (hex) of place, start root and end root."""
     claim = view.claim
     place = f"{claim.job_id.hex()} {claim.kind.name} {claim.round} {claim.shard} {segment}"
     return sha256(f"{place} {view.roots[segment].hex()} {view.roots[segment + 1].hex()}".encode()).hexdigest()
@@ -178,7 +184,7 @@ def _size(state: Sequence[Tensor]) -> int:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether a file has these bytes; it is read by parts, as a state may take half of the memory."""
+    """True if a file has these bytes; it is compared in chunks, as a state may take half of the memory."""
     if _size_of(path) != len(data):
         return False
     with path.open("rb") as file:
@@ -186,7 +192,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _size_of(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+    """Size of a file in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The most that a node takes on for one job."""
+"""Limits on the size of jobs that a node accepts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """The most that this node is willing to fetch and run; operator's choice, not consensus."""
+    """Maximum sizes that this node fetches and runs; the operator's choice, not consensus."""
 
     dataset_bytes: int
-    """Of the records; the tree over them may take as much of memory again."""
+    """Bytes of the records; the tree over them may take as much memory again."""
     state_bytes: int
     step_bytes: int
     step_operations: int
 
     @property
     def cache_bytes(self) -> int:
-        """What a node keeps of states in memory beside what it is at: a sixteenth of the memory of a step."""
+        """Budget of the state cache in memory: a sixteenth of the memory of a step."""
         return self.step_bytes // 16

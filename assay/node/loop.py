@@ -1,8 +1,8 @@
-"""The loop of every node: look and act, keep house, wait.
+"""Runs a node's loop: polls the market, starts actions, does housekeeping, waits.
 
-Contract: nothing that a part raises ends the loop: what stops the look itself, such as a chain that does not
-answer, is shown once and tried again. So is what the machine lacks for the moment; a bug is logged and
-counted. The wait ends early once something that is under way is over. Not guaranteed: that a look is short.
+Contract: no exception in a part ends the loop. An error that prevents polling, such as an unreachable chain,
+is reported once and retried, as is a lack of memory or disk. A bug is logged and counted. The wait ends early
+once a running action can go on. Not guaranteed: that a tick is short.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from assay.node.report import LOOK, Report
 from assay.protocol.ports import Clock
 
 CALLS_EVERY_S = 0.05
-"""How often it is seen, where there is nothing else to do, whether what is under way is over."""
+"""Seconds between checks of running actions while the loop waits."""
 
 
 class Loop:
-    """One node's loop. `tick`: a look and the beginning of its actions; `rest_s`: seconds between two."""
+    """One node's loop. `tick`: polls and starts actions; `rest_s`: seconds between two ticks."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Loop:
         """Errors of which nothing could be said."""
 
     def run(self) -> None:
-        """Tick until the clock says stop."""
+        """Ticks until the clock says stop."""
         try:
             while True:
                 self._guarded(LOOK, self._tick)
@@ -49,13 +49,13 @@ class Loop:
             self._actions.end_all()
 
     def _pause(self) -> bool:
-        """Whether to go on. A wait that fails is no reason to end."""
+        """Waits; True to go on. An error while waiting does not end the loop."""
         told: list[bool] = []
         self._guarded("wait", lambda: told.append(self._wait()))
         return told != [False]
 
     def _wait(self) -> bool:
-        """Wait as long as is usual, or until something that is under way is over; whether to go on."""
+        """Waits for the usual time, or until a running action can go on; True to go on."""
         left = 0.0 if self.at_once else self._rest_s()
         while left > 0 and self._actions.waiting:
             if self._actions.ready:
@@ -66,7 +66,7 @@ class Loop:
         return self._clock.wait(max(left, 0.0))
 
     def _guarded(self, what: str, work: Callable[[], object]) -> None:
-        """Do one part of the loop. Nothing that it raises ends the loop."""
+        """Runs one part of the loop and reports whatever it raises."""
         failed: Exception | None = None
         try:
             work()

@@ -1,4 +1,4 @@
-"""What the contracts say to whoever comes too late or too early."""
+"""Names the contract errors that mean a lost race: the call came too late or too early."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ LOST_RACES = frozenset(
         "NoReward",
     }
 )
-"""Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""
+"""Errors of a lost race: somebody else was faster, or it is too early. The next poll decides again."""

@@ -1,8 +1,8 @@
-"""A job's manifest as it is read: found by its digest, in the one form that there is.
+"""Reads and validates a job's manifest by its digest.
 
 Contract: `read_manifest` returns an object with exactly the fields of docs/protocol.md, rule 3.3, each of its
-kind; whether they agree with the terms is for ``node.artifacts``. Not guaranteed: anything about the files
-that it names.
+type. ``node.artifacts`` checks them against the terms. Not guaranteed: anything about the files that it
+names.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class BadManifest(Stop):
 
 
 def bad(why: str) -> BadManifest:
-    """The error that refuses a job's files for this reason."""
+    """Builds the error that refuses a job's files."""
     return BadManifest(
         f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
     )
 
 
 class Reader(Protocol):
-    """Where blocks are read."""
+    """A source of blocks."""
 
     def get(self, cid: str) -> bytes: ...
 
@@ -45,7 +45,7 @@ def raw_cid(digest: bytes) -> str:
 
 
 def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
-    """The job manifest of this digest. Raises BadManifest where it has another form, and as `get`."""
+    """Reads the job manifest with this digest. Raises BadManifest if malformed, and as `get`."""
     body = blocks.get(raw_cid(digest))
     try:
         manifest = parse_canonical(body, MAX_MANIFEST_BYTES)

@@ -1,9 +1,9 @@
-"""A job as a worker has it: its files checked, its programs ready to run, and the states it has at hand.
+"""Caches open jobs in a worker process: checked files, programs ready to run, and states in memory.
 
-Contract: made at the first order of a job in this process, from what the node's market and blocks say, and
-kept for the next ones. The last `MOST_JOBS` jobs are kept, and those of which something is being stored.
-Their states in memory are bounded together, and those of settled rounds leave it. What an order that was put
-off has found missing is not asked for again by it (``node.absent``).
+Contract: a job is opened at its first order, from the node's market and blocks, and reused by later orders.
+The last `MOST_JOBS` jobs are kept, plus those that still store results. Their states share one memory budget;
+states of settled rounds are dropped. A resumed order does not request again the files that it found missing
+(``node.absent``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_JOBS = 8
 
 
 class OpenJob:
-    """One job, opened. Raises what ``load_job`` raises."""
+    """One opened job. Raises what ``load_job`` raises."""
 
     def __init__(self, bench: Bench, spec: JobSpec, blocks: SparingBlocks) -> None:
         assert bench.desk is not None, "a job's orders need a node"
@@ -47,23 +47,23 @@ class OpenJob:
 
     @property
     def is_storing(self) -> bool:
-        """Whether the role still stores what it has computed."""
+        """True if the role is still storing results."""
         return bool(getattr(self.role, "is_storing", False))
 
     def close(self) -> None:
-        """End what the role has begun."""
+        """Stops the role's background work."""
         if hasattr(self.role, "close"):
             self.role.close()
 
 
 def tensors_of(bench: Bench, spec: JobSpec) -> TensorCache:
-    """The states that this worker has in memory, of all jobs."""
+    """The worker's cache of state tensors, shared by all jobs."""
     cache: TensorCache = bench.cache.setdefault("tensors", TensorCache(spec.limits.cache_bytes))
     return cache
 
 
 def engine_of(bench: Bench) -> Engine:
-    """How this worker computes."""
+    """The worker's engine, created from its configuration."""
     if "engine" not in bench.cache:
         config = bench.config
         bench.cache["engine"] = Engine(
@@ -76,7 +76,7 @@ def engine_of(bench: Bench) -> Engine:
 
 
 def kept_of(bench: Bench, spec: JobSpec) -> KeptReplays | None:
-    """What this node has replayed, on its disk."""
+    """The node's on-disk cache of replays; None if the spec has none."""
     kept = spec.kept
     if kept is None:
         return None
@@ -89,7 +89,7 @@ def kept_of(bench: Bench, spec: JobSpec) -> KeptReplays | None:
 
 @contextmanager
 def opened(bench: Bench, spec: JobSpec, what: str, part: bool = False) -> Iterator[OpenJob]:
-    """A `with` block of an order about `what`, or a `part` of that, with its job. Raises what ``load_job``
+    """Opens a job for an order about action `what`, or for one `part` of it. Raises what ``load_job``
     raises."""
     jobs: dict[bytes, OpenJob] = bench.cache.setdefault("jobs", {})
     absent: Absent = bench.cache.setdefault("absent", Absent())

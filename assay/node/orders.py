@@ -1,7 +1,7 @@
-"""What every role orders of its workers about a job: to examine it, to judge claims and votes, to play games.
+"""Orders to workers that every role uses: examine a job, judge claims and votes, play games.
 
-Contract: as ``compute.orders``. An order names its claim by the node's own view of it; states come from the
-node's blocks, or are computed again (``node.states``). No order needs PyTorch before it runs.
+Contract: as ``compute.orders``. An order carries the node's own view of the claim. States are read from the
+node's blocks or recomputed (``node.states``). No order imports PyTorch before it runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class KeptSpec:
-    """Where replays and their states are kept, and how many bytes of them (``node.kept_replays``)."""
+    """Folder and byte budgets of the cache of replays (``node.kept_replays``)."""
 
     folder: Path
     states_bytes: int
@@ -45,17 +45,17 @@ class KeptSpec:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """All that a worker needs to open a job."""
+    """Everything a worker needs to open a job."""
 
     job_id: JobId
     terms: Terms
     limits: ResourceLimits
     kept: KeptSpec | None = None
     settled: int = field(default=0, compare=False)
-    """Rounds that are settled: their states leave the worker's memory."""
+    """Number of settled rounds: their states leave the worker's memory."""
 
     def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
-        """The job made ready to compute (a drill overrides this)."""
+        """Prepares the job's programs to run (a drill overrides this)."""
         from assay.node.work import Work
 
         return Work(self.terms, files, engine=engine)
@@ -63,7 +63,7 @@ class JobSpec:
     def make_states(
         self, market: MarketView, blocks: Blocks, work: Work, kept: KeptReplays | None, books: Any
     ) -> StateProvider:
-        """Where its states come from (a drill overrides this)."""
+        """Creates the provider of its states (a drill overrides this)."""
         from assay.node.states import StateProvider
 
         return StateProvider(market, blocks, self.job_id, work, self.limits.cache_bytes, kept)
@@ -71,12 +71,12 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class JobOrder(Order[R], Generic[R]):
-    """Base of the orders about a job. `what`: for which action of the node's."""
+    """Base class of orders about a job. `what`: key of the action that the order belongs to."""
 
     job: JobSpec
     what: str
     part: ClassVar[bool] = False
-    """Whether the action has further orders: they do not ask again for what this one has found missing."""
+    """True if the action has further orders, which share the files found missing."""
 
     @property
     def affinity(self) -> str:
@@ -89,21 +89,21 @@ class JobOrder(Order[R], Generic[R]):
             return self.do(job, bench)
 
     def do(self, job: OpenJob, bench: Bench) -> R:
-        """Do it, with the job opened."""
+        """Executes the order on the opened job."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a node decides by of a job that is found sound. `outer_share`: operations of an outer claim over
-    those of a task."""
+    """Facts about a valid job on which a node decides. `outer_share`: operations of an outer claim over a
+    task's."""
 
     outer_share: Fraction
 
 
 @dataclass(frozen=True)
 class Examine(JobOrder[Examined]):
-    """Fetch the job's files, and check them."""
+    """Fetches and checks the job's files."""
 
     def do(self, job: OpenJob, bench: Bench) -> Examined:
         return Examined(job.work.outer_share)
@@ -111,7 +111,7 @@ class Examine(JobOrder[Examined]):
 
 @dataclass(frozen=True)
 class JudgeInput(JobOrder[Finding | None]):
-    """Whether a claim starts from the state it must start from."""
+    """Checks that a claim starts from the right input state."""
 
     view: ClaimView
     part = True
@@ -124,8 +124,10 @@ class JudgeInput(JobOrder[Finding | None]):
 
 @dataclass(frozen=True)
 class JudgeSegment(JobOrder[Finding | bytes]):
-    """What is wrong with a segment, or the trace root of its last step under `key`. Without a key no trace is
-    made, and what this node has replayed before is right."""
+    """Judges a segment: the finding, or the trace root of its last step under `key`.
+
+    Without a key no trace is made, and segments that this node has replayed before are skipped.
+    """
 
     view: ClaimView
     segment: int
@@ -149,7 +151,7 @@ class JudgeSegment(JobOrder[Finding | bytes]):
 
 @dataclass(frozen=True)
 class JudgeVote(JobOrder[Finding | None]):
-    """What is wrong with a valid vote, or with its claim."""
+    """Judges a valid vote and its claim."""
 
     view: ClaimView
     vote: Vote
@@ -162,7 +164,7 @@ class JudgeVote(JobOrder[Finding | None]):
 
 @dataclass(frozen=True)
 class IsPublished(JobOrder[bool]):
-    """Whether the states that a claim publishes can be had, and are what they should be."""
+    """Checks that the states that a claim publishes can be fetched and are right."""
 
     view: ClaimView
 
@@ -172,7 +174,7 @@ class IsPublished(JobOrder[bool]):
 
 @dataclass(frozen=True)
 class WantedLeaves:
-    """What to demand of a claim: leaves of its state at a segment's end."""
+    """Leaves of a claim's state at a segment's end to demand."""
 
     end: int
     places: tuple[StateLeaf, ...]
@@ -180,7 +182,7 @@ class WantedLeaves:
 
 @dataclass(frozen=True)
 class FindGap(JobOrder[WantedLeaves | None]):
-    """Leaves of a claim's published states that cannot be had, at random; None if all can."""
+    """Finds random unavailable leaves of a claim's published states; None if all are available."""
 
     view: ClaimView
 
@@ -194,7 +196,7 @@ class FindGap(JobOrder[WantedLeaves | None]):
 
 @dataclass(frozen=True)
 class Pieces(JobOrder[tuple[Chunk, ...]]):
-    """The pieces of a state that a demand names."""
+    """Collects the leaves that a demand names."""
 
     view: ClaimView
     demand: DemandView
@@ -208,7 +210,7 @@ class Pieces(JobOrder[tuple[Chunk, ...]]):
 
 @dataclass(frozen=True)
 class NextMove(JobOrder[Move | None]):
-    """Our move in a game; None where there is nothing sound to say."""
+    """Computes this account's move in a game; None if no sound move exists."""
 
     view: GameView
     held = False
@@ -219,7 +221,7 @@ class NextMove(JobOrder[Move | None]):
 
 @dataclass(frozen=True)
 class FindWrongSlot(JobOrder[WrongInput | None]):
-    """A slot of an input state that a game has opened and that is not what it must be."""
+    """Finds a wrong slot of an input state that a game has opened."""
 
     view: GameView
     held = False
@@ -232,7 +234,7 @@ class FindWrongSlot(JobOrder[WrongInput | None]):
 
 @dataclass(frozen=True)
 class PinStarts(JobOrder[None]):
-    """Have on the disk what games about these segments are played from. Raises NoRoom."""
+    """Pins the start states of these segments, from which games are played. Raises NoRoom."""
 
     view: ClaimView
     segments: tuple[int, ...]

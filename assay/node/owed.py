@@ -1,7 +1,7 @@
-"""What an account still owes and holds in a market: what has to be over before its node may be stopped.
+"""Summarises an account's open obligations: what must end before its node may be stopped.
 
-Contract: pure but for `owed_by`, which reads the market. Stake that is locked counts whether or not it is
-seen what for.
+Contract: pure, except `owed_by`, which reads the market. Locked stake counts even if no obligation explains
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING = Wei(0)
 
 
 class JobParts(NamedTuple):
-    """What the market says of one job."""
+    """The market's views of one job."""
 
     claims: Sequence[ClaimView]
     games: Sequence[GameView]
@@ -33,18 +33,18 @@ class JobParts(NamedTuple):
 
 @dataclass(frozen=True)
 class Owed:
-    """Counts, and stake."""
+    """Counts of open obligations, and locked stake."""
 
     shards: int = 0
-    """Held."""
+    """Shards held."""
     claims: int = 0
-    """Its own, not settled yet."""
+    """Own claims that are not settled yet."""
     seats: int = 0
-    """Votes to cast, and votes that answer for a claim or may be disputed."""
+    """Votes to cast, and votes that lock stake or may be disputed."""
     games: int = 0
     demands: int = 0
     rewards: int = 0
-    """In which it may have a part, and that wait."""
+    """Undecided rewards of which it may get a part."""
     locked: Wei = NOTHING
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class Owed:
 
 
 def owed(me: Address, jobs: Iterable[JobParts], locked: Wei = NOTHING) -> Owed:
-    """What `me` owes in these jobs. `locked`: of its stake."""
+    """Counts the obligations of `me` in these jobs. `locked`: its locked stake."""
     found = list(jobs)
     mine = [view for job in found for view in job.claims if _answers(view, me)]
     claims = {view.claim_id for view in mine}
@@ -91,7 +91,8 @@ def _plays(view: GameView, me: Address) -> bool:
 
 
 def owed_by(market: MarketView, me: Address, role: Role | None) -> Owed:
-    """What an account owes by what the market says now. `role`: whose stake; None: of a whistleblower."""
+    """Reads an account's obligations from the market. `role`: whose stake counts; None for a
+    whistleblower."""
     locked = NOTHING if role is None else market.stake(me, role).locked
     parts = []
     for job in market.jobs():
@@ -104,14 +105,14 @@ def owed_by(market: MarketView, me: Address, role: Role | None) -> Owed:
 
 
 def at_risk(market: MarketView, me: Address) -> Wei:
-    """What an account has in locked stake and in bonds of its open games: the most that it may lose now."""
+    """Locked stake plus the bonds of the account's open games: the most it can lose now."""
     games = [view.game for view in market.games() if not view.decided and view.game.challenger == me]
     bonds = sum(market.job(game.accused.job_id).terms.challenge_bond for game in games)
     return Wei(bonds + sum(market.stake(me, role).locked for role in Role))
 
 
 def resting(leave: str, left: Owed, waits: str = "") -> str:
-    """What a node says that leaves and has nothing to do at this moment. `waits`: what for."""
+    """Status line of an idle node that is leaving. `waits`: what it waits for."""
     if not left:
         return f"{leave}: nothing is owed, it can be stopped"
     return f"{leave}: still owed: {left}" + (f"; {waits}" if waits else "")

@@ -1,6 +1,6 @@
-"""What an account has earned and not been paid yet: how much, when at the earliest, and what it waits for.
+"""Lists an account's unpaid earnings: amount, earliest payment, and what each waits for.
 
-Contract: pure, as of one block. Amounts are what settles if nobody disputes; nothing of it is certain before.
+Contract: pure, as of one block. Amounts assume that nobody disputes; until they settle nothing is certain.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ WAITS = {
 
 @dataclass(frozen=True)
 class Pending:
-    """A payment to come."""
+    """A future payment."""
 
     job_id: JobId
     claim_id: ClaimId
     place: str
     amount: Wei
     due: int | None
-    """The chain's time from which it can be settled; None while that is not known."""
+    """Chain time from which it can be settled; None if not known yet."""
     why: str
 
 
 def pending(market: MarketView, account: Address, role: str) -> list[Pending]:
-    """What a solver's claims or a verifier's votes will bring, oldest first; nothing for another role."""
+    """Payments that a solver's claims or a verifier's votes will bring, oldest first; empty for other
+    roles."""
     found: list[Pending] = []
     with market.snapshot():
         for job in market.jobs():
@@ -68,5 +69,5 @@ def _of_claim(job: JobView, view: ClaimView, account: Address, role: str) -> Ite
 
 
 def _pays(vote: Vote, fallen: bool) -> bool:
-    """Whether a vote will be paid: on a fallen claim each that stands, else a valid one."""
+    """True if the vote will be paid: on a fallen claim every standing vote is, otherwise every valid one."""
     return vote.shown and not vote.gone and (vote.valid or fallen)

@@ -1,8 +1,8 @@
-"""Which states must stay on a node's disk, for which claims: one empty file each, so nothing can be damaged.
+"""Records which states on disk are pinned for which claims, as empty files, whose content cannot be damaged.
 
-Contract: a pin lasts until its claim is released, over restarts. No state of a pin is deleted, and of all
-others the oldest, beyond a number of bytes. All processes of a node share the folder and read it anew at each
-call; while one of them deletes, none pins.
+Contract: a pin lasts until its claim is released, across restarts. Pinned states are never deleted; of the
+others the oldest are, beyond a byte budget. All processes of a node share the folder and read it at each
+call, under a lock.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from assay.protocol.types import ClaimId, JobId
 log = logging.getLogger(__name__)
 
 STALE_S = 600.0
-"""A file that was begun so long ago is of a process that has ended."""
+"""Age in seconds after which a partially written file belongs to a dead process."""
 
 
 class NoRoom(Retry):
-    """A state cannot be kept without which a vote or a game could not be played."""
+    """There is no room for a state that a vote or a game depends on."""
 
     code = "no-room"
 
 
 class Pins:
-    """Pins of one node, and the `states` that they are of, in a folder; `states_bytes`: the most for all
-    states together that are not pinned."""
+    """Pins of one node and the folder `states` that they protect. `states_bytes`: budget of all unpinned
+    states."""
 
     def __init__(self, folder: Path, states_bytes: int) -> None:
         self._folder, self.states, self._budget = folder / "pinned", folder / "states", states_bytes
@@ -43,7 +43,7 @@ class Pins:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A `with` block of this process alone. Raises OSError."""
+        """Locks the folder against other processes for a `with` block. Raises OSError."""
         file = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -52,24 +52,24 @@ class Pins:
             os.close(file)
 
     def roots(self) -> set[bytes]:
-        """Roots of all states that are pinned."""
+        """Roots of all pinned states."""
         return {root for _, _, root in self._all()}
 
     def claims_of(self, root: bytes) -> set[tuple[JobId, ClaimId]]:
-        """Claims that a state is pinned for."""
+        """Claims for which a state is pinned."""
         return {(job_id, claim_id) for job_id, claim_id, other in self._all() if other == root}
 
     def has(self, job_id: JobId, claim_id: ClaimId, root: bytes) -> bool:
-        """Whether a state is pinned for a claim."""
+        """True if the state is pinned for the claim."""
         return (self._folder / _mark(job_id, claim_id, root)).exists()
 
     def add(self, job_id: JobId, claim_id: ClaimId, root: bytes) -> None:
-        """Pin a state, which need not be there yet. Raises OSError."""
+        """Pins a state, which need not be stored yet. Raises OSError."""
         with self._alone():
             record.replace_file(self._folder / _mark(job_id, claim_id, root), b"")
 
     def release(self, over: Callable[[JobId, ClaimId], bool]) -> None:
-        """Pin nothing any more for the claims that are `over`; their states are as any others from now on."""
+        """Removes all pins of claims that are `over`."""
         by_claim: dict[tuple[JobId, ClaimId], list[bytes]] = {}
         for job_id, claim_id, root in self._all():
             by_claim.setdefault((job_id, claim_id), []).append(root)
@@ -84,8 +84,7 @@ class Pins:
                 log.warning("states of what is over are still on the disk: %s", error)
 
     def make_room(self, size: int = 0) -> None:
-        """Delete the oldest states until so many more bytes are within the budget, but none that is pinned.
-        Raises OSError."""
+        """Deletes the oldest unpinned states until `size` more bytes fit the budget. Raises OSError."""
         with self._alone():
             kept, pinned = [], {root.hex() for root in self.roots()}
             for path in self.states.iterdir():
@@ -101,7 +100,7 @@ class Pins:
                 total -= bytes_
 
     def remove(self, job_id: JobId, claim_id: ClaimId, root: bytes) -> None:
-        """Pin a state no longer for a claim."""
+        """Removes the claim's pin of a state."""
         try:
             (self._folder / _mark(job_id, claim_id, root)).unlink(missing_ok=True)
         except OSError as error:
@@ -115,7 +114,7 @@ class Pins:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a crash left of files that were being written."""
+    """Deletes partially written files that a crash left behind."""
     for path in folder.glob("*.new"):
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - STALE_S:

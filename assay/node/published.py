@@ -1,8 +1,7 @@
-"""The states that claims publish, as this process has them.
+"""Reads and caches the states that claims publish.
 
-Contract: what is read of a claim's states was led to the root that the claim committed to: an index by its
-tensor roots, a slot by its own. A manifest or an index that does not lead there counts as withheld, as does a
-slot's file that is not what its index says.
+Contract: everything read is checked against the root that the claim committed to: an index by its tensor
+roots, a slot by its own root. A manifest, index or slot file that fails the check counts as withheld.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from assay.protocol.types import ClaimId, ClaimView
 def publish_state(
     blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
 ) -> Checkpoint:
-    """Store a state, slot by slot, but for what is `known`; it is hashed meanwhile, or that was `begun`."""
+    """Stores a state slot by slot, except slots that are `known`; hashes it meanwhile, unless `begun` already
+    does."""
     stored = store_state(blocks, state, known, begun)
     return Checkpoint(stored.cid, stored.root)
 
 
 class Published:
-    """What the claims of one job publish, and the states of theirs that this process has computed."""
+    """States of one job that claims publish or this process has computed."""
 
     def __init__(self, blocks: Blocks, reader: SlotReader) -> None:
         self.blocks, self.reader = blocks, reader
@@ -46,7 +46,7 @@ class Published:
         self._used_slots = Used[tuple[bytes, int]](lambda key: self._slots.pop(key, None))
 
     def turn(self) -> None:
-        """Forget what was not used since the turn before."""
+        """Drops entries that were not used since the previous turn."""
         self._used_claims.turn()
         self._used_slots.turn()
 
@@ -55,17 +55,17 @@ class Published:
         self._checkpoints.pop(claim_id, None)
 
     def _known(self, root: bytes, count: int) -> Slots | None:
-        """The slots of a state that is known."""
+        """Slots of a known state."""
         self._used_slots.add((root, count))
         return self._slots.get((root, count))
 
     def learn(self, root: bytes, slots: Slots) -> None:
-        """Remember the slots of a state that has this root."""
+        """Records the slots of the state with this root."""
         if self._known(root, len(slots)) is None:
             self._slots[root, len(slots)] = slots
 
     def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
-        """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("": unpublished)."""
+        """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("" if unpublished)."""
         self._used_claims.add(view.claim_id)
         if view.claim_id not in self._checkpoints:
             try:
@@ -77,21 +77,21 @@ class Published:
         return self._checkpoints[view.claim_id]
 
     def unpublished(self, view: ClaimView) -> None:
-        """Know of a claim that nothing of it is published, and ask nobody."""
+        """Records that a claim publishes nothing, so that nothing is requested."""
         self._used_claims.add(view.claim_id)
         self._checkpoints[view.claim_id] = tuple(Checkpoint("", root) for root in view.roots)
 
     def forget_hidden(self, claim_id: ClaimId) -> None:
-        """Ask for the manifest again, if it could not be had."""
+        """Allows another request for the manifest, if the last one failed."""
         if claim_id in self._hidden:
             self._forget(claim_id)
 
     def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
-        """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
+        """Slots of a claim's state, if known or published; their roots hash to the claim's."""
         return self._known(view.roots[leaf], program.slots) or self._files(view, leaf, program)
 
     def _files(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
-        """The slots of a claim's state with the files that it publishes, if it does."""
+        """Slots of a claim's state with their published files; None if unpublished or wrong."""
         root, cid = view.roots[leaf], self.checkpoints(view)[leaf].cid
         found = self.reader.index(cid, program.slots) if cid else None
         if found is None or state_root_of(found) != root:
@@ -101,7 +101,7 @@ class Published:
         return found
 
     def is_here(self, view: ClaimView, leaf: int, program: Program) -> bool:
-        """Whether all blocks of a claim's state are in this node's own, under the CIDs that it names."""
+        """True if all blocks of a claim's state are local, under the CIDs that it names."""
         cid = self.checkpoints(view)[leaf].cid
         if not cid or not self.reader.holds(cid):
             return False
@@ -109,20 +109,20 @@ class Published:
         return slots is not None and all(self.reader.holds(slot.cid) for slot in slots)
 
     def remembered(self, root: bytes, program: Program) -> State | None:
-        """The state of this root, if all of it is in memory."""
+        """The state with this root, if all of it is in memory."""
         slots = self._known(root, program.slots)
         return None if slots is None else self.reader.remembered(slots, program.state)
 
     def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
-        """A whole state, if every slot can be had."""
+        """A whole state; None if a slot is unavailable."""
         found = self.some(view, leaf, program, range(program.slots))
         return None if found is None or any(x is None for x in found) else [x for x in found if x is not None]
 
     def some(
         self, view: ClaimView, leaf: int, program: Program, wanted: Sequence[int]
     ) -> list[Tensor | None] | None:
-        """The tensors of these slots of a state, None for each that cannot be had; None where it is not even
-        known which they are."""
+        """Tensors of these slots of a state; None for each unavailable one, or None if the slots are
+        unknown."""
         slots, nodes = self.slots(view, leaf, program), [program.state[i] for i in wanted]
         if slots is None:
             return None
@@ -133,15 +133,14 @@ class Published:
         return found
 
     def keep(self, root: bytes, tensor_roots: Sequence[bytes], state: Sequence[Tensor]) -> None:
-        """Remember a state that this process has computed, which has this root."""
+        """Caches a computed state with this root."""
         known = self._known(root, len(tensor_roots))
         slots = known or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
         self.learn(root, slots)
         self.reader.keep(slots, state)
 
     def all_can_be_had(self, view: ClaimView, program: Program) -> bool:
-        """Whether the states that a claim publishes, its last among them, are there and what they should
-        be."""
+        """True if all states that a claim publishes, including the last, are available and right."""
         return not self._lacking(view, program)
 
     def _lacking(self, view: ClaimView, program: Program) -> list[int]:
@@ -151,8 +150,8 @@ class Published:
         return [i for i in ends if self.state(view, i, program) is None]
 
     def gap(self, view: ClaimView, program: Program, order: Random, most: int) -> Gap | None:
-        """One of the published states that cannot be had, and up to `most` of what is missing of it, both at
-        random; None if all can be had."""
+        """A random unavailable state of the claim with up to `most` of its missing byte ranges; None if all
+        are available."""
         ends = self._lacking(view, program)
         if not ends:
             return None
@@ -171,7 +170,7 @@ class Published:
         return Gap(end, tuple(spans[:most]) or whole)
 
     def _holes(self, slot: SlotFile, node: Node, order: Random, most: int) -> Sequence[range]:
-        """The bytes of a slot that its file lacks: all where it is there and not what it should be."""
+        """Byte ranges of a slot that its file lacks; all if the file is there but wrong."""
         found: list[range] = []
         with suppress(*UNFETCHABLE):
             found = self.blocks.holes(slot.cid, slot.file_bytes(node), order, most)

@@ -1,7 +1,7 @@
-"""What a node shows of itself: its status, its events, and what errors mean.
+"""Reports a node's status, events and errors.
 
-Contract: an error is said once while it lasts. `Retry` is tried again later, `Stop` abandons its job with the
-reason, `Ask` is shown until a person acts, a bug is logged with its traceback and counted.
+Contract: an error is reported once while it lasts. `Retry` is tried again later. `Stop` abandons its job with
+the reason. `Ask` is shown until a person acts. A bug is logged with its traceback and counted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId
 log = logging.getLogger(__name__)
 
 LOOK = "tick"
-"""The part of the loop that looks at the market."""
+"""Name of the loop's part that polls the market."""
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a service is doing, for a page or a log line to read; replaced as a whole, never changed."""
+    """Immutable snapshot of a service's activity, for a page or a log line; replaced as a whole."""
 
     role: str
     address: Address = ZERO_ADDRESS
@@ -40,30 +40,30 @@ class Status:
     counters: dict[str, int] = field(default_factory=dict)
     abandoned: dict[str, str] = field(default_factory=dict)
     questions: dict[str, str] = field(default_factory=dict)
-    """What a person must decide, by what asked. Jobs are named by their id in hex."""
+    """Questions to a person by source. Jobs are named by their id in hex."""
     endpoints: dict[str, str] = field(default_factory=dict)
-    """Chain endpoints that do not answer at present, and why."""
+    """Unreachable chain endpoints, and why."""
     workers: tuple[dict[str, Any], ...] = ()
-    """What each worker does (``app.worker_status``)."""
+    """Activity of each worker (``app.worker_status``)."""
     alarms: dict[str, str] = field(default_factory=dict)
-    """What is at risk at present, by what."""
+    """Duties at risk at present, by name."""
     lost: tuple[str, ...] = ()
-    """What was lost of late, and why."""
+    """Recent losses, and why."""
     sleep: str = ""
-    """How long the node may be stopped or asleep from now on."""
+    """How long the node may be offline from now on."""
     at_risk: str = ""
-    """The most that it may lose now."""
+    """The most that the node may lose now."""
 
     def counted(self, name: str) -> Status:
         return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})
 
 
 def ignore(event: Event) -> None:
-    """An `Emit` that shows nothing."""
+    """An `Emit` that drops events."""
 
 
 class Report:
-    """One node's status, and where its events go."""
+    """Status and event output of one node."""
 
     def __init__(self, role: str, address: Address, emit: Emit = ignore, poll_s: float = 0.0) -> None:
         self.status = Status(role=role, address=address)
@@ -75,43 +75,43 @@ class Report:
         """What the last look, and this one, have set aside, and why."""
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Show one thing that happened."""
+        """Emits one event."""
         self._emit({"role": self.status.role, "address": self.status.address, "event": event, **fields})
 
     def note(self, **changes: Any) -> None:
-        """Change the status."""
+        """Updates fields of the status."""
         self.status = replace(self.status, **changes)
 
     def count(self, name: str) -> None:
-        """Count one more of something."""
+        """Increments a counter."""
         self.status = self.status.counted(name)
 
     def complain(self, text: str, holds: bool) -> None:
-        """Show as the error, and ask a person about, what holds only while it does."""
+        """Shows a condition as the current error, and as a question to a person, while it holds."""
         if holds and self.status.error in ("", text):
             self.note(error=text)
         elif not holds and self.status.error == text:
             self.note(error="")
 
     def refusal(self, job_id: JobId) -> str:
-        """Why a job was left alone; empty if it was not."""
+        """Reason why a job was abandoned; empty if it was not."""
         return self.status.abandoned.get(job_id.hex(), "")
 
     def abandon(self, job_id: JobId, reason: str) -> None:
-        """Leave a job alone from now on, and say why."""
+        """Abandons a job and reports why."""
         if job_id.hex() not in self.status.abandoned:
             self.note(abandoned={**self.status.abandoned, job_id.hex(): reason})
             self.emit("abandoned", job=job_id.hex(), reason=reason)
 
     def succeeded(self, what: object) -> None:
-        """Take back what was said of a failure."""
+        """Clears the error of an action."""
         if self.status.error.startswith(f"{what}: "):
             self.note(error="")
         if str(what) in self.status.questions:
             self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
 
     def failed(self, what: object, job_id: JobId | None, error: AssayError, pause_s: float) -> None:
-        """Say what became of an action; `pause_s`: until it is tried again."""
+        """Reports the error of an action; `pause_s`: seconds until the retry."""
         text = _text(error)
         if isinstance(error, Reverted):
             lost = error.error in LOST_RACES
@@ -133,8 +133,10 @@ class Report:
             self.emit("stopped", what=str(what), code=error.code, error=text)
 
     def broken(self, what: str, error: Exception, **place: str) -> None:
-        """Say what has stopped a part of the loop, an action, or a look at one job or claim. Asks nothing of
-        the chain, which may be what does not answer."""
+        """Reports an exception in a part of the loop, an action, or the view of a job or claim.
+
+        Makes no chain call, because the chain may be what fails.
+        """
         if (lack := self.lack(error)) is not None:
             error = lack
         if not isinstance(error, AssayError):
@@ -149,8 +151,8 @@ class Report:
             self.emit("retry", what=what, code=error.code, error=_text(error), after_s=self._poll_s)
 
     def _show_broken(self, what: str, shown: str) -> bool:
-        """Show what has stopped a part, unless the look at the market failed, which outranks what follows on
-        that; whether it is news."""
+        """Shows the error unless the market poll failed, which outranks errors that follow from it; True if
+        it is new."""
         news = self._broken.get(what) != shown
         self._broken[what] = shown
         if LOOK not in self._broken or what == LOOK:
@@ -158,24 +160,24 @@ class Report:
         return news
 
     def mended(self, what: str) -> None:
-        """A part of the loop goes again: take back what was said of it."""
+        """Clears the error of a part of the loop."""
         self._broken.pop(what, None)
         if self.status.error.startswith(f"{what}: "):
             self.note(error="")
 
     def lack(self, error: Exception) -> AssayError | None:
-        """What this machine lacks for the moment, where that is the error."""
+        """The shortage of this machine that the error is; None if it is none."""
         lack = shortage(error)
         if lack is not None:
             self.count("shortages")
         return lack
 
     def look_begins(self) -> None:
-        """What is set aside from now on belongs to a new look."""
+        """Starts a new poll for `set_aside`."""
         self._aside, self._aside_now = self._aside_now, {}
 
     def set_aside(self, what: str, error: Exception, **place: str) -> None:
-        """Say that a job or a claim is left out of a look for what it has broken; once, while that is so."""
+        """Reports that a job or claim is left out of this poll because of an error; once while it lasts."""
         self.count("set_aside")
         why = f"{type(error).__name__}: {error}"
         if self._aside.get(what) != why:

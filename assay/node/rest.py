@@ -1,10 +1,10 @@
-"""When a node takes nothing new: what its operator wishes, and what the machine is at.
+"""Decides when a node takes no new work: operator's hours, draining, machine load, battery.
 
-Contract: to *leave* is to take nothing new, finish what is owed and then hold nothing (``drain``, `Hours`).
-To *pause* is to take nothing new for the moment (load, battery). `Rest` gives the reason for each in words,
-empty where there is none; a reason stays the same for as long as it holds. Each call looks anew, so that a
-running node knows what its operator has written at another terminal. What cannot be told while the node runs,
-such as of a battery that was taken out, is no reason; `require_told` says it before the node starts.
+Contract: to *leave* means to take nothing new, finish obligations and then hold nothing (``drain``, `Hours`).
+To *pause* means to take nothing new for the moment (load, battery). `Rest` gives the reason for each as text,
+empty if there is none; the text is stable while the reason holds. Every call reads the state again, so that a
+running node sees what its operator set from another terminal. A value that becomes unreadable at run time,
+such as of a removed battery, is no reason; `require_told` reports it before the node starts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from assay.protocol.errors import Ask, Stop
 
 DRAINED = "drained"
 POWER_FOLDER = Path("/sys/class/power_supply")
-"""Where Linux says what the machine is fed by."""
+"""Linux's folder of power supplies."""
 DRAINED_FILE = "drained-ROLE.json"
-"""Of a node's folder."""
+"""Name of the marker file in the node's folder."""
 _KIND = "assay/drained/1"
 _DAY = 24 * 60
 _HOURS = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
@@ -31,14 +31,14 @@ _HOURS = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
 
 @dataclass(frozen=True)
 class Hours:
-    """A part of each day in local time, from one minute of the day until before another, over midnight where
-    that is the smaller one."""
+    """Daily working hours in local time, in minutes of the day; across midnight if `before` is the
+    smaller."""
 
     first: int
     before: int
 
     def holds(self, minute: int) -> bool:
-        """Whether a minute of the day lies within."""
+        """True if a minute of the day is within the hours."""
         if self.first < self.before:
             return self.first <= minute < self.before
         return minute >= self.first or minute < self.before
@@ -52,7 +52,7 @@ def _clock(minute: int) -> str:
 
 
 def hours_of(text: str) -> Hours:
-    """``22-06`` or ``22:30-06:15``, until 24 at most. Raises Stop."""
+    """Parses ``22-06`` or ``22:30-06:15``, until 24 at most. Raises Stop."""
     found = _HOURS.fullmatch(text.strip())
     if found is not None:
         first, before = _minute(found[1], found[2]), _minute(found[3], found[4])
@@ -66,32 +66,33 @@ def hours_of(text: str) -> Hours:
 
 
 def _minute(hour: str, minute: str | None) -> int | None:
-    """Of the day, 24:00 included; None where there is none such."""
+    """Minute of the day, 24:00 included; None if invalid."""
     found = 60 * int(hour) + int(minute or 0)
     return found if int(minute or 0) < 60 and found <= _DAY else None
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the operator has said at the start."""
+    """The operator's limits, set at the start."""
 
     hours: Sequence[Hours] = ()
-    """When the node works; empty: always."""
+    """Working hours; empty: always."""
     max_load: float | None = None
-    """Load average of the last minute above which nothing new is taken; None: whatever it is."""
+    """Load average of the last minute above which the node takes no new work; None: no limit."""
     pause_on_battery: bool = False
 
 
 def local_minute() -> int:
-    """The minute of the day by this machine's clock and time zone."""
+    """Current minute of the day by this machine's clock and time zone."""
     now = time.localtime()
     return 60 * now.tm_hour + now.tm_min
 
 
 def load() -> float | None:
-    """The load average of the last minute, as the system counts it: every process of the machine that runs or
-    waits for a processor, on Linux also those that wait for a disk; this node's own workers are among them.
-    None where the system does not tell."""
+    """Load average of the last minute, of all processes including this node's workers; None if not available.
+
+    On Linux it also counts processes that wait for a disk.
+    """
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):
@@ -99,8 +100,10 @@ def load() -> float | None:
 
 
 def on_battery(folder: Path = POWER_FOLDER) -> bool | None:
-    """Whether a battery of the machine is in use and nothing else feeds it; None where the system does not
-    tell. The batteries of devices, such as of a mouse, do not count."""
+    """True if the machine runs on battery alone; None if the system does not say.
+
+    Batteries of peripherals, such as a mouse, do not count.
+    """
     try:
         supplies = sorted(folder.iterdir())
     except OSError:
@@ -123,7 +126,7 @@ def _read(supply: Path, name: str) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is read of the machine."""
+    """Sensors of the machine."""
 
     minute: Callable[[], int] = local_minute
     load: Callable[[], float | None] = load
@@ -135,7 +138,7 @@ NO_WISHES = Wishes()
 
 
 def require_told(wishes: Wishes, machine: Machine = THIS_MACHINE) -> None:
-    """Raises Ask where the machine does not tell what a wish depends on."""
+    """Raises Ask if the machine lacks a sensor that the operator's limits need."""
     if wishes.pause_on_battery and machine.on_battery() is None:
         raise Ask(
             f"it cannot be told here whether this machine runs on battery: there is no {POWER_FOLDER}",
@@ -151,35 +154,35 @@ def require_told(wishes: Wishes, machine: Machine = THIS_MACHINE) -> None:
 
 
 class Drained:
-    """A file in a node's folder: while it is there, whatever it says, the node is drained."""
+    """Marker file in a node's folder: the node is drained while it exists, whatever its content."""
 
     def __init__(self, folder: Path, role: str) -> None:
         self.path = folder / DRAINED_FILE.replace("ROLE", role)
 
     def holds(self) -> bool:
-        """Whether the node is drained."""
+        """True if the node is drained."""
         return self.path.exists()
 
     def set(self) -> None:
-        """Drain the node. What it was drained by before stays."""
+        """Drains the node; an existing marker is kept."""
         if not self.holds():
             record.write(self.path, _KIND, {"since": round(time.time())})
 
     def end(self) -> None:
-        """Let it work again."""
+        """Ends draining."""
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir():
             record.sync_folder(self.path.parent)
 
 
 class Rest:
-    """Why a node takes nothing new, by its folder and its operator's wishes."""
+    """Reasons for a node to take no new work, from its folder and its operator's limits."""
 
     def __init__(self, drained: Drained, wishes: Wishes = NO_WISHES, machine: Machine = THIS_MACHINE) -> None:
         self._drained, self._wishes, self._machine = drained, wishes, machine
 
     def leave(self) -> str:
-        """Why the node is to hold nothing once it owes nothing; empty if it may work."""
+        """Reason to hold nothing once all obligations are met; empty if the node may work."""
         if self._drained.holds():
             return DRAINED
         hours = self._wishes.hours
@@ -188,7 +191,7 @@ class Rest:
         return f"outside of its hours ({', '.join(map(str, hours))})"
 
     def pause(self) -> str:
-        """Why nothing new is taken at this moment; empty if it may be."""
+        """Reason to take no new work at this moment; empty if there is none."""
         most, wishes = self._wishes.max_load, self._wishes
         if most is not None and (self._machine.load() or 0.0) > most:
             return f"this machine's load is over {most:g}"

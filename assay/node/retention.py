@@ -1,15 +1,15 @@
-"""What a node may delete of a job's files, and when: what is settled, but for what others still build on.
+"""Garbage-collects files of settled jobs and claims that no later input needs.
 
-Contract: deleted are only files that the market names, of jobs and claims that are over: everything of a
-closed job but the model that it ended with, of an open one the states of settled, fallen and voided claims
-but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned files, those of a role's
-unfinished work, and everything of a claim that still answers for something stay, also once its job has
-closed: of one that has not ended, since what it builds on may be gone, and of a fallen one whose votes may be
-disputed. What is deleted here can be computed again from the job's files, which its
-client keeps. Files that no claim names, such as another program's, are never touched. With an executor they
-are deleted by its thread, by what was known when that was decided, which each call looks at: where anything
-has changed it ends at once, and is decided anew. Whoever is cut short, or killed, leaves nothing of which no
-file tells.
+Contract: only files that the market names, of jobs and claims that are over, are deleted. Of a closed job
+that is everything but its final model; of an open one, the states of settled, fallen and voided claims except
+those that a later input reads (docs/protocol.md, rule 4.4). Pinned files, files of a role's unfinished work,
+and all files of a claim that still answers for something stay, also after its job has closed. That covers a
+claim that has not ended, since its sources may be gone, and a fallen claim whose votes may be disputed.
+Everything deleted can be recomputed from the job's files, which its client keeps. Files that no claim names
+are never touched.
+
+With an executor, its thread deletes what was decided, and each call compares that with the market: on any
+change the deletion stops and is decided again. A stop or crash leaves no file that nothing names.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase
 
 UNSETTLED = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 GRACE_S = 5.0
-"""Blocks that were put less long ago stay: they may be of a state that is being published."""
+"""Minimum age in seconds of deleted blocks: newer ones may be of a state that is being published."""
 REST = 3.0
-"""How many times as long as it deletes a thread leaves the store to others."""
+"""Idle time after each portion, as a multiple of the time it took."""
 _ABSENT = (*UNFETCHABLE, BadManifest, ValueError)
 
 
 class Store(Protocol):
-    """The blocks of this node alone: nothing is fetched."""
+    """The local block store: nothing is fetched."""
 
     def has(self, cid: str) -> bool: ...
     def get(self, cid: str) -> bytes: ...
@@ -49,19 +49,19 @@ class Store(Protocol):
 
 @dataclass
 class Disposal:
-    """CIDs of files: those that must stay, and those that may go unless another must stay for them."""
+    """CIDs of files to keep, and of files to delete unless another claim keeps them."""
 
     keep: set[str] = field(default_factory=set)
     drop: set[str] = field(default_factory=set)
     tells: dict[str, int] = field(default_factory=dict)
-    """Of files that tell of others: 1 of an index, 2 of a manifest, which tells of indices. What is cut short
-    leaves nothing that nobody tells of where they go last."""
+    """Level of files that name others: 1 for an index, 2 for a manifest, which names indices. They are
+    deleted last, so that an interrupted collection leaves no unnamed file."""
 
 
 @dataclass(frozen=True)
 class Unclaimed:
-    """Indices of inner states that a role has published and no claim may name: of work that is not done, and
-    of what will never be claimed."""
+    """Indices of inner states that a role has published and no claim names: of unfinished and of discarded
+    work."""
 
     live: frozenset[str] = frozenset()
     over: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ NOTHING = Unclaimed()
 
 @dataclass(frozen=True)
 class _Mark:
-    """How far a job had come: while nothing of this changes, nothing more may go."""
+    """Progress of a job; while it is unchanged, there is nothing more to delete."""
 
     job_id: JobId
     at: tuple[int, int, bool]
@@ -81,19 +81,21 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Decided:
-    """What was to be deleted of which jobs, by what was known of them then."""
+    """A decision on what to delete, with the state of the jobs on which it is based."""
 
     jobs: Sequence[JobView]
     seen: Sequence[_Mark]
     claims: Sequence[int]
-    """Of each job, how many it had: files of a new one may be an old one's."""
+    """Number of claims of each job: a new claim's files may be an old one's."""
     found: dict[JobId, Disposal]
     drop: set[str]
 
 
 class Retention:
-    """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job;
-    `models`: whether those of closed jobs stay."""
+    """Deletes files of what is over whenever a job progresses.
+
+    `unclaimed`: files of a role's unclaimed work; `models`: whether models of closed jobs are kept.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Retention:
         models: bool = True,
         executor: Executor | None = None,
     ) -> None:
-        """`executor`: where blocks are deleted, while the caller goes on; None: the caller waits."""
+        """`executor`: deletes blocks in the background; None: the caller waits."""
         self._market, self._store, self._unclaimed, self._models = market, store, unclaimed, models
         self._executor = executor
         self._under_way: tuple[Future[Any], _Decided] | None = None
@@ -116,8 +118,11 @@ class Retention:
         """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
 
     def __call__(self) -> Any:
-        """What was freed; None where nothing has changed since the last call, or it is not over yet. What is
-        under way is cut short where anything has changed, and decided anew. Raises what deleting raised."""
+        """Starts or continues a collection; returns what was freed, or None if nothing changed or it is still
+        running.
+
+        A running collection is cancelled and decided again if anything changed. Raises what deleting raised.
+        """
         jobs = self._market.jobs()
         running = [job for job in jobs if job.job_id not in self._over]
         seen = [self._mark(job) for job in running]
@@ -146,15 +151,15 @@ class Retention:
         return self._over_with(decided, self._store.drop(order, keep, GRACE_S))
 
     def stop(self) -> None:
-        """Cut short what is under way. Called from any thread; the next decision begins anew."""
+        """Cancels the running collection; the next one is decided anew. Thread-safe."""
         self._stopped.set()
 
     def _rested(self, took_s: float) -> bool:
-        """Leave the store to others after so long a portion; whether to go on."""
+        """Leaves the store to others after a portion that took `took_s`; True to go on."""
         return not self._stopped.wait(REST * took_s)
 
     def _finished(self) -> Any:
-        """Wait for the thread that deletes; what it has freed."""
+        """Waits for the deleting thread and returns what it has freed."""
         assert self._under_way is not None
         under_way, decided = self._under_way
         self._under_way = None
@@ -178,8 +183,11 @@ class Retention:
         return _Mark(job.job_id, at, self._answering(job))
 
     def _answering(self, job: JobView) -> frozenset[ClaimId]:
-        """Claims with an open game or demand, fallen ones whose valid votes may still be disputed, and of a
-        closed job those that have not ended."""
+        """Claims that still need their files.
+
+        They have an open game or demand, or are fallen with valid votes, or have not ended though their job
+        is closed.
+        """
         games = (game.game.claim_id for game in self._market.games(job.job_id) if not game.decided)
         demands = (demand.claim_id for demand in self._market.demands(job.job_id) if not demand.outcome)
         claims = self._market.claims(job.job_id)
@@ -209,16 +217,18 @@ class Retention:
 
 
 def _unended(view: ClaimView) -> bool:
-    """Whether a claim is neither settled nor over otherwise; one that a rewind has overtaken is not, and what
-    it began from is had from its own states alone."""
+    """True if a claim is neither settled nor over.
+
+    A claim overtaken by a rewind has not ended: only its own states show what it started from.
+    """
     return view.status.phase in UNSETTLED
 
 
 def _built_on(
     job: JobView, claims: Sequence[ClaimView], over: bool
 ) -> Iterator[tuple[ClaimView, frozenset[int]]]:
-    """Settled claims from whose last state inputs still come by the terms' links, and which slots of it; of a
-    job that is over its model."""
+    """Settled claims whose last state is still read by later inputs, and the slots read; the model, if the
+    job is over."""
     settled, terms = job.progress.settled_rounds, job.terms
     if over:
         for number in range(terms.slices if settled else 0):
@@ -244,7 +254,7 @@ def _built_on(
 
 
 class Files:
-    """Which files belong to a job or a claim, as far as this node has what tells it."""
+    """Resolves the files of a job or claim, as far as their manifests and indices are local."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -252,7 +262,7 @@ class Files:
         """CIDs of the indices that were read."""
 
     def of_job(self, terms: Terms) -> set[str]:
-        """The job's manifest, programs, data and genesis states."""
+        """CIDs of the job's manifest, programs, dataset and genesis states."""
         try:
             manifest = read_manifest(self._store, terms.manifest)
         except _ABSENT:
@@ -265,7 +275,7 @@ class Files:
         return {cid for cid in found if _names_block(cid)}
 
     def of_claim(self, view: ClaimView, terms: Terms, only: Collection[int] | None = None) -> set[str]:
-        """A claim's manifest and all of its states; or, of its last state, these slots alone."""
+        """CIDs of a claim's manifest and all of its states; with `only`, of these slots of its last state."""
         try:
             states = read_checkpoints(self._store, view.claim.manifest, view.roots)
         except _ABSENT:
@@ -279,7 +289,7 @@ class Files:
         return found
 
     def slots(self, cid: str, count: int) -> tuple[SlotFile, ...]:
-        """The entries of an index; none where it is not here."""
+        """Entries of an index; empty if it is not local."""
         try:
             found = decode_index(self._store.read_file(cid, MAX_INDEX_BYTES), count)
         except _ABSENT:
@@ -289,7 +299,7 @@ class Files:
 
 
 def _names_block(cid: str) -> bool:
-    """Whether a text that a stranger wrote is a CID."""
+    """True if a text from a stranger is a valid CID."""
     try:
         return bool(cid_bytes(cid))
     except ValueError:

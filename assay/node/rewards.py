@@ -1,7 +1,7 @@
-"""Rewards that wait until it is known whose finding is the truth (docs/protocol.md, 5.4).
+"""Claims rewards that waited until it was decided whose finding is right (docs/protocol.md, 5.4).
 
-Contract: decisions are pure. Only whoever has a part in a reward, as finder or as winner, asks for it; the
-contract gives each his own, whoever asks.
+Contract: decisions are pure. Only a finder or winner asks for a payout; the contract pays every recipient,
+whoever asks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobV
 
 @dataclass(frozen=True)
 class Share:
-    """Have a reward paid. `settled`: the claim that says what was right; None where all findings agree, or
-    where none will say, so that it is for whose games were `won`."""
+    """Request to pay a reward. `settled`: the claim that decides which finding is right.
+
+    None if all findings agree, or no claim will settle and the reward is for those who `won` their games.
+    """
 
     job_id: JobId
     claim_id: ClaimId
@@ -34,7 +36,7 @@ def shares(
     games: Sequence[GameView],
     rewards: Sequence[WaitingReward],
 ) -> Iterator[Share]:
-    """What can be paid now, of what this account may have a part in."""
+    """Rewards that can be paid now, of which this account may get a part."""
     for reward in rewards:
         finders = {found.finder for found in reward.found}
         open_ = any(not game.decided and _about(game, reward) for game in games)
@@ -62,12 +64,12 @@ def shares(
 
 
 def waits_for(me: Address, rewards: Sequence[WaitingReward]) -> bool:
-    """Whether this account may have a part in one of them."""
+    """True if this account may get a part of one of these rewards."""
     return any(me == reward.winner or any(me == f.finder for f in reward.found) for reward in rewards)
 
 
 def have_paid(market: Market, share: Share) -> TxResult:
-    """Ask for it. Raises what the port raises."""
+    """Sends the request. Raises what the port raises."""
     waiting = next(each for each in market.rewards(share.job_id) if each.claim_id == share.claim_id)
     key = intent("share", share.claim_id, *((share.settled,) if share.settled is not None else ()))
     if share.won:
@@ -79,12 +81,12 @@ def have_paid(market: Market, share: Share) -> TxResult:
 
 
 def _about(game: GameView, reward: WaitingReward) -> bool:
-    """Whether it is a finding on the fallen claim that the game is about."""
+    """True if the game is about the fallen claim itself."""
     return game.game.claim_id == reward.claim_id and game.game.ballot == 0
 
 
 def _never_settled(job: JobView, fallen: Claim) -> bool:
-    """Whether no claim is settled any more at a place where none is."""
+    """True if no claim can settle any more at the place of the fallen one."""
     return job.progress.closed or job.progress.settled_rounds > fallen.round
 
 

@@ -1,9 +1,9 @@
-"""What the services of the three roles have in common: how actions are carried out, and how games are played.
+"""Base class of the roles' services: runs actions, batches writes, plays games.
 
-Contract: a tick begins a decision's actions in their order. What takes long goes to the workers (`order`), as
-many at a time as these run, and the loop goes on meanwhile. Actions that are one call of Tasks each, due in a
-row, are sent together. What others serve is waited for in the worker, `home.HOLD_S` an order; from then on
-what was tried longest ago is tried first. What a game of one's own needs is waited for as long as it takes.
+Contract: a tick starts a decision's actions in order. Long work goes to the workers (`order`), as many at a
+time as there are, while the loop goes on. Adjacent actions that are one call of Tasks each are sent together.
+An order waits for files of other nodes for at most `home.HOLD_S`; after that, the least recently tried action
+goes first. Orders for this account's own games wait as long as needed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from assay.protocol.types import ClaimId, JobId, Seconds
 
 POLL_S = 2.0
 LOOK_TIMES, LONGEST_REST_S = 30, 10.0
-"""While workers are busy, a look that took long is repeated after so many times as long, at most so late."""
+"""While workers are busy, the pause after a poll is this multiple of its duration, up to this many
+seconds."""
 
 
 class Action(Protocol):
-    """What a policy wants done, of one of its own classes."""
+    """An action that a policy decides on, of one of its own classes."""
 
     @property
     def job_id(self) -> JobId: ...
@@ -47,8 +48,7 @@ class Action(Protocol):
 
 
 class Options(TypedDict, total=False):
-    """What a node's operator may choose: who is shown what happens, which workers compute, how often it
-    looks."""
+    """The operator's choices: event output, workers, poll interval."""
 
     emit: Emit
     pool: Callable[[Home], Pool | InlinePool]
@@ -56,13 +56,12 @@ class Options(TypedDict, total=False):
 
 
 def half_time(game: Game) -> Seconds:
-    """When half of the time for a move is over."""
+    """Time at which half of the time for a move is over."""
     return Seconds(game.deadline - game.move_time // 2)
 
 
 class Fairness:
-    """Which of the actions that fetch come first while some are put off: never-tried ones, then the least
-    recently tried."""
+    """Orders fetching actions while some are put off: never-tried first, then least recently tried."""
 
     def __init__(self, kinds: tuple[type, ...]) -> None:
         self._kinds = kinds
@@ -70,7 +69,8 @@ class Fairness:
         """The longest ago first."""
 
     def order(self, actions: Sequence[Action], put_off: set[object]) -> Sequence[Action]:
-        """Reorder fetching actions among their own positions; `put_off` keeps those that are due."""
+        """Reorders fetching actions among their own positions; drops from `put_off` those that are no longer
+        due."""
         fetching = [action for action in actions if isinstance(action, self._kinds)]
         due = {subject(action) for action in fetching}
         put_off &= due
@@ -81,34 +81,34 @@ class Fairness:
         return [next(turns) if isinstance(action, self._kinds) else action for action in actions]
 
     def tried(self, action: Action) -> None:
-        """An action is begun."""
+        """Records that an action was started."""
         if isinstance(action, self._kinds):
             self._tried.pop(subject(action), None)
             self._tried[subject(action)] = None
 
 
 class NodeBooks:
-    """What workers tell any node (``compute.home``)."""
+    """Receives workers' messages to a node (``compute.home``)."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def told(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Show an event."""
+        """Emits a worker's event."""
         self._node.actions.later(lambda: self._node.report.emit(event, **fields))
 
 
 class Node:
-    """A role's service. Each role says what it decides, and how each kind of action is done."""
+    """Base class of a role's service; a role defines its decisions and the handler of each action."""
 
     TOGETHER: ClassVar[tuple[type, ...]] = (upkeep.Poke,)
-    """Actions that are one call of Tasks each, of which many may be due at once."""
+    """Actions that are one call of Tasks each and can be batched."""
     LONG: ClassVar[tuple[type, ...]] = ()
-    """Actions that keep a worker busy for long."""
+    """Actions that occupy a worker for long."""
     FETCHING: ClassVar[tuple[type, ...]] = ()
-    """Actions that fetch what others publish, but for games of our own."""
+    """Actions that fetch others' files, except for games of this account."""
     SILENT: ClassVar[tuple[type, ...]] = ()
-    """Actions that say for themselves what is to be shown."""
+    """Actions that report for themselves."""
 
     def __init__(
         self,
@@ -145,46 +145,46 @@ class Node:
 
     @property
     def status(self) -> Status:
-        """What it shows of itself."""
+        """The node's current status."""
         return self.report.status
 
     # -- what a role says
 
     def decide(self) -> Sequence[Action]:
-        """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
+        """Actions that are due now, most urgent first; `tick` calls it within a snapshot of the market."""
         raise NotImplementedError
 
     def handlers(self) -> Mapping[type, Callable[..., Any]]:
-        """How each kind of action is done, but for those that are sent together: a function, or one that
-        gives a coroutine."""
+        """Handler of each class of action, except those sent together: a function, or one that returns a
+        coroutine."""
         raise NotImplementedError
 
     def why_idle(self) -> str:
-        """Why the last decision was to do nothing, for a person to read; empty if there is nothing to say."""
+        """Reason why the last decision was empty; empty text if there is nothing to say."""
         return ""
 
     def unclaimed(self, job_id: JobId) -> Unclaimed:
-        """What this role has published of a job that no claim names."""
+        """Files that this role has published for a job and no claim names."""
         return NOTHING
 
     def books(self) -> NodeBooks:
-        """What its workers tell it."""
+        """Receiver of the workers' messages."""
         return NodeBooks(self)
 
     def speechless(self, view: GameView) -> None:
-        """There is nothing sound to say in a game, by our own replay."""
+        """Called when this account has no sound move in a game."""
 
     def spec(self, job_id: JobId) -> JobSpec:
-        """How its workers open a job."""
+        """Builds the spec with which workers open the job."""
         job = self.market.job(job_id)
         return JobSpec(job_id, job.terms, self.resource_limits, settled=job.progress.settled_rounds)
 
     def write(self, action: Any) -> Write:
-        """The call that an action to be sent with others is."""
+        """The market call of an action that is sent with others."""
         return upkeep.write(self.market, action)
 
     def sent(self, action: Any) -> None:
-        """Show a call that was sent."""
+        """Reports a call that was sent."""
         self.report.count(action.what)
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
         self.report.emit(action.what.replace("_", "-"), **place)
@@ -192,7 +192,7 @@ class Node:
     # -- the loop
 
     def run(self) -> None:
-        """Look and act until the clock says stop."""
+        """Runs the loop until the clock says stop."""
         try:
             self.loop.run()
         finally:
@@ -204,7 +204,7 @@ class Node:
         return max(self.poll_s, min(LOOK_TIMES * self._look_s, LONGEST_REST_S))
 
     def tick(self) -> None:
-        """One look, one decision, and the beginning of its actions."""
+        """Polls the market, decides, and starts the actions."""
         self.loop.at_once = self.actions.any_put_off = False
         self.actions.collect()
         begun_s = time.monotonic()
@@ -223,13 +223,13 @@ class Node:
         self.loop.at_once |= self.actions.any_put_off
 
     def set_aside(self, job_id: JobId, error: Exception, claim_id: ClaimId | None = None) -> None:
-        """Say that a job, or a claim, is left out of this look for what it has broken."""
+        """Reports that a job or claim is left out of this poll because of an error."""
         what = f"job {job_id.hex()[:16]}" if claim_id is None else f"claim {claim_id.hex()[:16]}"
         place = {} if claim_id is None else {"claim": claim_id.hex()}
         self.report.set_aside(what, error, job=job_id.hex(), **place)
 
     def _in_turn(self, actions: Sequence[Action]) -> Sequence[Action]:
-        """Without the calls that anyone may make and that are others' turn to make."""
+        """Drops calls that anyone may make while it is others' turn to make them."""
         others = [a for a in actions if isinstance(a, upkeep.Poke) and a.turn_s]
         pokes: dict[str, upkeep.Poke] = {}
         for poke in others:
@@ -244,7 +244,8 @@ class Node:
         return [action for action in actions if action not in others or action in due]
 
     def _begin_all(self, actions: Sequence[Action]) -> None:
-        """Begin actions, up to the first long one that is over at once: then the market is looked at anew."""
+        """Starts actions, up to the first long one that completes at once; then the market is polled
+        again."""
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
                 self.actions.attempt_all(self.market, [self._pending_write(action) for action in row])
@@ -257,7 +258,7 @@ class Node:
                     return
 
     def _begin(self, action: Action) -> bool:
-        """Begin an action, unless enough long ones are under way; whether it is a long one that is over."""
+        """Starts an action unless all workers are busy; True if it is a long one that is done."""
         what, long = subject(action), isinstance(action, self.LONG)
         full = long and self.actions.running_of(self.LONG) >= self.pool.width
         if full or self.actions.is_running(what):
@@ -279,13 +280,13 @@ class Node:
         self.report.note(action=f"{type(action).__name__}: {action.reason}")
 
     def _why(self) -> str:
-        """Why nothing is done; empty where even that cannot be said."""
+        """As `why_idle`, or empty if that fails."""
         told: list[str] = []
         self.actions.attempt("why nothing is done", None, lambda: told.append(self.why_idle()))
         return told[0] if told else ""
 
     def _say_idle(self, reason: str) -> None:
-        """Show why nothing is done, once for each reason."""
+        """Reports why the node is idle, once for each reason."""
         if reason and self.status.action != reason:
             self.report.note(action=reason)
         if reason and reason != self._idle:
@@ -300,7 +301,8 @@ class Node:
     async def order(
         self, order: Order[R], priority: Priority = Priority.VOTE, waits_until: Seconds | None = None
     ) -> R:
-        """What an order comes to. `waits_until`: from when on what runs gives way for it."""
+        """Submits an order to the workers and awaits its result. `waits_until`: from then on, running work is
+        preempted."""
         task = self.pool.submit(order, priority)
         if waits_until is not None:
             self._pressing = [(at, one) for at, one in self._pressing if not one.done()]
@@ -308,7 +310,7 @@ class Node:
         return await Awaited(task)
 
     def _press(self) -> None:
-        """Have workers begin what has waited for too long."""
+        """Preempts running work for orders that have waited too long."""
         if waiting := [(at, task) for at, task in self._pressing if not task.done()]:
             now = self.clock.now()
             for at, task in waiting:
@@ -316,19 +318,20 @@ class Node:
                     self.pool.give_way(task)
 
     def wait_for(self, action: Action) -> None:
-        """Say why nothing can be done for a job, once for each reason."""
+        """Reports why a job cannot go on, once for each reason."""
         if self._waits.get(action.job_id) != action.reason:
             self._waits[action.job_id] = action.reason
             self.report.note(action=action.reason)
             self.report.emit("waiting", job=action.job_id.hex(), reason=action.reason)
 
     async def tick_clock(self, action: upkeep.Tick) -> None:
-        """Have deadlines pass that were missed. What others' tick has made needless is refused."""
+        """Ticks the market's clock so that missed deadlines pass. The contracts refuse a tick that is no
+        longer needed."""
         await self.actions.send(partial(self.market.tick, intent("tick", action.due_block)))
         self.report.emit("ticked", job=action.job_id.hex(), reason=action.reason)
 
     async def play(self, action: upkeep.Play) -> None:
-        """Make the move in a game that is ours to make, or take the win."""
+        """Makes this account's move in a game, or takes the win."""
         view = self.market.game(action.game_id)
         played: Played | None = await self.actions.send(partial(without_move, self.market, view))
         if played is None:

@@ -1,8 +1,7 @@
-"""Where a round of a job stands, as everybody reads it from the claims: docs/protocol.md, 4.3.
+"""Computes the state of a job's round from its claims (docs/protocol.md, 4.3).
 
-Contract: pure; the same claims and clock give the same answer to everyone, and to the contracts. `claims` are
-all claims of the job in the order of their commits; as `Claims` they answer in the same time however many
-they are.
+Contract: pure; the same claims and clock give every node and the contracts the same answer. `claims` are all
+claims of the job in commit order; as `Claims` they are indexed, so that answers take constant time.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 class Claims(tuple[ClaimView, ...]):
-    """All claims of a job in the order of their commits, by place."""
+    """All claims of a job in commit order, indexed by place."""
 
     latest: dict[tuple[Kind, int, int], ClaimView]
-    """The last one of each place."""
+    """The last claim of each place."""
     moving: tuple[ClaimView, ...]
-    """Those that are neither settled nor over otherwise."""
+    """Claims that are neither settled nor over."""
     fallen: tuple[ClaimView, ...]
-    """Those that were convicted and on which votes still hold stake."""
+    """Convicted claims whose votes still hold stake."""
 
     def __new__(cls, claims: Iterable[ClaimView]) -> Claims:
         self = super().__new__(cls, claims)
@@ -37,35 +36,35 @@ class Claims(tuple[ClaimView, ...]):
 
 
 def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
-    """The claim that stands at a place."""
+    """The standing claim at a place."""
     known = claims if isinstance(claims, Claims) else Claims(claims)
     view = known.latest.get((kind, round_, shard))
     return None if view is None or view.stale or view.status.phase not in STANDING else view
 
 
 def moving(claims: Sequence[ClaimView]) -> Sequence[ClaimView]:
-    """The claims that are neither settled nor over otherwise."""
+    """Claims that are neither settled nor over."""
     return (claims if isinstance(claims, Claims) else Claims(claims)).moving
 
 
 def fallen(claims: Sequence[ClaimView]) -> Sequence[ClaimView]:
-    """The claims that were convicted and on which votes still hold stake."""
+    """Convicted claims whose votes still hold stake."""
     return (claims if isinstance(claims, Claims) else Claims(claims)).fallen
 
 
 def tasks(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[ClaimView]:
-    """The tasks of a round that stand, by shard; of a round that is closed, those that it was closed with."""
+    """Standing tasks of a round, by shard; for a closed round, those it was closed with."""
     found = (standing(claims, Kind.TASK, round_, shard) for shard in range(job.terms.shards))
     return [task for task in found if task is not None]
 
 
 def accepted(job: JobView, claims: Sequence[ClaimView]) -> list[ClaimView]:
-    """The accepted tasks of the present round, by shard."""
+    """Accepted tasks of the present round, by shard."""
     return [task for task in tasks(job, claims, job.progress.round) if task.status.phase in PASSED]
 
 
 def missing(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[int]:
-    """The shards that a round was closed without; none of a round that is not closed."""
+    """Shards without a task when the round was closed; none if it is not closed."""
     if round_ >= job.progress.round:
         return []
     present = {task.claim.shard for task in tasks(job, claims, round_)}
@@ -73,32 +72,34 @@ def missing(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[int]
 
 
 def slices(job: JobView, claims: Sequence[ClaimView]) -> list[ClaimView]:
-    """The outer claims of the present round, by slice; the last one closes it."""
+    """Outer claims of the present round, by slice; the last one closes it."""
     round_, numbers = job.progress.round, range(job.terms.slices)
     found = (standing(claims, Kind.OUTER, round_, number) for number in numbers)
     return [view for view in found if view is not None]
 
 
 def stragglers_end(job: JobView) -> Seconds:
-    """When the stragglers' time of the present round is over."""
+    """End of the stragglers' time of the present round."""
     return Seconds(job.progress.round_start + job.terms.task_time + job.terms.straggler_time)
 
 
 def last_acceptance(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
-    """When the present round's last task was accepted; when it began, if none was since then."""
+    """Time at which the present round's last task was accepted; its start if none was."""
     passed = (task.status.since for task in accepted(job, claims) if task.status.phase == Phase.ACCEPTED)
     return max(job.progress.round_start, max(passed, default=Seconds(0)))
 
 
 def waits_until(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
-    """Until when the present round waits for all of its tasks, if it has enough of them: to the end of the
-    stragglers' time, or for voteTime after the last task that was accepted later."""
+    """Time until which the present round waits for further tasks, if it has enough.
+
+    That is the end of the stragglers' time, or voteTime after the last task that was accepted later.
+    """
     end, last = stragglers_end(job), last_acceptance(job, claims)
     return Seconds(last + job.terms.vote_time) if last > end else end
 
 
 def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
-    """Whether the present round wants nothing but outer claims; from then on no task is accepted."""
+    """True if the present round waits for outer claims only; then no further task is accepted."""
     if job.terms.slices > 1 and slices(job, claims):
         return True
     count = len(accepted(job, claims))
@@ -106,28 +107,30 @@ def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
 
 
 def closable_from(job: JobView, claims: Sequence[ClaimView]) -> Seconds | None:
-    """From when on the clock alone makes the present round closable; None while too few of its tasks are
-    accepted for that."""
+    """Time from which the clock alone makes the present round closable; None if too few tasks are
+    accepted."""
     count = len(accepted(job, claims))
     return waits_until(job, claims) if job.terms.min_shards <= count < job.terms.shards else None
 
 
 def left_out(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
-    """Whether a task is not accepted, and its round goes on without it (rule 4.3.5)."""
+    """True if a task is not accepted and its round goes on without it (rule 4.3.5)."""
     claim, pending = view.claim, view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
     present = claim.kind == Kind.TASK and claim.round == job.progress.round and not view.stale
     return view.left_out or (pending and present and closable(job, claims, now))
 
 
 def stands(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> bool:
-    """Whether a claim is in its place: it has not ended, nor been overtaken by a rewind or left out."""
+    """True if a claim stands: not ended, not overtaken by a rewind, not left out."""
     ended = view.status.phase not in STANDING
     return not (ended or view.stale or left_out(job, claims, view, now))
 
 
 def closable_since(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
-    """From when on a round that is closable was, or since its first slice: its outer claims are reserved for
-    outerTime from then."""
+    """Time since which the present round is closable, or has its first slice.
+
+    Its outer claims are reserved for outerTime from then.
+    """
     if there := slices(job, claims):
         return Seconds(max(job.progress.round_start, min(view.claim.committed_at for view in there)))
     whole = len(accepted(job, claims)) == job.terms.shards

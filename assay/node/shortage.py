@@ -1,8 +1,8 @@
-"""What a machine runs out of while a node stakes: room on disk, memory, descriptors.
+"""Recognises errors caused by a lack of disk space, memory or file descriptors.
 
-Contract: `shortage` gives the error that a lack of these is, to be tried again like a chain that does not
-answer; None for everything else, which is a bug. Nothing is lost by trying again: what a node relies on is on
-disk before it is used, and a write that failed left what was there.
+Contract: `shortage` returns a retryable error for these, like that of an unreachable chain, and None for all
+others, which are bugs. A retry loses nothing: a node stores what it relies on before using it, and a failed
+write leaves the old file.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SQLITE = {
 
 
 class Shortage(Retry):
-    """The machine lacks something for the moment."""
+    """The machine lacks a resource for the moment."""
 
     code = "shortage"
 
 
 def shortage(error: BaseException) -> Shortage | None:
-    """The shortage that an error is, if it is one."""
+    """Converts an error to a `Shortage`, if it is one."""
     if isinstance(error, MemoryError):
         return Shortage("no memory is left", hint="give the machine more, or the node fewer jobs")
     if isinstance(error, RuntimeError):

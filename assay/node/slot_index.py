@@ -1,8 +1,7 @@
-"""The index of a published state: for each slot its tensor root, and the CID of a file with its bytes.
+"""Encodes and decodes the index of a published state: the tensor root and file CID of each slot.
 
-Contract: strict both ways (docs/formats.md, F3.3); an index that is decoded encodes to the same bytes. Not
-guaranteed: that an entry belongs to any state; ``node.checkpoints`` leads its roots to the state root that a
-claim committed to.
+Contract: strict both ways (docs/formats.md, F3.3); a decoded index encodes to the same bytes. Not guaranteed:
+that an entry belongs to any state; ``node.checkpoints`` checks its roots against the claim's.
 """
 
 from __future__ import annotations
@@ -35,19 +34,18 @@ _HEADS = tuple(bytes((1, codec, 0x12, 0x20)) for codec in _CODECS)
 
 @dataclass(frozen=True, slots=True)
 class SlotFile:
-    """A slot's tensor root (32 bytes), the CID of its file ("" where nobody says), and the bits that a number
-    has in it: 0 where the file is the slot's bytes as they are."""
+    """File of a slot: tensor root (32 bytes), CID ("" if unknown), and bits per number, 0 if not packed."""
 
     root: bytes
     cid: str
     bits: int = 0
 
     def file_bytes(self, node: Node) -> int:
-        """Length of its file, as the slot that `node` is."""
+        """Length of the file in bytes, for the slot `node`."""
         return packed_bytes(prod(node.shape), self.bits) if self.bits else node.bytes
 
     def bytes_of(self, span: range, node: Node) -> range:
-        """Which bytes of the slot a span of bytes of its file holds."""
+        """Byte range of the slot that a byte range of its file holds."""
         if not self.bits:
             return span
         first = max(span.start - HEADER_BYTES, 0) * 8 // self.bits
@@ -56,16 +54,16 @@ class SlotFile:
 
 
 Slots = tuple[SlotFile, ...]
-"""One entry for each slot of a state, in order."""
+"""Entries of a state's slots, in order."""
 
 
 def cid_text(body: bytes) -> str:
-    """Text of a CID of 36 bytes (F2.1)."""
+    """Text of a 36-byte CID (F2.1)."""
     return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
 
 
 def cid_bytes(text: str) -> bytes:
-    """The 36 bytes of a CID's text. Raises ValueError for any other."""
+    """The 36 bytes of a CID's text. Raises ValueError for anything else."""
     body = base64.b32decode(text[1:].upper() + "=" * (-len(text[1:]) % 8))
     if len(body) != CID_BYTES or body[:4] not in _HEADS or cid_text(body) != text:
         raise ValueError(f"{text!r} is not the CID of a block")
@@ -73,12 +71,12 @@ def cid_bytes(text: str) -> bytes:
 
 
 def encode_index(slots: Sequence[SlotFile]) -> bytes:
-    """The index file of a state."""
+    """Encodes the index file of a state."""
     return b"".join(slot.root + bytes([slot.bits]) + cid_bytes(slot.cid) for slot in slots)
 
 
 def decode_index(data: bytes, count: int) -> Slots:
-    """The entries of an index file of `count` slots. Raises ValueError for anything else."""
+    """Decodes an index file of `count` slots. Raises ValueError for anything else."""
     if len(data) != count * ENTRY_BYTES:
         raise ValueError(f"an index of {count} slots has {count * ENTRY_BYTES} bytes, given {len(data)}")
     found = []
@@ -93,5 +91,5 @@ def decode_index(data: bytes, count: int) -> Slots:
 
 
 def state_root_of(slots: Sequence[SlotFile]) -> bytes:
-    """The root of the state whose slots these are."""
+    """Root of the state with these slots."""
     return trees.root([slot.root for slot in slots])

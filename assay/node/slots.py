@@ -1,11 +1,10 @@
-"""A state slot by slot: where each slot's bytes are, and the tensors that this process has at hand.
+"""Stores, reads and caches states slot by slot.
 
-Contract: a state is published as an index (docs/formats.md, F3.3): for each slot its tensor root and the CID
-of a file with its bytes, or with its whole numbers packed to the bits that they need. A slot that has not
-changed is the same file, so it is neither stored nor sent twice. A tensor that `SlotReader` returns has the
-root that its entry says; a file that has not is refused, by name, and counts as missing. Not guaranteed: that
-an entry belongs to any state; ``node.checkpoints`` leads its roots to the state root that a claim committed
-to.
+Contract: a state is published as an index (docs/formats.md, F3.3) with the tensor root and file CID of each
+slot. The file has the tensor's bytes, or its integers packed to the bits they need. An unchanged slot is the
+same file, so it is neither stored nor sent twice. `SlotReader` checks every tensor against the root of its
+entry; a file that fails is refused, by name, and counts as missing. Not guaranteed: that an entry belongs to
+any state; ``node.checkpoints`` checks its roots against the claim's.
 """
 
 from __future__ import annotations
@@ -46,43 +45,44 @@ K = TypeVar("K")
 TensorKey = tuple[bytes, torch.dtype, tuple[int, ...]]
 """Root, dtype and shape."""
 PARALLEL = 4
-"""Slots of one state that are fetched at the same time."""
+"""Number of slots of one state that are fetched concurrently."""
 Roots = Callable[[], list[bytes]]
 """Waits for the tensor roots of a state's slots, in order."""
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """A state in the block store."""
+    """A state in the block store: root, CID of the index, and slots."""
 
     root: bytes
     cid: str
-    """Of its index."""
+    """CID of the index."""
     slots: Slots
 
 
 class KnownSlots:
-    """The slots of the state that was hashed or stored last, for as long as their tensors are in use.
+    """Caches the slots of the last hashed or stored state while their tensors are alive.
 
-    What a step does not change is the same tensor after it (``program.execute``), and tensors are never
-    changed in place: such a slot is neither hashed nor stored again. Not guaranteed: that its root was right,
-    or that its file is whole still; whoever commits to a state stores it with none known."""
+    A step returns unchanged slots as the same tensor (``program.execute``), and tensors are never changed in
+    place: such a slot is not hashed or stored again. Not guaranteed: that its root was right or its file is
+    still intact; whoever commits to a state stores it with an empty cache.
+    """
 
     def __init__(self) -> None:
         self._slots: dict[int, tuple[ReferenceType[Tensor], SlotFile]] = {}
 
     def of(self, tensor: Tensor) -> SlotFile | None:
-        """The slot of this very tensor, where it is known; its CID is "" where it was only hashed."""
+        """Slot of this tensor object; its CID is "" if it was only hashed. None if unknown."""
         known = self._slots.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else None
 
     def keep(self, state: Sequence[Tensor], slots: Sequence[SlotFile]) -> None:
-        """Know these slots, and none that was known before."""
+        """Replaces the cache by these slots."""
         self._slots = {id(x): (ref(x), slot) for x, slot in zip(state, slots, strict=True)}
 
 
 def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
-    """The root of a state that is not stored; its slots are `known` afterwards."""
+    """Computes the root of a state without storing it, and fills `known`."""
     there, rooted = _begin(state, known)
     slots = rooted([SlotFile(b"", "") if slot is None else slot for slot in there])
     known.keep(state, slots)
@@ -92,9 +92,10 @@ def hash_state(state: Sequence[Tensor], known: KnownSlots) -> bytes:
 def store_state(
     blocks: Blocks, state: Sequence[Tensor], known: KnownSlots | None = None, begun: Roots | None = None
 ) -> StoredState:
-    """Store a state's slots and its index; it is hashed meanwhile, unless that was `begun`. Equal slots are
-    one file. Those that are `known` are taken from there, as long as `blocks` has their files; all of them
-    are afterwards."""
+    """Stores a state's slots and index; hashes it meanwhile, unless `begun` already does.
+
+    Equal slots share a file. Slots in `known` whose files are in `blocks` are reused; `known` is updated.
+    """
     known = KnownSlots() if known is None else known
     there, rooted = _begin(state, known, begun)
     with blocks.together():
@@ -111,7 +112,7 @@ def store_state(
 def _begin(
     state: Sequence[Tensor], known: KnownSlots, begun: Roots | None = None
 ) -> tuple[list[SlotFile | None], Callable[[Sequence[SlotFile]], Slots]]:
-    """The slots that are known, and what gives each file its root; the other slots are hashed meanwhile."""
+    """Starts hashing the unknown slots; returns the known ones and a function that adds roots to files."""
     there = [known.of(x) if begun is None else None for x in state]
     roots = begun or begin_roots([x for x, slot in zip(state, there, strict=True) if slot is None])
 
@@ -124,14 +125,17 @@ def _begin(
 
 
 def _stored(blocks: Blocks, tensor: Tensor) -> SlotFile:
-    """The file of a slot, without its root."""
+    """Stores a slot's file; the root is still empty."""
     bits = width(tensor)
     return SlotFile(b"", blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor))), bits)
 
 
 def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:
-    """The tensor in a slot's file, which need not have its root. Raises EncodingError for a file that is not
-    the one form of its tensor, and what `read_file` raises."""
+    """Reads the tensor of a slot's file, without checking its root.
+
+    Raises EncodingError for a file that is not the canonical encoding of its tensor, and what `read_file`
+    raises.
+    """
     if slot.bits and node.dtype != DType.I32:
         raise EncodingError(f"it is packed to {slot.bits} bits and has dtype {node.dtype.name}")
     data = blocks.read_file(slot.cid, slot.file_bytes(node))
@@ -144,24 +148,24 @@ def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:
 
 
 class Used(Generic[K]):
-    """Keys that were used since the last two turns; `drop` is told of each that was not."""
+    """Tracks keys used during the last two turns; calls `drop` for each other key."""
 
     def __init__(self, drop: Callable[[K], object]) -> None:
         self._drop, self._now, self._before = drop, set[K](), set[K]()
 
     def add(self, key: K) -> None:
-        """It is used."""
+        """Marks a key as used."""
         self._now.add(key)
 
     def turn(self) -> None:
-        """Let go of what was not used since the turn before."""
+        """Drops the keys that were not used since the previous turn."""
         for key in self._before - self._now:
             self._drop(key)
         self._before, self._now = self._now, set()
 
 
 class TensorCache:
-    """Tensors by root, dtype and shape, the least recently used dropped beyond a number of bytes."""
+    """LRU cache of tensors by root, dtype and shape, with a byte budget."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
@@ -169,24 +173,24 @@ class TensorCache:
         self._bytes = 0
 
     def get(self, key: TensorKey) -> Tensor | None:
-        """The tensor of a slot, if it is here."""
+        """The cached tensor of a slot, or None."""
         if key in self._tensors:
             self._tensors.move_to_end(key)
         return self._tensors.get(key)
 
     def drop(self, key: TensorKey) -> None:
-        """Let one of them go."""
+        """Removes one tensor."""
         dropped = self._tensors.pop(key, None)
         if dropped is not None:
             self._bytes -= dropped.numel() * dropped.element_size()
 
     def clear(self) -> None:
-        """Let all of them go."""
+        """Removes all tensors."""
         self._tensors.clear()
         self._bytes = 0
 
     def put(self, key: TensorKey, tensor: Tensor) -> None:
-        """Keep a tensor of this root, dtype and shape."""
+        """Adds a tensor under its root, dtype and shape."""
         if key in self._tensors:
             return
         self._tensors[key] = tensor
@@ -201,20 +205,20 @@ def _fetchers() -> ThreadPoolExecutor:
 
 
 class SlotReader:
-    """Slots from memory, from this node's blocks, or from others'."""
+    """Reads slots from memory, local blocks or other nodes."""
 
     def __init__(self, blocks: Blocks, cache: TensorCache) -> None:
-        """`cache`: of this reader, or of several."""
+        """`cache` may be shared with other readers."""
         self.blocks, self.cache = blocks, cache
         self.used = Used[TensorKey](lambda key: self.cache.drop(key))
         self._refused: set[tuple[bytes, str]] = set()
 
     def forget(self) -> None:
-        """Have no tensor in memory."""
+        """Clears the cache."""
         self.cache.clear()
 
     def keep(self, slots: Iterable[SlotFile], state: Iterable[Tensor]) -> None:
-        """Remember tensors that have these roots."""
+        """Caches tensors under these slots' roots."""
         for slot, tensor in zip(slots, state, strict=True):
             self._put(slot.root, tensor)
 
@@ -229,20 +233,20 @@ class SlotReader:
         self.cache.put(key, tensor)
 
     def index(self, cid: str, count: int) -> Slots | None:
-        """The entries of an index; None where it cannot be had, or is none."""
+        """Reads the entries of an index; None if unavailable or malformed."""
         try:
             return decode_index(self.blocks.read_file(cid, MAX_INDEX_BYTES), count)
         except (*UNFETCHABLE, ValueError):
             return None
 
     def remembered(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor] | None:
-        """These slots' tensors, if all of them are in memory."""
+        """Tensors of these slots, if all of them are in memory."""
         found = [self._get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
         kept = [tensor for tensor in found if tensor is not None]
         return kept if len(kept) == len(found) else None
 
     def missing_bytes(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> int:
-        """Bytes of those slots that are neither in memory nor begun to be held here, each file once."""
+        """Total file bytes of the slots that are neither in memory nor (partly) local, each file once."""
         absent = {
             slot.cid or slot.root.hex(): slot.file_bytes(node)
             for slot, node in zip(slots, nodes, strict=True)
@@ -251,7 +255,7 @@ class SlotReader:
         return sum(absent.values())
 
     def holds(self, cid: str) -> bool:
-        """Whether all blocks of a file are in this node's own; no where that cannot be told."""
+        """True if all blocks of a file are local; False if that is unknown."""
         try:
             return isinstance(self.blocks, Holding) and self.blocks.holds(cid)
         except BadCid:
@@ -264,7 +268,7 @@ class SlotReader:
             return False
 
     def tensors(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> list[Tensor | None]:
-        """These slots' tensors; None for each that cannot be had."""
+        """Tensors of these slots; None for each unavailable one."""
         found = [self._get(slot.root, node) for slot, node in zip(slots, nodes, strict=True)]
         wanted: dict[tuple[object, ...], list[int]] = {}
         for i, tensor in enumerate(found):
@@ -281,7 +285,7 @@ class SlotReader:
         return found
 
     def _read(self, slot: SlotFile, node: Node) -> Tensor | None:
-        """A slot out of its file, if it has its root."""
+        """Reads a slot from its file; None if unavailable or not of its root."""
         if not slot.cid:
             return None
         try:

@@ -1,12 +1,13 @@
-"""Where the state of any claim comes from: slots at hand, published ones, or recomputation.
+"""Provides the state of any claim: from memory, from published files, or by recomputation.
 
-Contract: every state returned has the root that was asked for. A claim's input is put together from the
-claims before it (docs/protocol.md, rule 4.4), so everything follows from the genesis states, and withholding
-hides no true claim. Only the slots that are used are fetched; where tensor roots suffice, none. The state
-after an outer step is computed where no more bytes are missing for that than for downloading it. Where the
-true run leaves the committed roots, the answer is `Broken` with the first segment that is wrong: a value, to
-be disputed. `Hidden` is false too: its claimant shows no preimage of its input root, which is not the one it
-must be. Not guaranteed: speed, when nothing is published.
+Contract: every state returned has the requested root. A claim's input is assembled from the claims before it
+(docs/protocol.md, rule 4.4), so all states follow from genesis, and withholding cannot hide a true claim.
+Only the slots in use are fetched; none if tensor roots suffice. An outer step is recomputed if that misses no
+more bytes than downloading its result.
+
+If the replay leaves the committed roots, the answer is `Broken` with the first wrong segment: a value, to be
+disputed. `Hidden` is false, too: the input root is wrong and its claimant shows no preimage. Not guaranteed:
+speed, if nothing is published.
 """
 
 from __future__ import annotations
@@ -39,35 +40,35 @@ from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
 CACHE_BYTES = 1 << 30
-"""Tensors kept in memory, so that they are not read from the disk and hashed again."""
+"""Byte budget of the tensor cache, which saves reading from disk and hashing."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """The true run leaves the claim's roots in this segment: leaf `segment` is right, the next is not."""
+    """The replay leaves the claim's roots in this segment: leaf `segment` is right, the next is not."""
 
     segment: int
     root: bytes
-    """Of the state that it must lead to."""
+    """Root of the right state."""
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """The claimant shows no preimage of its input root, which is not the one it must be."""
+    """The input root is wrong, and its claimant shows no preimage."""
 
     what: str
 
 
 @dataclass(frozen=True)
 class Known:
-    """A state, and its root."""
+    """A state with its root."""
 
     state: State
     root: bytes
 
 
 class StateProvider:
-    """States of one job's claims."""
+    """Provides the states of one job's claims."""
 
     def __init__(
         self,
@@ -85,12 +86,14 @@ class StateProvider:
         self._settled = 0
 
     def share(self, other: StateProvider) -> None:
-        """Use what another provider of the same job has in memory, and keep in it what is computed here."""
+        """Shares the caches of another provider of the same job."""
         self.reader, self._published, self._kept = other.reader, other._published, other._kept
 
     def genesis(self, kind: Kind) -> State:
-        """The state before round 0, of an outer claim that of the first slice. Raises Retry where its files,
-        which were read once, cannot be had."""
+        """State before round 0; for outer claims, that of the first slice.
+
+        Raises Retry if its files, which were read once, are gone.
+        """
         slots = self.work.files.genesis_of(kind, 0)
         tensors = self.reader.tensors(slots, self.work.program(kind).state)
         state = [tensor for tensor in tensors if tensor is not None]
@@ -101,11 +104,11 @@ class StateProvider:
     # -- inputs
 
     def current(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
-        """The standing claim of a place, if there is one."""
+        """The standing claim at a place, or None."""
         return self.market.current(self.job_id, kind, round_, shard)
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView:
-        """The standing claim of a place. Raises SourceMissing."""
+        """The standing claim at a place. Raises SourceMissing."""
         view = self.current(kind, round_, shard)
         if view is None:
             raise SourceMissing(
@@ -115,7 +118,7 @@ class StateProvider:
         return view
 
     def output(self, kind: Kind, round_: int, shard: int) -> tuple[ClaimView, State]:
-        """The standing claim of a place, and its output state. Raises SourceMissing."""
+        """The standing claim at a place and its output state. Raises SourceMissing."""
         view = self.standing(kind, round_, shard)
         found = self.leaf(view, self.work.segments(kind))
         if isinstance(found, Known):
@@ -124,16 +127,16 @@ class StateProvider:
         raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
 
     def _summed(self, round_: int, shard: int) -> bool:
-        """Whether the outer step of a round adds up this shard's task: whether it was accepted in time."""
+        """True if the round's outer step includes this shard's task: it was accepted in time."""
         view = self.current(Kind.TASK, round_, shard)
         return view is not None and view.status.phase in PASSED
 
     def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> Source:
-        """Where a slot of a claim's input comes from, by its link (rule 4.4)."""
+        """Source of an input slot by its link (rule 4.4)."""
         return source_of(self.work.terms, kind, round_, shard, slot, self._summed)
 
     def _sources(self, kind: Kind, round_: int, shard: int) -> list[Source]:
-        """Where each slot of a claim's input comes from. Raises SourceMissing."""
+        """Source of each input slot of a claim. Raises SourceMissing."""
         terms = self.work.terms
         stands = cache(self._summed)  # one look at each task
         if kind == Kind.OUTER:
@@ -147,7 +150,7 @@ class StateProvider:
         return [source_of(terms, kind, round_, shard, slot, stands) for slot in range(terms.slots_of(kind))]
 
     def _output_slots(self, kind: Kind, unit: int, source: FromClaim | FromGenesis) -> Slots:
-        """The slots of the output state that a source is in, or of the genesis state of a shard or a slice.
+        """Slots of the output state that a source belongs to, or of the genesis state of a shard or slice.
 
         Raises SourceMissing.
         """
@@ -165,9 +168,11 @@ class StateProvider:
     def source_proof(
         self, kind: Kind, unit: int, source: FromClaim | FromGenesis
     ) -> tuple[ClaimView | None, bytes, tuple[bytes, ...]]:
-        """The claim that a source is in, its tensor root, and the way from there to the claim's output root;
-        for a genesis slot of a shard or a slice no claim, and the way to that kind's genesis root. Raises
-        SourceMissing."""
+        """The claim of a source, the slot's tensor root, and its Merkle path to the claim's output root.
+
+        For a genesis slot the claim is None, and the path leads to the genesis root of the kind. Raises
+        SourceMissing.
+        """
         slots = self._output_slots(kind, unit, source)
         view = self.standing(*source.place) if isinstance(source, FromClaim) else None
         way = list(trees.build([slot.root for slot in slots]).proof(source.slot))
@@ -192,13 +197,15 @@ class StateProvider:
         return tuple(found)
 
     def input_tree(self, kind: Kind, round_: int, shard: int) -> trees.Tree:
-        """Tree over the tensor roots of what the claim of a place must start from; no tensor is fetched where
-        the claims before publish theirs. Raises SourceMissing."""
+        """Tree over the tensor roots of the right input at a place.
+
+        No tensor is fetched if the claims before publish theirs. Raises SourceMissing.
+        """
         slots = self._input_slots(kind, shard, self._sources(kind, round_, shard))
         return trees.build([slot.root for slot in slots])
 
     def input_state(self, kind: Kind, round_: int, shard: int) -> State:
-        """What the claim of a place must start from. Raises SourceMissing."""
+        """The right input state at a place. Raises SourceMissing."""
         sources = self._sources(kind, round_, shard)
         self._compute_base(kind, round_, sources)
         slots = self._input_slots(kind, shard, sources)
@@ -216,10 +223,10 @@ class StateProvider:
         return [tensor_of(source) if tensor is None else tensor for tensor, source in found]
 
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
-        """Compute the outer step that a claim builds on, slice by slice, if for that no more is missing than
-        of its result.
+        """Recomputes the outer step that a claim builds on, slice by slice, if that misses no more bytes than
+        its result.
 
-        What is not published is computed in any case, by whoever asks for it next.
+        An unpublished outer step is recomputed in any case, by the next call that needs it.
         """
         used: dict[Place, set[int]] = {}
         for source in sources:
@@ -250,8 +257,10 @@ class StateProvider:
                     return
 
     def parameters(self, round_: int) -> list[Tensor] | Broken | Hidden | None:
-        """The slots of the parameters after a round, of all slices one after the other; what is wrong with a
-        slice, or None where one does not stand."""
+        """Slots of the parameters after a round, of all slices in order.
+
+        `Broken` or `Hidden` if a slice is wrong; None if one does not stand.
+        """
         found: list[Tensor] = []
         wanted, last = range(model_part(self.work.terms)), self.work.segments(Kind.OUTER)
         for number in range(self.work.terms.slices):
@@ -265,26 +274,25 @@ class StateProvider:
     # -- leaves
 
     def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
-        """Roots of the leaves of a claim's segments tree, with the CIDs of their indices (empty if
+        """Roots of the leaves of a claim's segments tree, with the CIDs of their indices ("" if
         unpublished)."""
         return self._published.checkpoints(view)
 
     def unpublished(self, view: ClaimView) -> None:
-        """Know of a claim that nothing of it is published."""
+        """Records that a claim publishes nothing."""
         self._published.unpublished(view)
 
     def slots(self, view: ClaimView, leaf: int) -> Slots | None:
-        """The slots of a claim's state at a leaf, if they are known or published."""
+        """Slots of a claim's state at a leaf, if known or published."""
         return self._published.slots(view, leaf, self._program(view))
 
     def published(self, view: ClaimView) -> bool:
-        """Whether the states that the claim publishes, its last among them, can be had and are what they
-        should be."""
+        """True if all states that the claim publishes, including the last, are available and right."""
         return self._published.all_can_be_had(view, self._program(view))
 
     def gap(self, view: ClaimView, order: Random, most: int) -> Gap | None:
-        """One of the claim's published states that cannot be had, and up to `most` of what is missing of it,
-        both at random; None if all can be had."""
+        """A random unavailable state of the claim with up to `most` of its missing byte ranges; None if all
+        are available."""
         return self._published.gap(view, self._program(view), order, most)
 
     def some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | Broken | Hidden:
@@ -297,7 +305,7 @@ class StateProvider:
         return [whole.state[i] for i in wanted] if isinstance(whole, Known) else whole
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
-        """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
+        """The state at a leaf of a claim's segments tree, published or recomputed from an earlier leaf."""
         claim = view.claim
         start = leaf
         while start >= 0 and (state := self.at_hand(view, start)) is None:
@@ -317,7 +325,7 @@ class StateProvider:
         return Known(state, view.roots[leaf])
 
     def at_hand(self, view: ClaimView, leaf: int) -> State | None:
-        """The state that a claim says is at a leaf, right or wrong, if nothing has to be computed for it."""
+        """The claim's state at a leaf, right or wrong, if it is available without computing; else None."""
         root, program = view.roots[leaf], self._program(view)
         if (state := self._published.remembered(root, program)) is not None:
             return state
@@ -327,30 +335,33 @@ class StateProvider:
         return self._published.state(view, leaf, program)
 
     def _segment(self, view: ClaimView, segment: int, state: State) -> State:
-        """The state that the program gives at the end of a segment that starts from this one."""
+        """Runs a segment from this state."""
         claim = view.claim
         return self.work.run(claim.kind, claim.round, claim.shard, segment, state)
 
     def keep(self, state: State, tree: trees.Tree | None = None) -> bytes:
-        """Remember a state that this process has computed, of which `tree` is the state tree; its root."""
+        """Caches a computed state and returns its root; `tree`: its state tree, if known."""
         tree = state_tree(state) if tree is None else tree
         self._published.keep(tree.root, tree.levels[0], state)
         return tree.root
 
     def settled(self, rounds: int) -> None:
-        """So many rounds are settled. With each further one, what was last used before the one before it
-        leaves the memory: no later input comes from it, and it can be read or computed again."""
+        """Records the number of settled rounds.
+
+        With each further one, entries last used before the previous one leave the cache: no later input needs
+        them, and they can be read or recomputed.
+        """
         if rounds > self._settled:
             self._settled = rounds
             self.reader.used.turn()
             self._published.turn()
 
     def forget(self) -> None:
-        """Have no state in memory, as what is there may not be what it was."""
+        """Clears the tensors in memory, which may be corrupt."""
         self.reader.forget()
 
     def learn(self, view: ClaimView, leaf: int, state: State) -> bool:
-        """Remember a state that was computed, if it is the claim's at this leaf; whether it is."""
+        """Caches a computed state if it is the claim's at this leaf; True if it is."""
         tree = state_tree(state)
         if tree.root != view.roots[leaf]:
             return False
@@ -360,19 +371,23 @@ class StateProvider:
         return True
 
     def _keep_on_disk(self, view: ClaimView, leaf: int, state: State) -> None:
-        """Keep a state that is not in this node's own blocks, whatever files the claim names for it."""
+        """Stores a state on disk unless the claim's files for it are already local."""
         if self._kept is not None and not self._published.is_here(view, leaf, self._program(view)):
             self._kept.keep_state(view.roots[leaf], state)
 
     def pin(self, view: ClaimView, leaf: int, state: State) -> None:
-        """Have a claim's state at a leaf on the disk until the claim, its votes and its games are over,
-        whatever a rewind undoes. Raises NoRoom."""
+        """Pins a claim's state at a leaf until the claim, its votes and its games are over, across rewinds.
+
+        Raises NoRoom.
+        """
         if self._kept is not None:
             self._kept.pin(view, leaf, state)
 
     def pin_start(self, view: ClaimView, segment: int) -> None:
-        """`pin` where a segment starts; what is pinned is read, and mended where it is damaged. Raises
-        NoRoom, and SourceMissing where it cannot be had."""
+        """Pins the start of a segment; a pinned state is read, and repaired if damaged.
+
+        Raises NoRoom, and SourceMissing if the state is unavailable.
+        """
         if self._kept is None:
             return
         start = self.leaf(view, segment)
@@ -386,12 +401,12 @@ class StateProvider:
         return self.work.program(view.claim.kind)
 
     def found_right(self, view: ClaimView, segment: int) -> None:
-        """Remember that the replay of a segment came to what the claim says."""
+        """Records that a segment's replay matches the claim."""
         if self._kept is not None:
             self._kept.add(view, segment)
 
     def known_right(self, view: ClaimView, segment: int) -> bool:
-        """Whether this node has replayed the segment before, from the claim's own start to its own end."""
+        """True if this node has replayed the segment before, from the claim's start to its end."""
         return self._kept is not None and self._kept.knows(view, segment)
 
 
@@ -415,7 +430,7 @@ def open_state_provider(
     engine: Engine = REFERENCE_ENGINE,
     kept: KeptReplays | None = None,
 ) -> StateProvider:
-    """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
+    """Fetches and checks a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, resource_limits)
     work = Work(job.terms, files, engine=engine)
     return StateProvider(market, blocks, job.job_id, work, resource_limits.cache_bytes, kept)

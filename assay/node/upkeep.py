@@ -1,10 +1,9 @@
-"""What any node does for the claims of a job, and for its own games, beside its role.
+"""Decides the calls that keep a job's claims and this account's games moving, whatever the role.
 
-Contract: decisions are pure; the same claim and clock give the same answer to everyone. A call that anyone
-may make to move a claim on (record its seed, tally its votes, settle it, void it) is its claimant's at once,
-and others' after their patience, each at a turn of his own, so that not everybody pays gas for the same call.
-What frees stakes alone is left to those who have some in the claim. Rules: docs/protocol.md, 4.5 to 4.8, 5.2
-and 5.3.
+Contract: decisions are pure; the same claim and clock give every node the same answer. Anyone may move a
+claim on (record its seed, tally its votes, settle it, void it). Its claimant does so at once, others after
+their patience, in turn, so that not everybody pays gas for the same call. Calls that only free stakes are
+left to those with a stake in the claim. Rules: docs/protocol.md, 4.5 to 4.8, 5.2 and 5.3.
 """
 
 from __future__ import annotations
@@ -35,29 +34,29 @@ from assay.protocol.types import (
 )
 
 FINAL_S = 1_200
-"""For which a claim has been over before what it is played from is let go: longer than a reorganisation can
+"""Seconds for which a claim must be over before its states are released: longer than a reorganisation can
 bring it back (64 slots of 12 s)."""
 VOID_AGAIN = 3_600
-"""Seconds until a claim that a void has not freed, as one of many rewinds does not, is voided once more."""
+"""Seconds until a void that freed no stake, as one of many rewinds may not, is sent again."""
 
 
 @dataclass(frozen=True)
 class Poke:
-    """A call that anyone may make; `what` names the Market port's method."""
+    """A call that anyone may make; `what` is the method of the Market port."""
 
     what: Together
     claim_id: ClaimId
     job_id: JobId
     since: Seconds
-    """When it came to be called for, or to be called for again: another time, another intent."""
+    """Time at which the call became due, or due again; it is part of the intent."""
     reason: str
     turn_s: int = 0
-    """Seconds for which it must have been called for, as this watcher has seen it (`Turns`)."""
+    """Seconds for which this watcher must have seen it due (`Turns`)."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """Make our move in a game, on either side, or take the win if time is up."""
+    """Make this account's move in a game, or take the win if time is up."""
 
     job_id: JobId
     game_id: int
@@ -66,17 +65,17 @@ class Play:
 
 @dataclass(frozen=True)
 class Tick:
-    """Have the market's clock pass a deadline that somebody has missed (rule 7.4)."""
+    """Tick the market's clock so that a missed deadline passes (rule 7.4)."""
 
     job_id: JobId
     due_block: int
-    """From which block on it may be ticked: another tick, another intent."""
+    """First block in which the tick is possible; it is part of the intent."""
     reason: str
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who looks, when, and how long it leaves others to do their own."""
+    """An account, the current time, and its patience: how long others may do their own calls."""
 
     me: Address
     now: Seconds
@@ -85,27 +84,29 @@ class Watcher:
 
 
 def _due(watcher: Watcher, view: ClaimView, since: int) -> bool:
-    """Ours at once; other people's when they have had time."""
+    """True at once for this account's claims; for others' after the patience."""
     return watcher.now >= since + (0 if view.claim.claimant == watcher.me else watcher.patience)
 
 
 def _turn_s(watcher: Watcher, view: ClaimView) -> int:
-    """How long each of us leaves a call to those before him: its claimant first, then one after the other."""
+    """Seconds to wait before making a call: 0 for the claimant, then one turn after the other."""
     if view.claim.claimant == watcher.me:
         return 0
     return (1 + turn(watcher.me, view.claim_id)) * max(watcher.patience // 4, 1)
 
 
 class Turns:
-    """When calls that anyone may make were first seen to be called for. What makes one due need not be told
-    by the claim (its seed block's time, the last vote's), and whoever counted from the claim's own times
-    would find every turn over and send with all others at once."""
+    """Tracks when each shared call was first seen due.
+
+    The claim does not always say when a call became due (the seed block's time, the last vote's). Turns
+    counted from the claim's own times would all be over at once, and everybody would send together.
+    """
 
     def __init__(self) -> None:
         self._first: dict[str, Seconds] = {}
 
     def over(self, due: Mapping[str, Poke], now: Seconds) -> set[str]:
-        """Of all calls that are due at this look, by intent: those whose turn has come."""
+        """Intents of the due calls whose turn has come."""
         self._first = {key: self._first.get(key, now) for key in due}
         return {key for key, poke in due.items() if now >= self._first[key] + poke.turn_s}
 
@@ -120,7 +121,7 @@ def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView)
 def poke_for(
     watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView
 ) -> Poke | Tick | None:
-    """The call that moves a claim on, if it is due from this watcher; on a closed job only what frees its own
+    """The call that moves a claim on, if this watcher should make it; on a closed job only what frees its own
     stake."""
     terms, status = job.terms, view.status
     if job.progress.closed and not ((view.stale or view.fallen) and locks(view, watcher.me)):
@@ -165,8 +166,7 @@ def poke_for(
 
 
 def write(market: MarketView, poke: Poke) -> Write:
-    """The call to make. Its intent is new whenever the claim has changed, so that a lost race is not for
-    ever."""
+    """The market call of a poke. Its intent changes with the claim, so that a lost race is retried."""
     view = market.claim(poke.claim_id)
     status = view.status
     key = intent(poke.what, poke.claim_id, status.phase.name, status.calls, status.seed_block, status.shown)
@@ -174,7 +174,7 @@ def write(market: MarketView, poke: Poke) -> Write:
 
 
 def tick_for(clock: ClockView, now: Seconds, job_id: JobId, deadline: int, what: str) -> Tick | None:
-    """The tick that a missed deadline waits for, if it waits for one."""
+    """The tick that a missed deadline needs to pass; None if it needs none."""
     if not clock.awaits_tick(deadline, now):
         return None
     return Tick(job_id, clock.due_block, f"{what}: the market's clock has to be ticked")
@@ -189,8 +189,11 @@ def plays(
     games: Sequence[GameView],
     rewards: Sequence[WaitingReward] = (),
 ) -> Iterator[Play | Tick]:
-    """What is to be done in this account's games now: its moves, and the ends that it gains by; also of other
-    people's games for which a reward of its own waits. Until its deadline has passed, a move can be made."""
+    """Calls due in this account's games: its moves, and ends from which it gains.
+
+    Includes others' games on which a reward of this account waits. A move is possible until its deadline has
+    passed.
+    """
     waiting = {reward.claim_id: reward.winner for reward in rewards}
     held_up = {reward.claim_id for reward in rewards if waits_for(me, [reward])}
     for view in games:
@@ -223,23 +226,23 @@ def plays(
 
 
 def voted(vote: Vote) -> bool:
-    """Whether a drawn verifier has voted, or its seat has ended."""
+    """True if a drawn verifier has voted or its seat has ended."""
     return vote.shown or vote.gone
 
 
 def window_end(view: ClaimView, terms: Terms) -> Seconds:
-    """Of an accepted claim: until when it may be challenged (rule 4.7)."""
+    """End of an accepted claim's challenge window (rule 4.7)."""
     attested = view.claim.kind == Kind.OUTER or view.status.valid == terms.verifiers
     return Seconds(view.status.since + (1 if attested else 2) * terms.challenge_window)
 
 
 def disputable_until(view: ClaimView, terms: Terms) -> Seconds:
-    """Of a fallen claim: until when its valid votes may be disputed (rule 5.5)."""
+    """End of the time in which valid votes on a fallen claim may be disputed (rule 5.5)."""
     return Seconds(view.status.since + terms.challenge_window)
 
 
 def left_out_until(view: ClaimView, terms: Terms) -> Seconds:
-    """Of a task that its round goes on without: until when it may be challenged; then it is voided (rule
+    """End of the time in which a left-out task may be challenged; after it the task is voided (rule
     4.3.5)."""
     return Seconds(view.status.since + terms.challenge_window)
 
@@ -247,7 +250,8 @@ def left_out_until(view: ClaimView, terms: Terms) -> Seconds:
 def challengeable_until(
     job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds
 ) -> float | None:
-    """Until when a claim may be challenged, infinity while it waits for votes; None if it may not be now."""
+    """Time until which a claim may be challenged, infinity while it waits for votes; None if it may not be
+    now."""
     if view.status.phase not in CHALLENGEABLE or view.overtaken:
         return None
     if view.status.phase == Phase.ACCEPTED:
@@ -258,15 +262,15 @@ def challengeable_until(
 
 
 def disputable(job: JobView, claims: Sequence[ClaimView], view: ClaimView, now: Seconds) -> Iterator[Vote]:
-    """Valid votes of a task that may be disputed at this time."""
+    """Valid votes of a task that may be disputed now."""
     in_time = view.fallen and now <= disputable_until(view, job.terms)
     if in_time or challengeable_until(job, claims, view, now) is not None:
         yield from (vote for vote in view.votes if vote.shown and vote.valid and not vote.gone)
 
 
 def locks(view: ClaimView, account: Address) -> bool:
-    """Whether a claim locks stake of the account: its claimant's until it has ended, and that behind a vote,
-    which a fallen claim still locks."""
+    """True if a claim locks stake of the account: the claimant's until it ends, a voter's also once it has
+    fallen."""
     behind = [vote.verifier for vote in view.votes if not vote.gone]
     if view.status.phase in CHALLENGEABLE:
         behind.append(view.claim.claimant)
@@ -274,8 +278,8 @@ def locks(view: ClaimView, account: Address) -> bool:
 
 
 def over(market: MarketView, now: Seconds, job_id: JobId, claim_id: ClaimId) -> bool:
-    """Whether neither a claim nor a vote on it can be disputed any more, and no game about them is open. One
-    that the chain has lost may come back."""
+    """True if no dispute of a claim or its votes is open or possible. A claim that a reorganisation removed
+    may return."""
     if market.ended(job_id):
         return True
     try:
@@ -290,13 +294,13 @@ def over(market: MarketView, now: Seconds, job_id: JobId, claim_id: ClaimId) -> 
 
 
 class Endings:
-    """Claims that are over, and since when this process has seen them so."""
+    """Records since when this process has seen each claim over."""
 
     def __init__(self) -> None:
         self._since: dict[ClaimId, Seconds] = {}
 
     def holds(self, market: MarketView, now: Seconds, job_id: JobId, claim_id: ClaimId) -> bool:
-        """Whether a claim has been `over` for so long that it does not come back."""
+        """True if a claim has been `over` for so long that no reorganisation brings it back."""
         if not over(market, now, job_id, claim_id):
             self._since.pop(claim_id, None)
             return False
@@ -309,9 +313,8 @@ class Endings:
 def watched(market: MarketView, liable: bool = False) -> list[JobView]:
     """Open jobs, and closed ones that still hold something of this account's; with `liable`, of anybody's.
 
-    A claim that a job left out, or whose overtaken stakes nobody has freed, outlasts the job, and so do games
-    and demands on it, and votes on a fallen one: whoever looks away then loses a game by the clock, leaves
-    stake and bond behind, or disputes nothing.
+    A left-out claim, an overtaken claim with locked stakes, and games, demands and votes on them outlast the
+    job. A node that ignores them loses games by the clock, leaves stake and bonds locked, or misses disputes.
     """
     me = market.me
     staked = any(market.stake(me, role).locked for role in Role)
@@ -338,9 +341,9 @@ def watched(market: MarketView, liable: bool = False) -> list[JobView]:
 def others_suffice(
     now: Seconds, job: JobView, claims: Sequence[ClaimView], view: ClaimView, games: Sequence[GameView]
 ) -> bool:
-    """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
+    """True if this node can rely on somebody else's running game on a claim instead of opening its own.
 
-    Not for ever: a game may be lost on purpose, so half the challenge window is kept for a game of one's own.
+    Half of the challenge window is kept for its own game, because the other one may be lost on purpose.
     """
     if not any(not game.decided and game.game.claim_id == view.claim_id for game in games):
         return False

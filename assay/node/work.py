@@ -1,8 +1,8 @@
-"""A job made ready to compute: any run of its programs, from any state, as a `Replay`.
+"""Runs any part of a job's programs, from any state.
 
-Contract: a claim is a run of steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3). This
-module knows which steps, with which counter and shard. Executors are made once and shared by all replays of
-the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
+Contract: a claim runs steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3). This module
+knows which steps, with which counter and shard. All replays of the job share its executors. Not thread-safe.
+Honest roles never pass a fault (``program.fault``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ Faults = Mapping[tuple[int, ...], Fault]
 
 
 def outer_share(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program]) -> Fraction:
-    """Operations of an outer claim over those of a task; of a slow shard, where there are any: who holds one
-    owes outer claims too, and its price is that of a task with fewer steps."""
+    """Operations of an outer claim over those of a task; of a slow shard's task, if there are slow shards.
+
+    Its holder owes outer claims too, and is paid for a task with fewer steps.
+    """
     last = terms.shards - 1
     outer, task = (
         sum(
@@ -46,8 +48,10 @@ def outer_share(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program
 def put_together(
     terms: Terms, place: Place, stands: Stands, output: Callable[[Place, int], Tensor], genesis: State
 ) -> State:
-    """A claim's input by the terms' links (rule 4.4), where all outputs are at hand: `output` gives a slot of
-    a place's, `genesis` is the kind's."""
+    """Assembles a claim's input by the links (rule 4.4), if all outputs are available.
+
+    `output` gives a slot of the claim at a place; `genesis` is the kind's genesis state.
+    """
     found = []
     for slot in range(terms.slots_of(place[0])):
         source = source_of(terms, *place, slot, stands)
@@ -61,7 +65,7 @@ def put_together(
 
 
 class Work:
-    """Runs of one job's programs."""
+    """Runs the programs of one job."""
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Work:
         self._executors: dict[tuple[Kind, int], Executor] = {}
 
     def _executor(self, kind: Kind, loop: int) -> Executor:
-        """A task's main loop is worth compiling; all others are few steps."""
+        """Executor of a loop; only a task's main loop has enough steps to be compiled."""
         if (kind, loop) not in self._executors:
             program, steps = self.programs(kind)[loop], self.terms.rounds * self.terms.steps_per_round
             trains = kind == Kind.TASK and loop == self.files.main
@@ -90,27 +94,27 @@ class Work:
 
     @cached_property
     def outer_share(self) -> Fraction:
-        """`outer_share` of the job."""
+        """Operations of an outer claim over those of a task."""
         return outer_share(self.terms, self.files.tasks, self.files.outers)
 
     def programs(self, kind: Kind) -> tuple[Program, ...]:
-        """Of the loops of such a claim; all have the same slots."""
+        """Programs of the loops of this kind of claim; all have the same slots."""
         return self.files.tasks if kind == Kind.TASK else self.files.outers
 
     def program(self, kind: Kind) -> Program:
-        """The first of them, for what it says of the state."""
+        """The first loop's program, which describes the state."""
         return self.programs(kind)[0]
 
     def segments(self, kind: Kind) -> int:
-        """Segments of a claim; its segments tree has one leaf more."""
+        """Number of segments of a claim; its segments tree has one leaf more."""
         return self.terms.segments_of(kind)
 
     def located(self, kind: Kind, segment: int, shard: int) -> Located:
-        """The loop that a segment of a shard's claim lies in."""
+        """The loop that contains a segment of a shard's claim."""
         return locate(self.terms.loops_of(kind), segment, shard)
 
     def segment_steps(self, kind: Kind, segment: int, shard: int) -> int:
-        """Steps of a segment."""
+        """Number of steps of a segment."""
         return self.located(kind, segment, shard).loop.segment_steps
 
     def first_step(self, kind: Kind, round_: int, segment: int, shard: int) -> int:
@@ -124,7 +128,7 @@ class Work:
         return self.faults.get((round_, shard)) if found is None and loop == self.files.main else found
 
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
-        """The run that starts with `state` at the beginning of a segment."""
+        """The replay of a segment from `state`."""
         located = self.located(kind, segment, shard)
         return Replay(
             self.programs(kind)[located.number],
@@ -146,7 +150,7 @@ class Work:
         state: Sequence[Tensor],
         told: Callable[[int, int], None] = lambda done, steps: None,
     ) -> State:
-        """The state at a segment's end; `told` as `Executor.run` has it."""
+        """Runs a segment and returns its end state; `told`: the progress callback of `Executor.run`."""
         number, steps = self.located(kind, segment, shard).number, self.segment_steps(kind, segment, shard)
         replay = self.replay(kind, round_, shard, segment, state)
         if self._fault(kind, round_, shard, number) is None:
@@ -159,6 +163,6 @@ class Work:
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]
     ) -> tuple[State, bytes]:
-        """The state at a segment's end, and its root."""
+        """Runs a segment and returns its end state and root."""
         end = self.run(kind, round_, shard, segment, state)
         return end, state_root(end)
