@@ -1,1 +1,1 @@
-"""Heavy work, done by worker processes that have a device each, and neither keys nor chain nor network."""
+"""Runs heavy work in worker processes, each with a device and without keys, chain access or network."""

@@ -1,9 +1,8 @@
-"""What a worker may ask of its node while an order runs: reads of the market, blocks, and the role's books.
+"""Calls from a worker to its node while an order runs: market reads, blocks, and the role's books.
 
-Contract: a worker reaches the chain and other nodes through these calls alone, each named in `ALLOWED`, so
-it needs no key, no endpoint and no network. A call runs in the node's process, in a thread of its own; what
-it raises is raised in the worker. Fetches of an order that is `held` together take `HOLD_S`: then PutOff is
-raised.
+Contract: a worker reaches the chain and other nodes only through these calls, each named in `ALLOWED`, so it
+needs no key, endpoint or network. A call runs in a thread of the node's process; its exception is raised in
+the worker. The fetches of an order within `held` may take `HOLD_S` in total; then PutOff is raised.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from assay.protocol.ports import RAW, Blocks, Holding, Hurried, MarketView
 from assay.protocol.types import Address
 
 HOLD_S = 20.0
-"""For which fetches may hold up an order: a block at the least rate that is put up with
-(``blocks.exchange``) comes in less."""
+"""Maximum seconds for which fetches delay an order: a block at the minimum accepted rate
+(``blocks.exchange``) arrives in less."""
 
 ALLOWED: Mapping[str, frozenset[str]] = {
     "market": frozenset({"job", "claim", "claims", "current", "game"}),
@@ -29,7 +28,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 
 
 class Desk(Protocol):
-    """What an order finds of its node, in whatever process it runs."""
+    """The node as an order sees it, in whatever process the order runs."""
 
     @property
     def market(self) -> Any: ...  # of a `MarketView`, what is `ALLOWED`
@@ -40,18 +39,18 @@ class Desk(Protocol):
 
 
 class Home:
-    """The node's side: its market's reads, its blocks, and its role's books."""
+    """The node's side: market reads, blocks, and the role's books."""
 
     def __init__(self, market: MarketView, blocks: Blocks, books: Any = None) -> None:
         self.market: Any = market
         self.blocks, self.books = blocks, books
 
     def held(self) -> AbstractContextManager[None]:
-        """`with` blocks of one order, within all of which fetches may take `HOLD_S` together."""
+        """Limits the total time of fetches within the `with` blocks of one order to `HOLD_S`."""
         return self.blocks.within(HOLD_S) if isinstance(self.blocks, Hurried) else nullcontext()
 
     def call(self, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
-        """What a call that is `ALLOWED` gives. Raises ValueError for any other."""
+        """Performs an `ALLOWED` call. Raises ValueError for any other."""
         if name not in ALLOWED.get(whose, ()):
             raise ValueError(f"a worker may not call {whose}.{name}")
         if (whose, name) == ("blocks", "fetch") and not hasattr(self.blocks, "fetch"):
@@ -63,11 +62,11 @@ class Home:
 
 
 Call = Callable[[str, str, tuple[Any, ...]], Any]
-"""`Home.call` from elsewhere."""
+"""`Home.call` from another process."""
 
 
 class _Remote:
-    """Calls of one object of the node's."""
+    """Proxy of one of the node's objects."""
 
     def __init__(self, call: Call, whose: str) -> None:
         self._call, self._whose = call, whose
@@ -79,7 +78,7 @@ class _Remote:
 
 
 class RemoteMarket(_Remote):
-    """`protocol.ports.MarketView`, as far as orders read it."""
+    """Proxy of `protocol.ports.MarketView`, for the reads that orders need."""
 
     def __init__(self, call: Call, me: Address) -> None:
         super().__init__(call, "market")
@@ -87,8 +86,11 @@ class RemoteMarket(_Remote):
 
 
 class RemoteBlocks:
-    """The node's blocks from a worker: `store`, its block store's folder where the worker shares the machine,
-    is read and written here; what it lacks the node fetches into it. Thread-safe."""
+    """The node's blocks in a worker.
+
+    `store`: folder of the node's block store if the worker shares the machine; it is read and written
+    directly, and the node fetches missing blocks into it. Thread-safe.
+    """
 
     def __init__(self, call: Call, store: Blocks | None) -> None:
         self._call, self._store = call, store
@@ -141,7 +143,7 @@ class RemoteBlocks:
 
 
 class RemoteDesk:
-    """The node, from a worker."""
+    """The node, seen from a worker."""
 
     def __init__(self, call: Call, me: Address, store: Blocks | None) -> None:
         self.market: Any = RemoteMarket(call, me)

@@ -1,7 +1,7 @@
-"""A pool without workers: orders run at once, in the thread that submits them.
+"""A pool without workers: orders run at once, in the calling thread.
 
-Contract: as ``compute.pool.Pool`` has it, but that `submit` returns when the order is over, and no worker can
-be lost. For commands that run one order and end, and for tests.
+Contract: as ``compute.pool.Pool``, but `submit` returns when the order is done, and no worker can be lost.
+For commands that run one order and exit, and for tests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class InlinePool:
     def submit(
         self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None
     ) -> Task[R]:
-        """The future of an order that is over. What is no error of an order's, such as the end of the
-        process, is raised at once."""
+        """Runs the order and returns its completed future. Exceptions that no order raises, such as the end
+        of the process, are raised at once."""
         task = Task(order, priority, progress)
         task.set_running_or_notify_cancel()
         self.bench.progress = progress or (lambda done, total: None)
@@ -50,30 +50,30 @@ class InlinePool:
         return task
 
     def status(self) -> tuple[WorkerStatus, ...]:
-        """Of this process, which is idle whenever it can be asked."""
+        """Status of this process, which is idle whenever it can be asked."""
         return (WorkerStatus(self.bench.config.device, orders=self._orders, slower=slower.noted()),)
 
     def is_busy(self) -> bool:
-        """Never, whenever it can be asked."""
+        """Always False: no order runs while the caller asks."""
         return False
 
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
-        """Whoever has submitted the order that runs: it ends as soon as it can."""
+        """Counts the caller of the running order, so that it ends as soon as it can."""
         return 1
 
     def give_way(self, task: Task[Any]) -> None:
-        """Nothing runs whenever it can be asked."""
+        """Does nothing: no order runs while the caller asks."""
 
     def busy_s(self) -> tuple[float, float]:
-        """Not counted."""
+        """Zeros: not measured."""
         return 0.0, 0.0
 
     def ended(self) -> int:
-        """How often it was renewed."""
+        """Number of calls to `renew`."""
         return self._ended
 
     def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Forget what orders have left for later ones, and do something else before the next."""
+        """Clears the cache of orders and runs `meanwhile`."""
         self._ended += 1
         jobs = self.bench.cache.get("jobs", {})
         for job in jobs.values():
@@ -82,5 +82,5 @@ class InlinePool:
         meanwhile()
 
     def close(self) -> None:
-        """The same."""
+        """Clears the cache of orders."""
         self.renew()

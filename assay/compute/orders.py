@@ -1,8 +1,8 @@
-"""What a node asks of its workers.
+"""Base types of the orders that a node gives to its workers.
 
-Contract: an order is a frozen dataclass that names all that it depends on, so any worker gives the same bits
-for it. It is pickled between processes of one operator in one version, and never read from a peer. This
-module needs no PyTorch: what an order's `run` needs is imported in the worker.
+Contract: an order is a frozen dataclass that names everything it depends on, so any worker gives the same
+bits. It is pickled between processes of one operator and one version, and never read from a peer. This module
+does not import PyTorch: an order's `run` imports what it needs in the worker.
 """
 
 from __future__ import annotations
@@ -21,91 +21,92 @@ R = TypeVar("R")
 
 
 class Priority(IntEnum):
-    """Which of the waiting orders a free worker takes first."""
+    """Priority of a waiting order; free workers take the lowest value first."""
 
     GAME = 0
-    """A move of a game, or an answer to a demand: a stake is lost when it comes late."""
+    """A move of a game or an answer to a demand: being late loses a stake."""
     VOTE = 1
     TRAINING = 2
     AHEAD = 3
-    """Training that starts from a state that may not come."""
+    """Speculative training."""
 
 
 class WorkerLost(Retry):
-    """The workers that ran an order have died, one after another; nothing of it is known."""
+    """All workers that ran the order died; there is no result."""
 
     code = "worker-lost"
 
 
 class Cancelled(Retry):
-    """The order was cancelled; nothing of it is kept."""
+    """The order was cancelled; there is no result."""
 
     code = "order-cancelled"
 
 
 class DeviceLost(Retry):
-    """A worker's device does not answer any more. Raised in the worker, which ends."""
+    """A worker's device no longer answers. Raised in the worker, which then exits."""
 
     code = "device-lost"
 
 
 class OutOfMemory(Ask):
-    """The device has not enough memory for an order."""
+    """The device has too little memory for an order."""
 
     code = "out-of-memory"
 
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """What a worker is started with. `threads` of 0: as many as PyTorch takes."""
+    """Configuration of a worker. `threads` of 0: PyTorch's default."""
 
     device: str = "cpu"
     threads: int = 0
     executor: str = "auto"
     store: Path | None = None
-    """Folder of the node's block store, where the worker shares its machine."""
+    """Folder of the node's block store, if the worker shares its machine."""
     forms: Path | None = None
     """Folder of compiled programs."""
     brief: bool = False
-    """The node ends soon: compiled forms that are there are used, and none is made."""
+    """The node exits soon: existing compiled forms are used, and none is made."""
     me: Address = ZERO_ADDRESS
     """The node's account."""
 
 
 @dataclass
 class Bench:
-    """What an order finds in its worker."""
+    """Environment of an order in its worker."""
 
     config: WorkerConfig
     progress: Callable[[int, int], None] = lambda done, total: None
-    """To be called between steps with steps done and steps in all. Raises Cancelled."""
+    """Called between steps with the steps done and in all. Raises Cancelled."""
     cache: dict[str, Any] = field(default_factory=dict)
-    """What orders leave for later ones, by name; it is emptied when memory runs out."""
+    """Objects that orders leave for later ones, by name; cleared when memory runs out."""
     desk: Desk | None = None
-    """The node that orders; None where its orders ask nothing of it."""
+    """The node that gave the order; None if its orders need nothing from it."""
 
 
 class Order(Generic[R]):
-    """Base of all orders."""
+    """Base class of all orders."""
 
     held = True
-    """Whether fetches for it may take `home.HOLD_S` together at most."""
+    """True if its fetches may take at most `home.HOLD_S` in total."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name to show."""
         return type(self).__name__
 
     @property
     def device(self) -> str:
-        """The device that it is for; empty: any."""
+        """Device that the order needs; empty: any."""
         return ""
 
     @property
     def affinity(self) -> str:
-        """Orders of the same affinity run faster on the worker that ran the last of them; empty: on any."""
+        """Affinity key: the worker that ran the last order with this key runs the next one faster; empty:
+        none."""
         return ""
 
     def run(self, bench: Bench) -> R:
-        """Do it, in a worker."""
+        """Executes the order in a worker."""
         raise NotImplementedError

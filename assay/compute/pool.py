@@ -1,12 +1,12 @@
-"""A pool of workers: takes orders by priority, and sees each one through.
+"""Schedules orders on a pool of workers by priority, and retries them when a worker is lost.
 
-Contract: `submit` gives a future of the order's result. A worker takes the waiting order of the highest
-priority; among equal ones, one whose affinity is its own, then the oldest. An order that runs ends for
-another one only by `give_way`. An order whose worker dies, or loses its device, runs again on another worker
-or a new process, `TRIES` times in all; then its future raises `WorkerLost`. What an order raises is raised by
-its future, and not tried again. A worker that dies at once is started again after a pause that doubles, up to
-`MOST_PAUSE_S`. `cancel` of the future removes a waiting order; a running one ends between two steps, or its
-worker is killed `CANCEL_S` later. Thread-safe; one thread for each worker.
+Contract: `submit` returns a future of the order's result. A free worker takes the waiting order of highest
+priority; among equals one with its own affinity, then the oldest. A running order is only preempted by
+`give_way`. An order whose worker dies or loses its device runs again on another worker or new process,
+`TRIES` times in all; then its future raises `WorkerLost`. Exceptions of an order are raised by its future and
+not retried. A worker that dies at once is restarted after a pause that doubles, up to `MOST_PAUSE_S`.
+`cancel` of the future removes a waiting order; a running one ends between two steps, or its worker is killed
+`CANCEL_S` later. Thread-safe; one thread per worker.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TRIES = 3
 CANCEL_S = 5.0
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 60.0
 STEADY_S = 10.0
-"""A process that lived for so long did not die at once."""
+"""Lifetime in seconds from which a process does not count as dying at once."""
 
 Progress = Callable[[int, int], None]
-"""Told steps done and steps in all."""
+"""Callback with the steps done and in all."""
 
 
 class WorkerGone(Exception):
-    """The process behind a worker has ended, or its device is lost. `why` is for people."""
+    """A worker's process has ended, or its device is lost. `why`: explanation to show."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -47,13 +47,13 @@ class WorkerGone(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a worker's process takes; 0 where that is not known."""
+    """Resources used by a worker's process; 0 if unknown."""
 
     resident_bytes: int = 0
     device_bytes: int = 0
-    """Of its GPU."""
+    """Bytes of GPU memory."""
     seconds_a_step: float = 0.0
-    """Of the steps that it has told last."""
+    """Seconds per step of the latest steps."""
     slower: tuple[str, ...] = ()
     """What it computes more slowly than it could, and why (``numerics.slower``)."""
 
@@ -62,63 +62,64 @@ UNKNOWN = Usage()
 
 
 class Worker(Protocol):
-    """One worker, as the pool reaches it. Used from one thread, but for `close`."""
+    """One worker as the pool uses it: from one thread, except `close`."""
 
     @property
     def device(self) -> str: ...
     @property
     def ended(self) -> int:
-        """How many of its processes have ended, and what was in their memory with them. From then on nothing
-        is told that they said."""
+        """Number of its processes that have ended, with their memory. Their messages are dropped from then
+        on."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What its process takes now."""
+        """Resources its process uses now."""
         ...
 
     def run(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
-        """Start the process if none runs, and run an order in it. Raises what the order raised, `Cancelled`,
-        or `WorkerGone`."""
+        """Runs an order, and starts the process if needed. Raises what the order raised, `Cancelled`, or
+        `WorkerGone`."""
         ...
 
     def stopped(self) -> AbstractContextManager[None]:
-        """A `with` block at whose beginning the process ends, whatever it is at, and in which no other is
-        started. From then on nothing is told that it says. Called from any thread; `run` then raises
-        WorkerGone."""
+        """Kills the process and keeps it stopped for a `with` block.
+
+        Its messages are dropped from then on. Thread-safe; a concurrent `run` raises WorkerGone.
+        """
         ...
 
     def close(self) -> None:
-        """End the process for good. Called from any thread; `run` then raises WorkerGone."""
+        """Ends the process for good. Thread-safe; a concurrent `run` raises WorkerGone."""
         ...
 
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """What a worker does, for people. Times are of `time.monotonic`."""
+    """Activity of a worker, to show. Times are of `time.monotonic`."""
 
     device: str
     order: str = ""
-    """Name of the running order; empty where the worker is idle."""
+    """Name of the running order; empty if idle."""
     done: int = 0
     total: int = 0
     since_s: float = 0.0
     busy_s: float = 0.0
-    """Seconds that its orders have taken, but for the one that runs."""
+    """Seconds used by completed orders."""
     orders: int = 0
     losses: int = 0
     trouble: str = ""
-    """Why the last process ended, until an order is done again."""
+    """Why the last process ended, until an order completes."""
     resident_bytes: int = 0
     device_bytes: int = 0
     seconds_a_step: float = 0.0
     slower: tuple[str, ...] = ()
-    """As `Usage` has them."""
+    """As in `Usage`."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A worker's process has ended, or lost its device, with an order. `again`: whether that is run again."""
+    """A worker's process or device was lost during an order. `again`: whether the order is retried."""
 
     device: str
     order: str
@@ -135,7 +136,7 @@ class Slower:
 
 
 class Task(Future[R]):
-    """The future of an order's result."""
+    """Future of an order's result."""
 
     def __init__(self, order: Order[R], priority: Priority, progress: Progress | None) -> None:
         super().__init__()
@@ -146,7 +147,7 @@ class Task(Future[R]):
         self.losses = 0
 
     def cancel(self) -> bool:
-        """Cancel the order, waiting or running; False once it is done."""
+        """Cancels the order, waiting or running; False if it is done."""
         if super().cancel():
             return True
         self.unwanted = True
@@ -155,21 +156,21 @@ class Task(Future[R]):
 
     @property
     def is_dropped(self) -> bool:
-        """Whether it was cancelled while it waited, for the first time or again."""
+        """True if it was cancelled while it waited, also after being preempted."""
         return self.cancelled() or (self.losses > 0 and self.cancelled_running.is_set())
 
     def drop(self) -> None:
-        """Tell whoever waits for it that it was cancelled while it waited again."""
+        """Notifies waiters that it was cancelled while it waited after being preempted."""
         if not self.cancelled():
             what = "the order was cancelled, and nothing of it is kept"
             self.set_exception(Cancelled(what, hint="order it again"))
 
 
 class Pool:
-    """Orders on their way to some workers."""
+    """A queue of orders and the workers that run them."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
-        """At least one worker."""
+        """Needs at least one worker."""
         self._changed = threading.Condition()
         self._waiting: list[tuple[Priority, int, Task[Any]]] = []
         self._numbers = count()
@@ -192,7 +193,7 @@ class Pool:
 
     @property
     def width(self) -> int:
-        """How many orders run at the same time."""
+        """Number of orders that run in parallel."""
         return len(self._workers)
 
     def submit(
@@ -201,8 +202,8 @@ class Pool:
         priority: Priority = Priority.TRAINING,
         progress: Progress | None = None,
     ) -> Task[R]:
-        """Have an order run. `progress` is called from a thread of the pool's. Raises RuntimeError once the
-        pool is closed."""
+        """Queues an order. `progress` is called from a thread of the pool. Raises RuntimeError once the pool
+        is closed."""
         task = Task(order, priority, progress)
         with self._changed:
             if self._closed:
@@ -212,32 +213,31 @@ class Pool:
         return task
 
     def status(self) -> tuple[WorkerStatus, ...]:
-        """What each worker does now."""
+        """Activity of each worker."""
         with self._changed:
             found = tuple(self._status)
         usages = [worker.usage for worker in self._workers]
         return tuple(replace(status, **asdict(usage)) for status, usage in zip(found, usages, strict=True))
 
     def is_busy(self) -> bool:
-        """Whether any worker runs an order."""
+        """True if any worker runs an order."""
         with self._changed:
             return any(status.order for status in self._status)
 
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
-        """Orders of at least this priority that no worker has taken."""
+        """Number of queued orders of at least this priority."""
         with self._changed:
             return sum(of <= priority and not task.is_dropped for of, _, task in self._waiting)
 
     def busy_s(self) -> tuple[float, float]:
-        """Seconds that workers have run orders, and those of all workers since the pool began."""
+        """Seconds that workers have run orders, and total seconds of all workers since the pool started."""
         now = time.monotonic()
         with self._changed:
             busy = sum(s.busy_s + (now - s.since_s if s.order else 0.0) for s in self._status)
         return busy, (now - self._begun_s) * self.width
 
     def give_way(self, task: Task[Any]) -> None:
-        """Have a running order of a lower priority end as if it were cancelled, for one that waits: it runs
-        again later. One at a time."""
+        """Preempts a running order of lower priority for a waiting one; it is queued again. One at a time."""
         with self._changed:
             of = task.order.device
             fit = [x for n, x in self._running.items() if of in ("", self._workers[n].device)]
@@ -249,19 +249,22 @@ class Pool:
                 last.cancelled_running.set()
 
     def ended(self) -> int:
-        """How many processes of workers have ended."""
+        """Number of worker processes that have ended."""
         return sum(worker.ended for worker in self._workers)
 
     def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """End all processes: nothing that is in their memory is used again, nor told from now on. An order
-        that runs begins again, once `meanwhile` is over."""
+        """Restarts all processes, so that nothing in their memory is used or reported any more.
+
+        Running orders start again once `meanwhile` is done.
+        """
         with ExitStack() as stopped:
             for worker in self._workers:
                 stopped.enter_context(worker.stopped())
             meanwhile()
 
     def close(self) -> None:
-        """Cancel all orders, and end all processes; that of an order that runs on, `CANCEL_S` later."""
+        """Cancels all orders and ends all processes; one whose order does not stop is killed `CANCEL_S`
+        later."""
         with self._changed:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -336,7 +339,7 @@ class Pool:
         return None
 
     def _run(self, number: int, task: Task[Any]) -> bool:
-        """Run an order; whether its worker was lost by it."""
+        """Runs an order; True if its worker was lost."""
         self._note(number, order=task.order.name, done=0, total=0, since_s=time.monotonic())
 
         def progress(done: int, total: int) -> None:
@@ -365,7 +368,7 @@ class Pool:
         return False
 
     def _runs_again(self, task: Task[Any]) -> bool:
-        """Put an order that has given way among those that wait; False where it has not, or is not wanted."""
+        """Queues an order that was preempted again; False if it was not, or is no longer wanted."""
         with self._changed:
             if self._closed or not task.gives_way or task.unwanted:
                 return False
@@ -378,7 +381,7 @@ class Pool:
         return True
 
     def _lost(self, number: int, task: Task[Any], why: str) -> None:
-        """Have an order run again whose worker was lost, or give it up."""
+        """Queues the order of a lost worker again, or fails it."""
         task.losses += 1
         with self._changed:
             now = self._status[number]

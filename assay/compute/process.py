@@ -1,9 +1,9 @@
-"""A worker that is a process of this machine.
+"""Runs a worker as a process on this machine.
 
-Contract: the process gets orders and nothing else: its environment has no variable of this program's, its
-standard input is empty, and it ends when this one does, however that ends. What it logs is logged here; what
-it asks of its node (``compute.home``) is answered by threads of its own. Messages are pickled between these
-two processes alone.
+Contract: the process gets orders and nothing else. Its environment has no variable of this program, its
+standard input is empty, and it exits when this process does, however that ends. Its log records are logged
+here. Threads answer its calls to the node (``compute.home``). Messages are pickled between these two
+processes only.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from assay.protocol.errors import AssayError
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
-"""How often it is seen whether an order that runs is to be cancelled."""
+"""Seconds between checks whether a running order is to be cancelled."""
 _ENDS_S = 2.0
 _CALLS = 8
-"""Calls of one worker that are answered at the same time."""
+"""Maximum number of calls of one worker that are answered in parallel."""
 SECRET = "ASSAY_", "ETH_"
-"""Beginnings of the names of variables that a worker does not get, which hold passwords, keys and URLs."""
+"""Prefixes of environment variables that hold passwords, keys and URLs; workers do not get them."""
 
 
 @dataclass(frozen=True)
 class Stepped:
-    """Steps done, and in all."""
+    """Progress: steps done and in all."""
 
     done: int
     total: int
@@ -53,7 +53,7 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Logged:
-    """A record of the log."""
+    """A log record."""
 
     name: str
     level: int
@@ -62,7 +62,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class Asked:
-    """A call of the node's (``compute.home``)."""
+    """A call to the node (``compute.home``)."""
 
     number: int
     whose: str
@@ -72,7 +72,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Told:
-    """What a call came to."""
+    """Result of a call."""
 
     number: int
     result: Any
@@ -81,14 +81,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Answer:
-    """An order is over."""
+    """Result of an order."""
 
     result: Any
     error: Exception | None
     usage: Usage = UNKNOWN
 
     def given(self) -> Any:
-        """The result. Raises the error, and WorkerGone where the device is lost."""
+        """Returns the result. Raises the order's error, and WorkerGone if the device is lost."""
         if isinstance(self.error, DeviceLost):
             raise WorkerGone(f"its device is lost: {self.error.message}") from self.error
         if self.error is not None:
@@ -97,7 +97,7 @@ class Answer:
 
 
 def sendable(error: Exception) -> Exception:
-    """An error as the other process can know it, where classes of libraries may be unknown."""
+    """Converts an error to one that the other process can unpickle without the libraries that define it."""
     if isinstance(error, AssayError):
         return error
     if isinstance(error, OSError):
@@ -106,42 +106,42 @@ def sendable(error: Exception) -> Exception:
 
 
 class Link(Protocol):
-    """One process of a worker's, and the line to it."""
+    """A worker's process and the connection to it."""
 
     def send(self, message: object) -> None:
-        """Raises OSError where it is gone. Called from any thread."""
+        """Sends a message. Raises OSError if the process is gone. Thread-safe."""
         ...
 
     def recv(self) -> Any:
-        """The next message. Raises EOFError or OSError where it is gone. Called from one thread."""
+        """Receives the next message. Raises EOFError or OSError if the process is gone. For one thread."""
         ...
 
     def kill(self) -> None:
-        """End it."""
+        """Kills the process."""
         ...
 
     def how_ended(self) -> str:
-        """Why it is gone, for people; ends it."""
+        """Ends the process and says why it is gone."""
         ...
 
 
 @dataclass
 class _Running:
-    """A process that has been started, and what it has answered."""
+    """A started process and its messages."""
 
     link: Link
     inbox: queue.SimpleQueue[Answer | Stepped | None] = field(default_factory=queue.SimpleQueue)
-    """None: the line is gone."""
+    """Received messages; None: the connection is gone."""
     heard: bool = True
-    """Whether the node's books take in what it tells."""
+    """True if the node's books accept its messages."""
 
 
 class LinkWorker:
-    """`compute.pool.Worker` over links: starts its process at the first order, and another one after each
-    that ends."""
+    """`compute.pool.Worker` over links: starts a process at the first order, and a new one after each that
+    ends."""
 
     def __init__(self, config: WorkerConfig, open_link: Callable[[], Link], home: Home | None) -> None:
-        """`home`: what its orders may ask; None where they ask nothing."""
+        """`home`: answers its orders' calls; None if they make none."""
         self.config, self._open, self._home = config, open_link, home
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -156,12 +156,12 @@ class LinkWorker:
 
     @property
     def device(self) -> str:
-        """As `WorkerConfig` has it."""
+        """The device of its `WorkerConfig`."""
         return self.config.device
 
     @property
     def usage(self) -> Usage:
-        """As the process has told."""
+        """As last reported by the process."""
         return self._told
 
     def run(self, order: Order[Any], progress: Progress, cancelled: threading.Event) -> Any:
@@ -203,7 +203,7 @@ class LinkWorker:
             progress(message.done, message.total)
 
     def _read(self, running: _Running) -> None:
-        """Take in what the process sends, until its line is gone, or nobody can read what it says."""
+        """Receives messages until the connection is gone or a message cannot be read."""
         try:
             while True:
                 message = running.link.recv()
@@ -261,7 +261,7 @@ class LinkWorker:
             return self._running
 
     def _ended(self) -> str:
-        """End the process whose line is gone; how it ended, for people."""
+        """Ends a process whose connection is gone and says why."""
         running = self._running
         why = "it was ended" if running is None else running.link.how_ended()
         self.end()
@@ -280,7 +280,7 @@ class LinkWorker:
             yield
 
     def end(self) -> None:
-        """End the process; the next order starts another one."""
+        """Ends the process; the next order starts another one."""
         with self.stopped():
             pass
 
@@ -295,7 +295,7 @@ class LinkWorker:
 
 
 class ProcessLink:
-    """A process of this machine."""
+    """A process on this machine."""
 
     def __init__(self) -> None:
         self._line, theirs = Pipe()
@@ -336,26 +336,26 @@ class ProcessLink:
 
 
 class ProcessWorker(LinkWorker):
-    """A worker that is a process of this machine."""
+    """A worker in a process on this machine."""
 
     def __init__(self, config: WorkerConfig, home: Home | None = None) -> None:
         super().__init__(config, ProcessLink, home)
 
     @property
     def pid(self) -> int | None:
-        """Id of the process; None where none runs."""
+        """Process id; None if none runs."""
         running = self._running
         return running.link.process.pid if running and isinstance(running.link, ProcessLink) else None
 
     @property
     def usage(self) -> Usage:
-        """See `compute.pool.Worker`; what is resident is as it is now."""
+        """See `compute.pool.Worker`; resident memory is read now."""
         pid = self.pid
         return replace(self._told, resident_bytes=0 if pid is None else resident_bytes(pid))
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process has in memory; 0 where it has ended, or the system does not say."""
+    """Resident memory of a process in bytes; 0 if it has ended or the system does not say."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

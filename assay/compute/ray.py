@@ -1,9 +1,9 @@
-"""Workers on a Ray cluster (``pip install 'assay-market[ray]'``).
+"""Runs workers on a Ray cluster (``pip install 'assay-market[ray]'``).
 
-Contract: as ``compute.pool``: each worker is an actor with one processor of the cluster. It has no block
-store of the node's, and asks the node for every block. Every machine of the cluster needs this program in the
-same version. Not guaranteed: that a cluster's machines compute right, they are the operator's as this one is;
-secrecy from whoever reaches the cluster, but what is sent is public.
+Contract: as ``compute.pool``; each worker is an actor with one CPU of the cluster. It has no block store and
+requests every block from the node. Every machine of the cluster needs the same version of this program. Not
+guaranteed: that the cluster's machines compute right (they are the operator's, as this one is), or secrecy
+from anyone who can reach the cluster (but all data is public).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from assay.protocol.errors import Ask
 
 LOCAL = "local"
 _SAY_S = 1.0
-"""How long an actor is asked at a time what it has to say."""
+"""Timeout in seconds of one poll for an actor's messages."""
 
 
 @contextmanager
 def _without_secrets() -> Iterator[None]:
-    """A `with` block in which this process's environment has no variable of this program's."""
+    """Removes this program's variables from the environment for a `with` block."""
     secret = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(SECRET)}
     try:
         yield
@@ -42,8 +42,10 @@ def _without_secrets() -> Iterator[None]:
 
 
 class _Actor:
-    """What runs in the cluster: ``compute.worker.serve``, with queues for its line. Its calls run in several
-    threads, in any order."""
+    """Runs ``compute.worker.serve`` in the cluster, with queues as its connection.
+
+    Its calls run in several threads, in any order.
+    """
 
     def __init__(self) -> None:
         self._heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -60,7 +62,7 @@ class _Actor:
             os._exit(1)
 
     def hear(self, number: int, message: bytes) -> None:
-        """Take in the message with this number, after all before it."""
+        """Delivers the message with this number, after all before it."""
         with self._lock:
             self._early[number] = message
             while self._next in self._early:
@@ -68,7 +70,7 @@ class _Actor:
                 self._next += 1
 
     def say(self, wait_s: float) -> list[bytes]:
-        """What is to be said, once there is anything."""
+        """Waits for outgoing messages and returns them."""
         said: list[bytes] = []
         with suppress(queue.Empty):
             said.append(self._said.get(timeout=wait_s))
@@ -86,7 +88,7 @@ class _Actor:
 
 
 class RayLink:
-    """An actor."""
+    """Connection to an actor."""
 
     def __init__(self, ray: Any) -> None:
         self._ray, self._said, self._numbers = ray, deque[bytes](), count()
@@ -119,7 +121,8 @@ class RayLink:
 
 
 class RayPool(Pool):
-    """As many workers as the cluster at an address has processors; `local` starts one here, of `width`."""
+    """A pool with one worker for each CPU of the cluster at an address; `local` starts a cluster here, of
+    `width` CPUs."""
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class RayPool(Pool):
         home: Home | None = None,
         config: WorkerConfig | None = None,
     ) -> None:
-        """`width` of None: this machine's processors. Raises Ask without Ray, or where no cluster answers."""
+        """`width` of None: this machine's CPUs. Raises Ask if Ray is missing or no cluster answers."""
         if importlib.util.find_spec("ray") is None:
             raise Ask(
                 "Ray is not installed, so nothing was started",
@@ -158,6 +161,6 @@ class RayPool(Pool):
         super().__init__([LinkWorker(config, lambda: RayLink(ray), home) for _ in range(processors)])
 
     def close(self) -> None:
-        """End all workers, and leave the cluster."""
+        """Ends all workers and disconnects from the cluster."""
         super().close()
         self._ray.shutdown()

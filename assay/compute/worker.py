@@ -1,7 +1,7 @@
-"""The process that runs orders (``compute.process``).
+"""Entry point of the process that runs orders (``compute.process``).
 
-Contract: it runs order after order until the other end of its line closes, in the midst of one too. What an
-order raises is answered; a device that is lost ends the process after the answer.
+Contract: it runs one order after the other until its connection closes, also during an order. Exceptions of
+an order are sent back; a lost device ends the process after that.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from assay.compute.process import Answer, Asked, Logged, Stepped, Told, sendable
 from assay.numerics import slower
 
 _TELL_S = 0.2
-"""Progress is told no more often."""
+"""Minimum seconds between progress reports."""
 _LOST = ("CUDA error", "no CUDA-capable device", "HIP error", "device-side assert")
-"""By which PyTorch says that a device cannot be used any more by this process."""
+"""Texts with which PyTorch says that this process can no longer use a device."""
 
 
 class Messages(Protocol):
-    """Where messages go and come: a `Connection`, or what stands for one."""
+    """The connection to the node: a `Connection` or a substitute."""
 
     def send(self, message: Any, /) -> None: ...
     def recv(self) -> Any: ...
 
 
 class Line:
-    """This process's end of the line. Thread-safe."""
+    """This process's end of the connection. Thread-safe."""
 
     def __init__(self, connection: Messages) -> None:
         self._connection = connection
@@ -59,15 +59,17 @@ class Line:
             self._connection.send(message)
 
     def call(self, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
-        """A call of the node's. Raises what it raises there."""
+        """Calls the node. Raises what the call raises there."""
         number, told = next(self._numbers), Future[Any]()
         self._asked[number] = told
         self.send(Asked(number, whose, name, arguments))
         return told.result()
 
     def hear(self) -> None:
-        """Take in what the node sends, until it is gone. The process ends where that cannot be read: an
-        order may wait for it."""
+        """Receives the node's messages until it is gone.
+
+        An unreadable message ends the process, because an order may wait for it.
+        """
         try:
             while True:
                 message = self._connection.recv()
@@ -100,7 +102,7 @@ class _Log(logging.Handler):
 
 
 def serve(connection: Messages) -> None:
-    """Run what is ordered until the other end is gone. Raises OSError where it goes in the midst of one."""
+    """Runs orders until the node is gone. Raises OSError if that happens during an order."""
     config: WorkerConfig = connection.recv()
     line = Line(connection)
     root = logging.getLogger()
@@ -124,7 +126,7 @@ def serve(connection: Messages) -> None:
 
 
 def answered(order: Order[Any], bench: Bench) -> Answer:
-    """What an order comes to, whatever it raises."""
+    """Runs an order and returns its result or exception as an answer."""
     try:
         return Answer(order.run(bench), None)
     except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
@@ -132,7 +134,7 @@ def answered(order: Order[Any], bench: Bench) -> Answer:
 
 
 def device_bytes(device: str) -> int:
-    """What this process has taken of a GPU; 0 where it has used none."""
+    """GPU memory that this process uses, in bytes; 0 if it has used none."""
     torch = sys.modules.get("torch")
     if torch is None or not device.startswith("cuda") or not torch.cuda.is_initialized():
         return 0
@@ -143,7 +145,7 @@ def device_bytes(device: str) -> int:
 
 
 class _Told:
-    """Tells of steps, and raises Cancelled where the other end has said so."""
+    """Reports progress, and raises Cancelled if the node asked for it."""
 
     def __init__(self, line: Line, device: str) -> None:
         self._line, self._device, self._next_s = line, device, 0.0
@@ -151,12 +153,11 @@ class _Told:
         self._step_s = 0.0
 
     def usage(self) -> Usage:
-        """What this process takes of its GPU, how long a step takes of the steps that were told last, and
-        what is slower than it could be."""
+        """Current GPU memory, duration of the latest steps, and slow paths in use."""
         return Usage(0, device_bytes(self._device), self._step_s, slower.noted())
 
     def _pace(self, done: int) -> None:
-        """Take in that `done` steps are done: where they are no more than before, others have begun."""
+        """Updates the step duration; a count that does not grow means that another run of steps has begun."""
         now_s = time.monotonic()
         if self._last < 0 or done <= self._last:
             self._first, self._since_s = done, now_s
@@ -175,7 +176,7 @@ class _Told:
 
 
 def _shown(error: Exception, bench: Bench) -> Exception:
-    """What is raised at the other end."""
+    """The exception to send to the node."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, of a GPU
         bench.cache.clear()
         return OutOfMemory(
@@ -189,7 +190,7 @@ def _shown(error: Exception, bench: Bench) -> Exception:
 
 
 def _end_with(descriptor: int) -> None:
-    """End this process once nobody is at the other end."""
+    """Exits this process when the other end of this descriptor closes."""
     poll = select.poll()
     poll.register(descriptor, 0)
     poll.poll()
@@ -197,7 +198,7 @@ def _end_with(descriptor: int) -> None:
 
 
 def main() -> None:
-    """The process: the descriptor of its line."""
+    """Runs the process; its argument is the descriptor of the connection."""
     descriptor = int(sys.argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
