@@ -1,1 +1,1 @@
-"""The solver: takes shards, trains them, commits to every step, and defends what it committed."""
+"""The solver role: takes shards, trains them, commits every segment's state, and defends its claims."""

@@ -1,10 +1,10 @@
-"""Which jobs' terms an operator's solver agrees to.
+"""Decides whether a job's terms are acceptable to a solver's operator.
 
-Contract: `unacceptable` looks at every field of the terms by which a client could take or hold back what is
-the solver's. The rest (roots, seeds, prices of others) can do neither. `unpaid_outer` looks at what outer
-claims take beside tasks, which only the job's programs say. What a class of conditions bounds on
-chain is asked again here, because the operator's limits are narrower. Times are seconds, amounts the token's
-smallest units. Rules: docs/protocol.md, 3.1, 3.4, 4.3, 4.7; docs/decisions/0026.
+Contract: `unacceptable` checks every field of the terms by which a client could take or withhold a solver's
+money; no other field can. `unpaid_outer` checks the cost of outer claims beside tasks, which only the job's
+programs show. Bounds that the chain puts on a class of conditions are checked again here, because the
+operator's limits are narrower. Times are seconds, amounts the token's smallest units. Rules:
+docs/protocol.md, 3.1, 3.4, 4.3, 4.7; docs/decisions/0026.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _TOKEN = 10**18
 
 @dataclass(frozen=True)
 class TermsLimits:
-    """What the operator agrees to."""
+    """Limits on a job's terms, set by the operator."""
 
     most_stake: Wei
-    """Locked by each claim, and lost with a false one."""
+    """Maximum stake that each claim locks, and loses if it is false."""
     most_penalty: Wei
-    """For a task that is missed."""
+    """Maximum penalty for a missed task."""
     least_task: Seconds
-    """To train one task and commit it."""
+    """Minimum time to train and commit one task."""
     least_move: Seconds
-    """For a move of a game that somebody opens on a claim: less, and an honest claim cannot be defended."""
+    """Minimum time for a move of a game; with less, an honest claim cannot be defended."""
     most_locked: Seconds
-    """From a claim's commit to its settlement at the latest, if nobody disputes it and rounds go on."""
+    """Maximum time from a claim's commit to its settlement, if nobody disputes it and rounds go on."""
     most_outer: Seconds
-    """For which a round may wait for the one holder that its outer step is reserved to."""
+    """Maximum time for which a round waits for the holder that its outer step is reserved to."""
     most_unsettled: int
-    """Rounds that may be trained before the first of them is paid."""
+    """Maximum number of rounds trained before the first of them is paid."""
     most_unpaid: int
-    """Work of an outer claim that its fee does not pay for, at most: the tasks of so many rounds."""
+    """Maximum unpaid work of an outer claim, in tasks' prices of this many rounds."""
     block: Seconds
-    """Between the chain's blocks, at most; a seed is waited for so many of them."""
+    """Maximum seconds between the chain's blocks; the wait for a seed is counted in blocks."""
 
 
 USUAL = TermsLimits(
@@ -55,11 +55,11 @@ USUAL = TermsLimits(
     most_unpaid=8,
     block=Seconds(1),
 )
-"""Of a solver whose operator says nothing."""
+"""Default limits."""
 
 
 def unacceptable(terms: Terms, limits: TermsLimits) -> str:
-    """Why a shard of a job with these terms is not to be taken; empty if it may be."""
+    """Reason why these terms are unacceptable; empty if they are acceptable."""
     if terms.solver_stake > limits.most_stake:
         return f"a claim locks {terms.solver_stake}, the limit is {limits.most_stake}"
     if terms.miss_penalty > limits.most_penalty:
@@ -85,11 +85,11 @@ def unacceptable(terms: Terms, limits: TermsLimits) -> str:
 
 
 def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits) -> str:
-    """Why the outer claims of a round, of all its slices, are not worth its tasks' price; empty if they are.
-    `share`: of a task's operations, those of an outer claim, whose fee is all that it pays.
+    """Reason why the outer claims of a round cost too much for its tasks' price; empty if they do not.
 
-    What the fee does not pay for, at the rate at which the price pays a task, is bounded by what the round's
-    tasks are paid: else the training could be in the outer loops, for nothing.
+    `share`: operations of an outer claim over those of a task; its fee is all that it is paid. Its unpaid
+    work, valued at the task's rate, is bounded by what the round's tasks are paid. Otherwise a client could
+    move the training into the outer loops and get it for free.
     """
     if terms.slices * (share * price - terms.outer_fee) <= limits.most_unpaid * terms.shards * price:
         return ""
@@ -101,12 +101,15 @@ def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits)
 
 
 def votes_end(terms: Terms, block: Seconds) -> Seconds:
-    """Seconds from a task's commit to its acceptance at the latest: the seed, then a draw and every call."""
+    """Maximum seconds from a task's commit to its acceptance: the seed, then a draw and every replacement
+    draw."""
     return Seconds((terms.seed_delay + 1) * block + (1 + MAX_CALLS) * terms.vote_time)
 
 
 def locked_at_most(terms: Terms, block: Seconds) -> Seconds:
-    """Seconds from a task's commit to its settlement, where nobody disputes it: until its round is closed,
-    and the longer window of a claim that nobody attests."""
+    """Maximum seconds from a task's commit to its settlement without a dispute.
+
+    It covers the closing of the round and the longer window of a claim that nobody attests.
+    """
     closing = terms.task_time + max(terms.straggler_time, votes_end(terms, block)) + terms.outer_time
     return Seconds(closing + 2 * terms.challenge_window)

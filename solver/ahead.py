@@ -1,11 +1,10 @@
-"""What a round will leave if all of its tasks are accepted, worked out before anybody has voted.
+"""Speculates on the next round: computes the outer steps as if all current tasks will be accepted.
 
-Contract: a guess of this process, for this process: nothing of it is published, and nothing is committed that
-does not start from the state that the contracts will ask for (rule 4.4). A task is found again by the root of
-its input, so what was trained from a guess that comes true is the task itself. What was trained from any
-other is of no use to anybody. Only what other claimants publish is used: nobody's task is computed here, and
-where a state cannot be had, there is no guess (SourceMissing). The states are in the memory that the true
-provider has for tensors, and are worked out again where that has let them go.
+Contract: speculative states stay in this process. Nothing is published, and no claim is committed whose input
+root is not the one that the contracts ask for (rule 4.4). A task is identified by its input root, so work
+from a correct speculation is the task itself; other work is discarded. Only published outputs of other
+claimants are used: their tasks are not recomputed, and without a state there is no speculation
+(SourceMissing). The states share the tensor cache of the true provider and are recomputed when evicted.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _UNDECIDED = (Phase.COMMITTED, Phase.SEEDED)
 
 
 def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
-    """A claim that nobody has made yet, as if it were accepted."""
+    """Builds the view of a claim that is not committed yet, as if it were accepted."""
     place = f"expected/{claim.kind.name}/{claim.round}/{claim.shard}/".encode()
     claim_id = ClaimId(sha256(place + claim.job_id + claim.manifest + b"".join(roots)).digest())
     status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, ZERO_DIGEST)
@@ -47,21 +46,23 @@ def unmade(claim: Claim, roots: Sequence[bytes]) -> ClaimView:
 
 @dataclass(frozen=True)
 class End:
-    """The last state of a task of ours that is not stored yet, and its tree."""
+    """The last state of an own task that is not stored yet, with its tree."""
 
     state: State
     tree: trees.Tree
 
     @property
     def slots(self) -> Slots:
-        """Its slots, which nobody can fetch."""
+        """Its slots, without files."""
         return tuple(SlotFile(root, "") for root in self.tree.levels[0])
 
 
 class ExpectedStates(StateProvider):
-    """The states of a job as they will be once `round_` is closed with the tasks that stand now, and with
-    those of `ours`, by round and shard, that are being stored or committed. `ends`: by root, of those that
-    are being stored."""
+    """States of a job as if `round_` closed with its current tasks.
+
+    They include the tasks in `ours`, by round and shard, that are being stored or committed. `ends`: last
+    states that are being stored, by root.
+    """
 
     def __init__(
         self,
@@ -77,7 +78,8 @@ class ExpectedStates(StateProvider):
         self._inputs: dict[int, bytes] = {}
 
     def current(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
-        """As the market has it, but that the round's tasks have passed, and its outer claims are ours."""
+        """As the market's claim, except that tasks of the round count as accepted and its outer claims are
+        speculative."""
         if kind == Kind.OUTER and round_ == self.round:
             return self._outer.get(shard)
         view = super().current(kind, round_, shard)
@@ -100,7 +102,7 @@ class ExpectedStates(StateProvider):
         return super().at_hand(view, leaf) if end is None else end.state
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
-        """As its base has it, but that no task is computed for it. Raises SourceMissing."""
+        """As in the base class, except that tasks are not recomputed. Raises SourceMissing."""
         if view.claim.kind == Kind.TASK:
             state = self.at_hand(view, leaf)
             if state is None:
@@ -112,7 +114,7 @@ class ExpectedStates(StateProvider):
         return super().leaf(view, leaf)
 
     def work_out(self) -> None:
-        """Run the round's outer steps. Raises SourceMissing."""
+        """Runs the round's outer steps. Raises SourceMissing."""
         for number in range(self.work.terms.slices):
             state = self.input_state(Kind.OUTER, self.round, number)
             roots = [self.keep(state, self.input_tree(Kind.OUTER, self.round, number))]
@@ -124,8 +126,8 @@ class ExpectedStates(StateProvider):
             self._outer[number] = view
 
     def outer_ends(self, number: int, input_root: bytes) -> list[State] | None:
-        """The states at the ends of a slice's segments, if its claim starts from this root and all of
-        them can be had; else None."""
+        """States at the ends of a slice's segments, if its claim starts from this root and all are available;
+        else None."""
         view = self._outer.get(number)
         if view is None or view.roots[0] != input_root:
             return None
@@ -134,13 +136,13 @@ class ExpectedStates(StateProvider):
         return states if len(states) == len(found) else None
 
     def input_root(self, shard: int) -> bytes:
-        """Root of what a task of the next round will start from. Raises SourceMissing."""
+        """Input root of a task of the next round. Raises SourceMissing."""
         if shard not in self._inputs:
             self._inputs[shard] = self.input_tree(Kind.TASK, self.round + 1, shard).root
         return self._inputs[shard]
 
     def _claim(self, number: int, roots: tuple[bytes, ...]) -> ClaimView:
-        """The claim of a slice's outer step."""
+        """Builds the speculative claim of a slice's outer step."""
         ends = roots[0], roots[-1]
         claim = Claim(
             self.job_id,
@@ -160,7 +162,7 @@ class ExpectedStates(StateProvider):
 
 
 class Ahead:
-    """The latest guess about one job's rounds."""
+    """The latest speculation on one job's rounds."""
 
     def __init__(self, true: StateProvider) -> None:
         self._true = true
@@ -171,24 +173,24 @@ class Ahead:
         self._ends: dict[bytes, End] = {}
 
     def forget(self) -> None:
-        """Know of no guess."""
+        """Discards the speculation."""
         self._expected = None
         self._ours.clear()
         self._ends.clear()
 
     def lend(self, claim: Claim, roots: Sequence[bytes], end: End) -> None:
-        """Let a task's last state be worked on ahead, until it is taken back: its claim is none yet, and
-        nothing of it is published."""
+        """Makes a task's last state available to speculation before it is stored and committed, until
+        `take_back`."""
         self.made(claim, roots)
         self._true.unpublished(self._ours[claim.round, claim.shard])
         self._ends[end.tree.root] = end
 
     def take_back(self, root: bytes) -> None:
-        """A last state is stored, or will not be."""
+        """Withdraws a last state because it is stored, or will not be."""
         self._ends.pop(root, None)
 
     def made(self, claim: Claim, roots: Sequence[bytes]) -> None:
-        """A task of ours is about to be committed: it counts until its place has a claim that stands."""
+        """Adds an own task that is about to be committed; it counts until a claim stands at its place."""
         for place in [place for place in self._ours if place[0] != claim.round]:
             del self._ours[place]
         self._ours[claim.round, claim.shard] = unmade(claim, roots)
@@ -197,7 +199,7 @@ class Ahead:
         return {shard: view for (made, shard), view in self._ours.items() if made == round_}
 
     def _committed(self, round_: int) -> tuple[bytes, ...]:
-        """Output roots of a round's tasks, if every shard has one; else nothing."""
+        """Output roots of a round's tasks, if every shard has one; else empty."""
         claims = Claims(self._true.market.claims(self._true.job_id))
         shards, ours = range(self._true.work.terms.shards), self._of_ours(round_)
         found = [standing(claims, Kind.TASK, round_, shard) or ours.get(shard) for shard in shards]
@@ -205,14 +207,14 @@ class Ahead:
         return there if len(there) == len(shards) else ()
 
     def known(self, round_: int) -> ExpectedStates | None:
-        """What a round will leave, if that was worked out, from the tasks that stand now."""
+        """The speculation on a round, if it was computed from the current tasks; else None."""
         expected = self._expected
         if expected is None or expected.round != round_:
             return None
         return expected if self._committed(round_) == self._tasks else None
 
     def expect(self, round_: int) -> ExpectedStates:
-        """What a round will leave. Raises SourceMissing."""
+        """Computes the speculation on a round. Raises SourceMissing."""
         if (known := self.known(round_)) is not None:
             return known
         found = self._committed(round_)

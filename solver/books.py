@@ -1,8 +1,8 @@
-"""What a solver's workers have told of its tasks.
+"""Tracks the progress of a solver's tasks as reported by its workers.
 
-Contract: a count of segments holds for the sources that a task was opened from (``solver.sources``), and for
-as long as the worker's process lives, unless the task's claim was drafted, which is stored. One of a coming
-round holds until the job is rewound. Used from the loop's thread; `SolverBooks` from any.
+Contract: a segment count is valid for the sources with which the task was opened (``solver.sources``) and
+while the worker's process lives; a drafted task is stored and outlives it. An entry of the coming round is
+valid until the job is rewound. Used from the loop's thread; `SolverBooks` is thread-safe.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from assay.solver.service import SolverService
 
 Place = tuple[JobId, int, int]
-"""A job, a round and a shard."""
+"""Job, round and shard."""
 
 
 @dataclass
 class TaskRecord:
-    """A task that a worker has opened. `sources`: None of one of a coming round. `made_by`: how many of the
-    node's worker processes had ended by then."""
+    """A task that a worker has opened. `sources`: None for the coming round.
+
+    `made_by`: number of worker processes that had ended when it was opened.
+    """
 
     root: bytes
     sources: Sources | None
@@ -38,17 +40,17 @@ class TaskRecord:
 
 
 class Tasks:
-    """The tasks of a solver's jobs, as far as workers have told."""
+    """Progress of the tasks of a solver's jobs."""
 
     def __init__(self, ended: Callable[[], int]) -> None:
-        """`ended`: how many of the node's worker processes have ended."""
+        """`ended` returns how many of the node's worker processes have ended."""
         self._ended = ended
         self._records: dict[Place, TaskRecord] = {}
         self._ahead: dict[Place, TaskRecord] = {}
         self._drafts: dict[tuple[Place, bytes], Draft] = {}
 
     def opened(self, place: Place, root: bytes, sources: Sources | None, segments: int, made_by: int) -> None:
-        """A worker has a task in hand. `made_by`: as `TaskRecord` has it."""
+        """Records that a worker opened a task. `made_by`: as in `TaskRecord`."""
         records = self._ahead if sources is None else self._records
         before = self._records.get(place) or self._ahead.get(place)
         loss = before.loss if before is not None and before.root == root else None
@@ -57,7 +59,7 @@ class Tasks:
             self._ahead.pop(place, None)  # its round has come
 
     def trained(self, place: Place, root: bytes, segments: int, loss: float | None) -> bool:
-        """So many of a task's segments are trained; whether that was ahead."""
+        """Records the number of trained segments; True if the task is of the coming round."""
         ahead = False
         for records in (self._records, self._ahead):
             if (record := records.get(place)) is not None and record.root == root:
@@ -66,26 +68,26 @@ class Tasks:
         return ahead
 
     def drafted(self, place: Place, root: bytes, draft: Draft) -> None:
-        """A task's claim is ready."""
+        """Records a task's finished claim."""
         self._drafts[place, root] = draft
 
     def lost(self, place: Place) -> None:
-        """What is known of a task does not hold any more."""
+        """Forgets a task whose states were lost."""
         self._records.pop(place, None)
         self._ahead.pop(place, None)
 
     def segments(self, place: Place, sources: Sources) -> int | None:
-        """Segments that are trained of a task with these sources; None where no worker has told."""
+        """Number of trained segments of a task with these sources; None if no worker has it."""
         record = self._record(place, sources)
         return None if record is None else record.segments
 
     def segments_ahead(self, place: Place) -> int:
-        """Segments that are trained of a task of the coming round."""
+        """Number of trained segments of a task of the coming round."""
         record = self._ahead.get(place)
         return record.segments if record is not None and self._lives(place, record) else 0
 
     def draft(self, place: Place, sources: Sources) -> tuple[Draft, float | None] | None:
-        """The claim of a task with these sources and its loss, once it is ready."""
+        """Finished claim of a task with these sources, and its loss; None until it is ready."""
         record = self._record(place, sources)
         draft = None if record is None else self._drafts.get((place, record.root))
         return None if record is None or draft is None else (draft, record.loss)
@@ -100,11 +102,11 @@ class Tasks:
         return record.made_by == self._ended() or (place, record.root) in self._drafts
 
     def rewound(self, job_id: JobId) -> None:
-        """Nothing that was guessed of a coming round holds any more."""
+        """Drops the job's tasks of the coming round."""
         self._ahead = {place: record for place, record in self._ahead.items() if place[0] != job_id}
 
     def keep(self, jobs: Iterable[tuple[JobId, int]]) -> None:
-        """Forget all but these jobs' tasks, from these rounds on."""
+        """Drops all tasks but those of these jobs, from these rounds on."""
         first = dict(jobs)
 
         def stays(place: Place) -> bool:
@@ -115,28 +117,28 @@ class Tasks:
         self._drafts = {key: x for key, x in self._drafts.items() if stays(key[0])}
 
     def clear(self) -> None:
-        """Believe nothing of it."""
+        """Drops everything."""
         self._records, self._ahead, self._drafts = {}, {}, {}
 
 
 class SolverBooks(NodeBooks):
-    """What workers call (``compute.home``)."""
+    """Receives workers' reports and requests (``compute.home``)."""
 
     def __init__(self, node: SolverService, progress: TaskProgress) -> None:
         super().__init__(node)
         self._solver, self._progress = node, progress
 
     def used_bytes(self) -> int:
-        """Bytes that the node's blocks take."""
+        """Bytes used by the node's blocks."""
         budget = self._solver.budget
         return 0 if budget is None else budget.used_bytes()
 
     def left(self, job_id: JobId, round_: int, shard: int, root: bytes) -> list[Checkpoint]:
-        """Where a task was left, as the disk tells."""
+        """Stored progress of a task."""
         return self._progress.load(job_id, round_, shard, root)
 
     def stored(self, job_id: JobId, round_: int, shard: int, leaves: Sequence[Checkpoint]) -> None:
-        """A task's states are published so far."""
+        """Saves the progress of a task."""
         self._progress.save(job_id, round_, shard, list(leaves))
 
     def opened(
@@ -157,8 +159,10 @@ class SolverBooks(NodeBooks):
         loss: float | None,
         divergence: tuple[int, str, str] | None,
     ) -> bool:
-        """A segment is trained; whether to go on with the task. `divergence`: its step, what it is, and both
-        in words."""
+        """Reports a trained segment; True if the worker shall go on with the task.
+
+        `divergence`: its step, the slot that diverged, and both as text.
+        """
         place = job_id, round_, shard
         self._solver.actions.later(
             lambda: self._solver.trained(place, root, segments, step, loss, divergence)
@@ -170,5 +174,5 @@ class SolverBooks(NodeBooks):
         self._solver.actions.later(lambda: self._solver.tasks.drafted((job_id, round_, shard), root, draft))
 
     def lost(self, job_id: JobId, round_: int, shard: int, why: str) -> None:
-        """A task's states could not be stored."""
+        """Reports that a task's states could not be stored."""
         self._solver.actions.later(lambda: self._solver.tasks.lost((job_id, round_, shard)))

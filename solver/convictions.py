@@ -1,14 +1,12 @@
-"""What a solver does about its own convictions: at the first it believes nothing it has kept, at the next it
-stops.
+"""Reacts to convictions of a solver's own claims: the first resets its caches, the second stops it.
 
-Contract: every conviction is heeded once, whatever restarts. One by silence (a clock that ran out, a demand
-that was not met) says nothing against the work where this node was away, so nothing is concluded from it; one
-that it could not answer as its own replay contradicts the claim does. After any other than by silence what
-was kept on disk and in memory is put aside and computed again, and a claim that has fallen so is not
-committed a second time. From then on, and after such a conviction of work that was committed when everything
-had begun anew, nothing is staked until a person has looked. What is remembered is a record on disk; a damaged
-one stops the node.
-Does not guarantee that a first conviction never happens: memory or processor may fail before any check.
+Contract: every conviction is handled once, across restarts. A conviction by silence (a timeout, an unanswered
+demand) proves nothing against the work if the node was offline, so it is ignored; it counts if the node's own
+replay contradicts the claim. After any other conviction all caches on disk and in memory are discarded and
+recomputed, and the convicted roots are not committed again. If they come out again, or a claim committed
+after the reset is convicted, nothing is staked until a person has looked. The record is on disk; a damaged
+one stops the node. Not guaranteed: that a first conviction never happens; memory or processor may fail before
+any check.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ _NEXT = (
 
 
 class WouldFallAgain(Ask):
-    """What would be committed was convicted before, or the machine that computed it was convicted twice."""
+    """The claim to commit was convicted before, or the machine that computed it was convicted twice."""
 
     code = "would-be-convicted"
 
 
 class Convictions:
-    """This account's, over all restarts."""
+    """Convictions of this account, across restarts."""
 
     def __init__(self, path: Path) -> None:
         """Raises DamagedRecord."""
@@ -56,7 +54,7 @@ class Convictions:
 
     @property
     def question(self) -> str:
-        """The alarm with its next step; empty if nothing is wrong."""
+        """The alarm with its next step; empty if there is none."""
         return f"{self.alarm}; {self._next}" if self.alarm else ""
 
     @property
@@ -73,20 +71,22 @@ class Convictions:
         record.write(self._path, _KIND, body)
 
     def doubt(self, claim_id: ClaimId) -> None:
-        """Remember that a claim of ours cannot be defended, by our own replay: that it falls by silence is no
-        excuse then."""
+        """Records that an own claim contradicts this node's replay, so that its conviction by silence counts,
+        too."""
         if claim_id not in self._doubted:
             self._doubted = (*self._doubted, claim_id)
             self._save()
 
     def news(self, observation: Observation) -> list[Fallen]:
-        """Convicted claims of ours that were not heeded yet."""
+        """Convicted own claims that were not handled yet."""
         found = (one for job in observation.jobs for one in self._fallen(job, observation.me))
         return [one for one in found if one.view.claim_id not in self._heeded]
 
     def heed(self, news: Sequence[Fallen], now: Seconds) -> None:
-        """Remember that these were heeded. To be called when all that was kept has been put aside, unless all
-        of them fell by silence."""
+        """Records these convictions as handled.
+
+        Call it after the caches were discarded, unless all of them fell by silence.
+        """
         wrong = [one.view for one in news if not one.silent]
         again = next((view for view in wrong if self._at and view.claim.committed_at > self._at), None)
         if again is not None and not self.alarm:
@@ -99,7 +99,7 @@ class Convictions:
         self._save()
 
     def check(self, job: JobObservation, me: Address, claim: Claim, roots: Sequence[bytes]) -> None:
-        """Raises WouldFallAgain where committing this would be to lose its stake."""
+        """Raises WouldFallAgain if these roots were convicted before."""
         place = (claim.kind, claim.round, claim.shard)
         for view in (one.view for one in self._fallen(job, me) if not one.silent):
             was = view.claim
@@ -117,11 +117,11 @@ class Convictions:
 
     @property
     def heeded(self) -> int:
-        """How many convictions were heeded so far."""
+        """Number of handled convictions."""
         return len(self._heeded)
 
     def refuse(self) -> None:
-        """Raises WouldFallAgain where nothing may be committed until a person has looked."""
+        """Raises WouldFallAgain while a person has to look before anything is committed."""
         if self.alarm:
             raise WouldFallAgain(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
 
@@ -135,7 +135,7 @@ class Fallen:
 
 
 def fallen(job: JobObservation, me: Address) -> list[Fallen]:
-    """Claims of this account that were convicted."""
+    """Convicted claims of this account."""
     lost = [game for game in job.games if game.decided and game.challenger_won and not game.game.ballot]
     withheld = {demand.claim_id for demand in job.demands if demand.outcome == "withheld"}
 

@@ -1,6 +1,6 @@
-"""Claims that a solver is about to make.
+"""Builds claims before they are committed.
 
-Contract: a `Draft` holds the roots that its claim commits to, and its manifest is stored.
+Contract: a `Draft` holds the roots that its claim commits to, and its checkpoint manifest is stored.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, Kind, 
 
 
 class ProgressLost(Retry):
-    """The disk does not give back what was trained; it is trained again."""
+    """Trained states cannot be read back; they are trained again."""
 
     code = "progress-lost"
 
 
 class Draft(NamedTuple):
-    """A claim ready to be committed, with the states at its segments' ends."""
+    """A claim ready to be committed, with the roots at its segments' ends."""
 
     claim: Claim
     roots: tuple[bytes, ...]
 
 
 class Place(NamedTuple):
-    """What a claim is of."""
+    """Job, kind, round and shard of a claim."""
 
     job_id: JobId
     kind: Kind
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 def claim_of(place: Place, roots: Sequence[bytes], manifest: bytes) -> Claim:
-    """The claim of a place with these states, whose checkpoint manifest has this digest."""
+    """Builds the claim of a place with these roots and the digest of its checkpoint manifest."""
     return Claim(
         **place._asdict(),
         attempt=0,
@@ -53,6 +53,6 @@ def claim_of(place: Place, roots: Sequence[bytes], manifest: bytes) -> Claim:
 
 
 def drafted(blocks: Blocks, place: Place, leaves: Sequence[Checkpoint]) -> Draft:
-    """The claim of a place with these states, whose manifest is stored now."""
+    """Stores the checkpoint manifest and builds the claim of a place."""
     roots = tuple(leaf.root for leaf in leaves)
     return Draft(claim_of(place, roots, publish_checkpoints(blocks, leaves)), roots)

@@ -1,6 +1,7 @@
-"""What a job's tasks must start from: the root that the claims before them leave by the terms' links.
+"""Computes the input roots of a job's tasks from the claims before them.
 
-Contract: a root is that of rule 4.4, whatever this process has in memory; whoever commits compares his own.
+Contract: a root is that of rule 4.4, whatever this process has in memory; before a commit it is compared with
+the task's own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskInputs:
-    """Of one job, as the market has it."""
+    """Input roots of one job's tasks, by the market's present claims."""
 
     def __init__(self, market: MarketView, state_provider: StateProvider) -> None:
         self._market, self._state_provider = market, state_provider
@@ -26,20 +27,24 @@ class TaskInputs:
         self._known: dict[tuple[int, int, Sources], bytes] = {}
 
     def root(self, round_: int, shard: int) -> bytes:
-        """Root of what a task must start from, remembered for as long as the claims are the same that it
-        follows from: a reorganisation may bring others, without a rewind. Raises SourceMissing."""
+        """Input root of a task. Raises SourceMissing.
+
+        It is cached while its source claims are the same: a reorganisation may change them without a rewind.
+        """
         key = round_, shard, self.sources(round_, shard)
         if key not in self._known:
             self._known[key] = self._state_provider.input_tree(Kind.TASK, round_, shard).root
         return self._known[key]
 
     def is_due(self, task: TaskKey) -> bool:
-        """Whether a task is known to start from what the claims before it leave, and not from a guess.
-        Nothing is fetched or computed for the answer."""
+        """True if a task is known to start from committed claims, not from speculation.
+
+        Nothing is fetched or computed.
+        """
         round_, shard, root = task
         return self._known.get((round_, shard, self.sources(round_, shard))) == root
 
     def sources(self, round_: int, shard: int) -> Sources:
-        """What a task's input follows from."""
+        """Sources of a task's input."""
         job = self._market.job(self._job_id)
         return sources_of(job, Claims(self._market.claims(self._job_id)), round_, shard)

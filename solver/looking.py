@@ -1,7 +1,7 @@
-"""What the market says of a job that a solver decides by.
+"""Reads everything the market has about a job that a solver's decision needs.
 
-Contract: one consistent look, within the market's snapshot. Holders and prices are asked for only where they
-can matter: where something is ours, or a shard may be taken.
+Contract: one consistent read, within the market's snapshot. Holders and prices are only read if they can
+matter: if something in the job is ours, or a shard may be taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.solver.observation import Limits
 
 
 class Read(TypedDict):
-    """What the market says of a job (``observation.JobObservation``)."""
+    """The market's data on a job (``observation.JobObservation``)."""
 
     holders: tuple[Holder, ...]
     prices: tuple[Wei, ...]
@@ -30,8 +30,10 @@ class Read(TypedDict):
 
 
 def read_job(market: MarketView, job: JobView, limits: Limits, refused: str) -> Read:
-    """All that the market says of a job; but for its claims the same to everybody. `refused`: why the job was
-    left alone; empty if it was not."""
+    """Reads the market's data on a job.
+
+    `refused`: reason why the job was abandoned; empty if it was not.
+    """
     job_id = job.job_id
     shards = range(job.terms.shards if _matter(market, job, limits, refused) else 0)
     return Read(
@@ -45,7 +47,7 @@ def read_job(market: MarketView, job: JobView, limits: Limits, refused: str) -> 
 
 
 def _matter(market: MarketView, job: JobView, limits: Limits, refused: str) -> bool:
-    """Whether holders and prices can matter."""
+    """True if holders and prices can affect the decision."""
     alone = refused or unacceptable(job.terms, limits.terms)
     if not alone and not reasons.too_cheap(job.terms, limits):
         return True

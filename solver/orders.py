@@ -1,7 +1,7 @@
-"""What a solver orders of its workers: to train a task, and to compute an outer claim.
+"""Orders of a solver to its workers: train a task, compute an outer claim.
 
-Contract: as ``node.orders``. What a worker trains it tells the node as it goes (``solver.books``); its states
-are in the node's block store.
+Contract: as ``node.orders``. A worker reports its progress to the node (``solver.books``); its states are in
+the node's block store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Room:
-    """What the operator gives a node's blocks, for so many shards."""
+    """Disk budget of the node's blocks, for this many shards."""
 
     limit_bytes: int
     shards: int
@@ -29,12 +29,12 @@ class Room:
 
 @dataclass(frozen=True)
 class SolverSpec(JobSpec):
-    """A job whose tasks are trained."""
+    """Spec of a job whose tasks are trained."""
 
     room: Room | None = None
 
     def make_trainer(self, job: OpenJob) -> TaskTrainer:
-        """Where its tasks are trained (a drill overrides this)."""
+        """Creates the trainer of its tasks (a drill overrides this)."""
         from assay.solver.trainer import TaskTrainer
 
         return TaskTrainer(
@@ -43,13 +43,13 @@ class SolverSpec(JobSpec):
 
 
 def budget_of(spec: SolverSpec, job: OpenJob) -> DiskBudget | None:
-    """What the job's blocks may take."""
+    """Disk budget of the job's blocks; None if unlimited."""
     room = spec.room
     return None if room is None else DiskBudget(room.limit_bytes, job.desk.books.used_bytes, room.shards)
 
 
 def trainer_of(job: OpenJob) -> TaskTrainer:
-    """The job's trainer in this worker."""
+    """This worker's trainer of the job."""
     from assay.solver.trainer import TaskTrainer
 
     if job.role is None:
@@ -61,7 +61,8 @@ def trainer_of(job: OpenJob) -> TaskTrainer:
 
 @dataclass(frozen=True)
 class Train(JobOrder[None]):
-    """Train a task until it is over, or until the node wants something else. `ahead`: of the coming round."""
+    """Trains a task until it is complete or the node wants something else. `ahead`: a task of the coming
+    round."""
 
     round: int
     shard: int
@@ -77,7 +78,7 @@ class Train(JobOrder[None]):
 
 @dataclass(frozen=True)
 class DraftOuter(JobOrder[Draft]):
-    """Compute and publish a slice's outer step."""
+    """Computes and publishes a slice's outer step."""
 
     round: int
     number: int

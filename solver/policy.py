@@ -1,9 +1,9 @@
-"""What a solver does next: a pure function from what it sees to a list of actions with reasons.
+"""Decides a solver's next actions: a pure function from an observation to a list of actions with reasons.
 
-Contract: `decide` is deterministic and never acts. The same observation gives the same actions, in order of
-urgency: clocks that run against us, then what moves claims on, then commits and work, then new shards. A
-shard is taken only of a job whose program was examined and found sound. Files are fetched only of a job in
-which nothing else keeps it from taking one. Not guaranteed: that an action succeeds when it is sent.
+Contract: `decide` is deterministic and never acts. Equal observations give equal actions, most urgent first:
+own deadlines, calls that move claims on, commits and training, new shards. A shard is only taken of a job
+whose programs were examined and found sound. Files are only fetched of a job if nothing else prevents taking
+a shard. Not guaranteed: that an action succeeds when it is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.solver.observation import JobObservation, Observation, Takes, due, ho
 from assay.solver.reasons import too_much, why, why_no_outer, why_no_shard
 
 MOST_GUESSED = Fraction(1, 4)
-"""Operations of an outer claim over those of a task, up to which everybody computes the outer step ahead."""
+"""Maximum operations of an outer claim over those of a task with which every solver speculates."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TrainSegment:
 
 @dataclass(frozen=True)
 class TrainAhead:
-    """Train the next round's task while this round's are voted on."""
+    """Train the next round's task while this round's tasks are voted on."""
 
     job_id: JobId
     round: int
@@ -68,7 +68,7 @@ class CommitTask:
     shard: int
     rewinds: int
     since: Seconds
-    """When we took the shard."""
+    """Time at which we took the shard."""
     reason: str
 
 
@@ -77,10 +77,10 @@ class CommitOuter:
     job_id: JobId
     round: int
     number: int
-    """Of the slice."""
+    """Number of the slice."""
     rewinds: int
     since: Seconds
-    """From when on the round could be closed."""
+    """Time since which the round could be closed."""
     reason: str
 
 
@@ -108,7 +108,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Supply:
-    """Show the named pieces of a state of ours that somebody demands."""
+    """Answer a demand for pieces of an own claim's state."""
 
     job_id: JobId
     demand_id: int
@@ -117,7 +117,7 @@ class Supply:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing can be done for this job now, and why."""
+    """Do nothing for this job, for a reason."""
 
     job_id: JobId
     reason: str
@@ -142,7 +142,7 @@ Action = (
 
 
 def decide(observation: Observation) -> list[Action]:
-    """All actions that are due, most urgent first."""
+    """Actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in observation.jobs:
         actions.extend(
@@ -207,9 +207,11 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Claims of slices that are reserved to our shards, and after `outer_time` of those that nobody made: in
-    the order of the shards' turns, a solver that takes outer claims alone first. While nothing new is taken,
-    those that are reserved alone."""
+    """Outer claims reserved to this solver's shards, and after `outer_time` unclaimed ones.
+
+    The order is that of the shards' turns; a solver that takes outer claims only goes first. While it takes
+    no new work, only reserved ones count.
+    """
     progress, terms, limits = job.view.progress, job.view.terms, observation.limits
     mine = holds(observation, job)
     alone = not mine and limits.takes == Takes.OUTER and not why_no_outer(observation, job)
@@ -239,7 +241,7 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _commit_outer(observation: Observation, job: JobObservation, number: int, since: Seconds) -> Action:
-    """What is to be done for a slice of the outer step that is ours to claim."""
+    """The next action for a slice of the outer step that is ours to claim."""
     progress, terms = job.view.progress, job.view.terms
     if not job.examined:
         return Examine(job.view.job_id, "its round waits for the outer claim")
@@ -291,11 +293,13 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Work on the next round, once every task of this one is committed: what it starts from follows from
-    them, if they are accepted. Not where the outer step, which others may be paid for, is much work; not
-    while any of the job's work is disputed or an outer claim is ours to make, nor where the round is closed
-    without some of them, nor further than one round, nor beyond what may be unsettled, nor while nothing new
-    is taken."""
+    """Speculative training of the next round, once every task of this one is committed.
+
+    Its input follows if they are all accepted. It is skipped if the outer step, which may be another's to be
+    paid for, is much work; if any of the job's work is disputed or an outer claim is ours; if the round is
+    closed without some tasks; and while no new work is taken. It goes one round ahead at most, and not beyond
+    what may be unsettled.
+    """
     progress, terms, job_id = job.view.progress, job.view.terms, job.view.job_id
     following = progress.round + 1
     if following >= progress.final_round or following - progress.settled_rounds >= terms.max_unsettled:
@@ -319,7 +323,7 @@ def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _left_behind(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Shards that we still hold of a job that has closed: each has its penalty locked."""
+    """Releases shards still held in a closed job: each has its penalty locked."""
     if job.view.progress.closed:
         for shard in holds(observation, job):
             since = job.holders[shard].since

@@ -1,9 +1,9 @@
-"""What a solver has trained and published, on its disk, so that a restart goes on where it was.
+"""Records a solver's trained and published segments on disk, so that a restart resumes there.
 
-Contract: one record (``disk.record``) for each task and input state, replaced after every segment; the states
-themselves are in the block store. A damaged record counts as absent: the segments are trained again, and,
-computation being exact, give the same roots. Does not guarantee that a record's roots are those of its
-states: ``solver.trainer`` computes them again before it believes any.
+Contract: one record (``disk.record``) per task and input state, replaced after every segment; the states are
+in the block store. A damaged record counts as absent: its segments are trained again and give the same roots.
+Not guaranteed: that a record's roots are those of its states; ``solver.trainer`` recomputes them before it
+uses any.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TaskProgress:
         return self._folder / f"{job_id.hex()}-{round_}-{shard}-{input_root.hex()[:16]}.json"
 
     def load(self, job_id: JobId, round_: int, shard: int, input_root: bytes) -> list[Checkpoint]:
-        """Leaves so far: the input's checkpoint first; empty if nothing was done."""
+        """Checkpoints of a task so far, the input's first; empty if there are none."""
         path = self._path(job_id, round_, shard, input_root)
         place = _place(job_id, round_, shard)
 
@@ -54,13 +54,15 @@ class TaskProgress:
         return found if same and found and found[0].root == input_root else []
 
     def save(self, job_id: JobId, round_: int, shard: int, checkpoints: list[Checkpoint]) -> None:
-        """Replace what is known of a task."""
+        """Replaces the record of a task."""
         path = self._path(job_id, round_, shard, checkpoints[0].root)
         record.write(path, _KIND, {**_place(job_id, round_, shard), "checkpoints": _entries(checkpoints)})
 
     def indices(self, job_id: JobId, first_round: int, has: Callable[[str], bool]) -> Unclaimed:
-        """Indices of the published states of a job's tasks, as far as this disk tells. A record that is over
-        is forgotten once this disk `has` none of its indices: they are deleted after what they tell of.
+        """Indices of the published states of a job's tasks, by these records.
+
+        The record of a finished task is deleted once `has` is false for all its indices: they are deleted
+        first.
         """
         live, over = set[str](), set[str]()
         for folder in (self._folder, self._aside):
@@ -77,7 +79,7 @@ class TaskProgress:
         return Unclaimed(frozenset(live - {""}), frozenset(over - {""}))
 
     def distrust(self) -> None:
-        """Put everything aside, for people to look at: nothing of it is ever read again."""
+        """Moves all records aside for inspection; they are never read again."""
         aside = self._aside
         shutil.rmtree(aside, ignore_errors=True)
         self._folder.replace(aside)
@@ -87,7 +89,7 @@ class TaskProgress:
 
 
 def _place(job_id: JobId, round_: int, shard: int) -> dict[str, Any]:
-    """Whose progress a record is, as two tasks may begin with the same state."""
+    """Fields that identify the task of a record, as two tasks may start from the same state."""
     return {"job": job_id.hex(), "round": round_, "shard": shard}
 
 

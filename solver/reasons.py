@@ -1,4 +1,4 @@
-"""Why a solver takes no shard, and why it has nothing to do: one line for a person.
+"""Explains in one line why a solver takes no shard, or has nothing to do.
 
 Contract: pure, as the decisions are; a reason stays the same until what it names changes.
 """
@@ -18,7 +18,7 @@ from assay.solver.observation import JobObservation, Limits, Observation, Takes,
 
 
 def why(observation: Observation, job: JobObservation) -> str:
-    """Why the solver takes no shard of this job now; empty if it would take one."""
+    """Reason why the solver takes no shard of this job now; empty if it would take one."""
     if reason := why_no_shard(observation, job):
         return reason
     if not job.examined:
@@ -30,7 +30,7 @@ def why(observation: Observation, job: JobObservation) -> str:
 
 
 def why_no_shard(observation: Observation, job: JobObservation) -> str:
-    """Why the solver takes no shard of this job now, whatever its files say; empty if they decide."""
+    """As `why`, without the job's files; empty if only they can decide."""
     terms, limits = job.view.terms, observation.limits
     if limits.takes == Takes.OUTER:
         return "this solver takes outer claims alone"
@@ -70,7 +70,7 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
 
 
 def too_much(observation: Observation, then: Wei) -> str:
-    """Why work is left alone with which so much would be at risk; empty if it may be."""
+    """Reason why work is not taken with which `then` would be at risk; empty if it may be."""
     most = observation.limits.max_loss
     if most is None or then <= most:
         return ""
@@ -79,7 +79,7 @@ def too_much(observation: Observation, then: Wei) -> str:
 
 
 def _rests(limits: Limits) -> str:
-    """Why nothing new is taken of any job; empty if it is."""
+    """Reason why no new work is taken of any job; empty if there is none."""
     if limits.retire:
         return "this solver is retiring and takes nothing new"
     reason = limits.leave or limits.pause
@@ -87,7 +87,7 @@ def _rests(limits: Limits) -> str:
 
 
 def too_cheap(terms: Terms, limits: Limits) -> str:
-    """Why no shard of a job is ever worth its price to the operator; empty if one may be."""
+    """Reason why the job's shards are below the operator's price; empty if they are not."""
     if terms.price_cap >= limits.min_price:
         return ""
     cap, least = show_amount(terms.price_cap), show_amount(limits.min_price)
@@ -95,7 +95,7 @@ def too_cheap(terms: Terms, limits: Limits) -> str:
 
 
 def held_in_all(observation: Observation) -> int:
-    """Shards of open jobs that this solver holds."""
+    """Number of shards of open jobs that this solver holds."""
     return sum(len(holds(observation, job)) for job in observation.open_jobs)
 
 
@@ -107,7 +107,7 @@ def _suitable(observation: Observation, job: JobObservation) -> list[int]:
 
 
 def _no_work(observation: Observation, job: JobObservation) -> str:
-    """Why the solver begins no work of any kind in this job; empty if it would."""
+    """Reason why the solver starts no work in this job; empty if it would."""
     progress = job.view.progress
     if reason := _rests(observation.limits):
         return reason
@@ -121,8 +121,11 @@ def _no_work(observation: Observation, job: JobObservation) -> str:
 
 
 def why_no_outer(observation: Observation, job: JobObservation) -> str:
-    """Why a solver that takes outer claims alone makes none of this job; empty if it would. Its floor is the
-    operator's least price of a task, in proportion to the operations, once the job's files say these."""
+    """Reason why a solver that takes outer claims only makes none in this job; empty if it would.
+
+    Its minimum fee is the operator's minimum price of a task, scaled by operations once the job's files show
+    them.
+    """
     if reason := _no_work(observation, job):
         return reason
     if reason := too_much(observation, with_outer(observation, job)):
@@ -137,7 +140,7 @@ def why_no_outer(observation: Observation, job: JobObservation) -> str:
 
 
 def idle(observation: Observation) -> str:
-    """Why there is nothing to do, in one line that stays the same until something changes."""
+    """Reason why there is nothing to do, in one line that stays the same until something changes."""
     if observation.limits.leave:
         return resting(observation.limits.leave, _owed(observation), _waits(observation))
     if not observation.staked:
@@ -160,7 +163,7 @@ def _owed(observation: Observation) -> Owed:
 
 
 def _waits(observation: Observation) -> str:
-    """What claims and shards of ours wait for; empty where there are none."""
+    """Describes what our claims and shards wait for; empty if there are none."""
     mine = [
         (job.view, view)
         for job in observation.open_jobs
@@ -176,7 +179,7 @@ def _waits(observation: Observation) -> str:
 
 
 def _held_up(job: JobObservation, held: Sequence[int]) -> str:
-    """What a job in which we hold shards waits for, when none of our claims does."""
+    """Describes what a job in which we hold shards waits for, if none of our claims does."""
     progress, terms = job.view.progress, job.view.terms
     at = f"job {job.view.job_id.hex()[:16]}, round {progress.round}"
     if progress.round - progress.settled_rounds >= terms.max_unsettled:
@@ -192,7 +195,7 @@ def _held_up(job: JobObservation, held: Sequence[int]) -> str:
 
 
 def _stake_owed(observation: Observation, job: JobObservation) -> int:
-    """Stake that the tasks held but not yet committed will lock."""
+    """Stake that tasks held but not yet committed will lock."""
     round_ = job.view.progress.round
     owed = [k for k in holds(observation, job) if not job.standing(Kind.TASK, round_, k)]
     return len(owed) * job.view.terms.solver_stake if round_ < job.view.progress.final_round else 0

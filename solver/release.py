@@ -1,8 +1,8 @@
-"""Letting a taken shard go: what it costs now, and which shards are not to be taken again.
+"""Computes the cost of releasing a shard, and records shards that are not to be taken again.
 
-Contract: `cost_of` is pure and says what ``Tasks.release`` would do at this moment (rules 4.2, 4.3.3).
-`Released` is a record in the node's folder, read at each look, so that a running node knows what its operator
-has given back at another terminal. A claim that is committed answers for itself, whoever holds the shard.
+Contract: `cost_of` is pure and gives what ``Tasks.release`` would do now (rules 4.2, 4.3.3). `Released` is a
+record in the node's folder that is read at each poll, so that a running node sees what its operator released
+from another terminal. A committed claim answers for itself, whoever holds the shard.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from assay.protocol.types import Address, ClaimView, JobId, JobView, Kind, Secon
 from assay.protocol.words import show_amount
 
 RELEASED_FILE = "released.json"
-"""Of a node's folder."""
+"""Name of the record in a node's folder."""
 _KIND = "assay/released/1"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What letting a shard go does."""
+    """Effects of releasing a shard."""
 
     penalty: Wei
-    """Burnt of the solver stake."""
+    """Amount of solver stake that is burnt."""
     freed: Wei
-    """Of what is locked for the shard, free again."""
+    """Locked penalty that becomes free."""
     why: str
-    """For a person: why that penalty, or why none."""
+    """Explanation of the penalty, or of its absence."""
     answering: int
-    """Claims of ours there that keep their stake locked until they are settled."""
+    """Number of own claims of the shard that keep their stake locked until they settle."""
 
 
 def cost_of(
@@ -47,7 +47,7 @@ def cost_of(
     demands: Iterable[DemandView],
     now: Seconds,
 ) -> Cost:
-    """What it costs `me`, who holds it, to release this shard at chain time `now`."""
+    """Cost to its holder `me` of releasing this shard at chain time `now`."""
     penalty, why = job.terms.miss_penalty, _excuse(job, shard, claims, games, demands, now)
     mine = [v for v in moving(claims) if v.claim.claimant == me and v.claim.kind == Kind.TASK]
     answering = sum(view.claim.shard == shard for view in mine)
@@ -66,7 +66,7 @@ def _excuse(
     demands: Iterable[DemandView],
     now: Seconds,
 ) -> str:
-    """Why the shard owes the present round nothing at this moment; empty if it owes a task."""
+    """Reason why the shard owes the present round no task now; empty if it owes one."""
     progress, terms = job.progress, job.terms
     if progress.closed or progress.round >= progress.final_round:
         return "the job begins no further round"
@@ -84,22 +84,22 @@ def _excuse(
 
 
 class Released:
-    """Shards that an account has given back, and does not take again."""
+    """Shards that an account has released and does not take again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> frozenset[tuple[JobId, int]]:
-        """All of them. Raises DamagedRecord."""
+        """All recorded shards. Raises DamagedRecord."""
         body = record.read(self._path, _KIND, hint=f"move {self._path} away: the shards may be taken again")
         return frozenset((JobId(bytes.fromhex(job)), shard) for job, shard in body or ())
 
     def add(self, job_id: JobId, shards: Iterable[int]) -> None:
-        """These are not to be taken again. Raises DamagedRecord."""
+        """Adds shards. Raises DamagedRecord."""
         self._write(self.read() | {(job_id, shard) for shard in shards})
 
     def forget(self, job_id: JobId) -> None:
-        """All shards of this job may be taken again. Raises DamagedRecord."""
+        """Removes all shards of this job. Raises DamagedRecord."""
         self._write(frozenset(pair for pair in self.read() if pair[0] != job_id))
 
     def _write(self, shards: frozenset[tuple[JobId, int]]) -> None:

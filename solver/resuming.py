@@ -1,7 +1,7 @@
-"""Where a solver's tasks were left: what this process knows of their segments, and what the disk says.
+"""Resumes partly trained tasks from memory or from records on disk.
 
-Contract: what an earlier process has left (``solver.progress``) is believed as far as each state, read from
-the disk, has the root that is told of it. Not guaranteed: that a state is what the program gives.
+Contract: a record of an earlier process (``solver.progress``) is used as far as each state, read from disk,
+has its recorded root. Not guaranteed: that a state is what the program gives.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from assay.protocol.types import JobId
 log = logging.getLogger(__name__)
 
 TaskKey = tuple[int, int, bytes]
-"""A task's round, its shard, and the root of its input."""
+"""Round, shard and input root of a task."""
 
 
 class Resuming:
-    """The leaves of one job's tasks."""
+    """Known leaves of one job's tasks."""
 
     def __init__(self, blocks: Blocks, books: Any, job_id: JobId, program: Program) -> None:
         self._blocks, self._books, self._job_id, self._program = blocks, books, job_id, program
@@ -33,19 +33,19 @@ class Resuming:
         """Leaves of the round's tasks that this process has computed or checked."""
 
     def forget(self) -> None:
-        """Believe nothing of what this process knows."""
+        """Drops what this process knows."""
         self._checked = {}
 
     def remember(self, key: TaskKey, leaves: Sequence[Checkpoint]) -> None:
-        """Keep what was computed or checked; of other rounds nothing, so that this stays small."""
+        """Records computed or checked leaves of a task, and drops other rounds'."""
         kept = {other: known for other, known in self._checked.items() if other[0] == key[0]}
         self._checked = {**kept, key: list(leaves)}
 
     def resumed(self, key: TaskKey) -> tuple[list[Checkpoint], State | None]:
-        """Where a task was left: its leaves as far as they can be believed, and the state at the last one.
+        """Leaves of a task that can be resumed from, and the state at the last one.
 
-        What this process knows needs its last state only. Of what it finds on disk it reads every state, and
-        believes those that have their root, up to the first that has not, or cannot be had.
+        Leaves known to this process need only their last state. Of recorded leaves every state is read, up to
+        the first that does not have its root or is unavailable.
         """
         known = self._checked.get(key, [])
         while known and not known[-1].cid:  # an end that is not kept
@@ -69,10 +69,9 @@ class Resuming:
         return done, last
 
     def state(self, checkpoint: Checkpoint) -> State | None:
-        """A state of our own that has the root of its checkpoint, or None if the block store has lost it.
+        """Reads an own state and checks its root; None if the block store has lost it.
 
-        It is read from the disk, whatever is in memory: each slot has the root that the index says, and these
-        lead to the state's.
+        It is read from disk and not from memory; every slot and the index are checked.
         """
         program = self._program
         reader = SlotReader(self._blocks, TensorCache(0))

@@ -1,10 +1,9 @@
-"""Which of its states a solver keeps on its disk, and whether there is room for the next.
+"""Enforces a solver's disk budget: chooses which segment ends to keep, and refuses states that do not fit.
 
-Contract: the states of all tasks that can be unsettled at once fit into the budget, as long as two of each
-do: the ends of fewer segments are kept then, of the others their roots alone. What lies between two kept ends
-is computed again when a game, a demand or an auditor wants it, which takes at most half of the time for a
-move. A task's first and last state are always kept, as others build on the last. Not guaranteed: that nothing
-else fills the disk.
+Contract: the states of all tasks that can be unsettled at once fit the budget, if two of each do. If needed,
+fewer segment ends are kept, and of the others only the roots. Dropped states are recomputed when a game, a
+demand or an auditor needs them, which takes at most half of the time for a move. A task's first and last
+state are always kept, as others build on the last. Not guaranteed: that nothing else fills the disk.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ from assay.protocol.types import Terms
 
 
 class DiskFull(Retry):
-    """The states that are not settled yet take all the room that the operator gives."""
+    """Unsettled states use the whole disk budget."""
 
     code = "disk-full"
 
 
 PART = 4
-"""Of the room that was left this part is given away before what is taken is counted again."""
+"""Denominator of the part of the free space that is handed out before it is counted again."""
 
 
 @dataclass
 class DiskBudget:
-    """What the operator gives a node's blocks, and what they take. `shards`: the most that it holds.
+    """Disk budget of a node's blocks and its use. `shards`: the most that the node holds.
 
-    To count is to list every block, of which a long round has tens of thousands: it is done anew once a
-    quarter of the room is given away, and before anything is refused; what others fill meanwhile is seen
-    then.
+    Counting lists every block, of which a long round has tens of thousands. So the use is only counted again
+    after a quarter of the free space has been handed out, and before anything is refused; other programs' use
+    shows then.
     """
 
     limit_bytes: int
     used_bytes: Callable[[], int]
     shards: int = 1
     _room: int = 0
-    """That was left when it was counted last."""
+    """Free bytes at the last count."""
     _given: int = 0
-    """Of it, since."""
+    """Bytes handed out since."""
 
     def stride(self, terms: Terms, state_bytes: int, segment_s: float) -> int:
-        """Every how many segment ends are kept. `segment_s`: how long a segment takes; 0 where not known."""
+        """Keep every n-th segment end. `segment_s`: duration of a segment in seconds; 0 if unknown."""
         fits = self.limit_bytes // (max(terms.max_unsettled, 1) * max(self.shards, 1) * state_bytes)
         stride = 1
         while stride < terms.segments and -(-terms.segments // stride) + 1 > fits:
@@ -54,7 +53,7 @@ class DiskBudget:
         return stride
 
     def require(self, needed_bytes: int) -> None:
-        """Raise DiskFull where so many more bytes exceed the budget."""
+        """Reserves this many bytes. Raises DiskFull if they exceed the budget."""
         if PART * (self._given + needed_bytes) > self._room:
             self._room, self._given = self.limit_bytes - self.used_bytes(), 0
         if needed_bytes > self._room:

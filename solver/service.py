@@ -1,10 +1,10 @@
-"""The solver as a running thing: reads the market, asks `solver.policy`, and does what it says.
+"""Runs the solver: polls the market, asks `solver.policy`, and executes its actions.
 
-Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
-instant commits nothing twice. Training goes on from the last published segment. What is committed was checked
-by a worker of this node (``solver.trainer``), and a conviction puts aside all that was kept
-(``solver.convictions``). Workers train while the loop looks; a task in training ends with its segment once
-something else is wanted. Not guaranteed: profit.
+Contract: every write has an intent that names its job, place and rewinds, so a restart never commits twice.
+Training resumes from the last published segment. Every committed state was checked by a worker of this node
+(``solver.trainer``), and a conviction discards all caches (``solver.convictions``). Workers train while the
+loop polls; a task in training is interrupted at a segment's end once something else is wanted. Not
+guaranteed: profit.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 
 
 def _with_loss(loss: float | None) -> dict[str, float]:
-    """The loss of an event, which has none where the job has none."""
+    """The loss field of an event; empty if the job has no loss."""
     return {} if loss is None else {"loss": loss}
 
 
 class SolverService(Node):
-    """One solver account."""
+    """Service of one solver account."""
 
     LONG = (policy.TrainSegment, policy.TrainAhead)
     FETCHING = (policy.Examine, *LONG, policy.CommitOuter)
@@ -103,7 +103,7 @@ class SolverService(Node):
     # -- looking
 
     def see(self) -> Observation:
-        """One consistent look at everything that decisions depend on."""
+        """Reads one consistent observation."""
         me = self.market.me
         stake = self.market.stake(me, Role.SOLVER)
         jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
@@ -140,8 +140,8 @@ class SolverService(Node):
     def _trained(
         self, job: JobView, claims: Claims, shards: Sequence[int]
     ) -> tuple[dict[tuple[int, int], int], set[tuple[Kind, int, int]]]:
-        """Segments that are trained, by round and shard; and the places of tasks that are trained, and whose
-        claim is being stored."""
+        """Trained segments by round and shard, and the places of trained tasks whose claim is being
+        stored."""
         progress, done, stored = job.progress, dict[tuple[int, int], int](), set[tuple[Kind, int, int]]()
         if job.job_id not in self._examined or progress.closed or progress.round >= progress.final_round:
             return done, stored
@@ -171,14 +171,13 @@ class SolverService(Node):
         self.report.note(at_risk=now if most is None else f"{now} of at most {show_amount(most)}")
 
     def _let_go(self, observation: Observation) -> None:
-        """Keep nothing in memory of jobs that are over and hold nothing of ours."""
+        """Drops jobs from memory that are over and hold nothing of ours."""
         watched = {job.view.job_id: job.view.progress.settled_rounds for job in observation.jobs}
         self._examined = {job_id: found for job_id, found in self._examined.items() if job_id in watched}
         self.tasks.keep(watched.items())
 
     def _heed(self, observation: Observation) -> bool:
-        """A new conviction of ours: unless it fell by silence, whatever was kept, on disk or in memory, is
-        not believed any longer."""
+        """Handles a new conviction: discards all caches, on disk and in memory, unless it fell by silence."""
         news = self._convictions.news(observation)
         if not news:
             return False
@@ -196,7 +195,7 @@ class SolverService(Node):
         return True
 
     def _distrust(self) -> None:
-        """Believe nothing that workers have told or stored, of which none runs meanwhile."""
+        """Discards everything that workers have reported or stored; no worker runs meanwhile."""
         self.actions.take_in()  # what was told until then is forgotten with the rest
         self._progress.distrust()
         self._examined.clear()
@@ -210,8 +209,10 @@ class SolverService(Node):
         return "" if self._seen is None else reasons.idle(self._seen)
 
     def why(self, job_id: JobId) -> str:
-        """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
-        job."""
+        """Reason why this solver takes no shard of a job; empty if it would.
+
+        Raises Stop if there is no such job.
+        """
         with self.market.snapshot():
             observation = self.see()
         job = next((j for j in observation.jobs if j.view.job_id == job_id), None)
@@ -261,7 +262,7 @@ class SolverService(Node):
         await self.order(order, Priority.AHEAD if ahead else Priority.TRAINING)
 
     def goes_on(self, place: Place) -> bool:
-        """Whether a task's next segment is to be trained, now that one is over. Called from any thread."""
+        """True if a task's next segment shall be trained. Thread-safe."""
         due, ahead = policy.TrainSegment.__name__, policy.TrainAhead.__name__
         wanted = self.wanted
         if intent(due, *place) in wanted:
@@ -278,7 +279,7 @@ class SolverService(Node):
         loss: float | None,
         divergence: tuple[int, str, str] | None,
     ) -> None:
-        """Show a segment that is trained. `divergence`: its step, what it is, and both in words."""
+        """Reports a trained segment. `divergence`: its step, the slot that diverged, and both as text."""
         ahead = self.tasks.trained(place, root, segments, loss)
         job_id, round_, shard = place
         self.report.count("segments")
@@ -296,7 +297,7 @@ class SolverService(Node):
     async def _commit(
         self, action: policy.CommitTask | policy.CommitOuter, draft: Draft, computed: int, **shown: float
     ) -> None:
-        """Commit a claim. `computed`: how many convictions had been heeded when its draft was begun."""
+        """Commits a claim. `computed`: number of convictions handled when its draft was started."""
         claim = replace(draft.claim, rewinds=action.rewinds)  # the chain refuses it once there are more
         observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)
@@ -343,7 +344,7 @@ class SolverService(Node):
         self.report.emit("expired", job=action.job_id.hex(), shard=action.shard)
 
     async def _release(self, action: policy.Release) -> None:
-        """Give a shard back, by what the market says at this moment: a task that is owed costs a penalty."""
+        """Releases a shard unless a round has begun whose task is still owed: that would cost a penalty."""
 
         def release() -> None:
             with self.market.snapshot(time.monotonic()):

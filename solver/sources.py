@@ -1,7 +1,7 @@
-"""What a task's input follows from: the claims by the terms' links, and which tasks were there.
+"""Identifies the sources of a task's input: the claims that its links read, and the presence of tasks.
 
-Contract: as long as the sources of a place are equal, so is the state that its task must start from (rule
-4.4). Nothing is fetched or computed.
+Contract: while the sources of a place are equal, so is the input state of its task (rule 4.4). Nothing is
+fetched or computed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from assay.protocol.loops import Byte, FromClaim, Place, source_of
 from assay.protocol.types import ClaimId, ClaimView, JobView, Kind
 
 Sources = tuple[int, tuple[ClaimId, ...], tuple[bool, ...]]
-"""Rewinds of the job; claims that an input is from; what it says of which tasks are there."""
+"""Rewinds of the job, source claims, and presence flags of tasks in the input."""
 
 
 def sources_of(job: JobView, claims: Claims, round_: int, shard: int) -> Sources:
-    """The sources of the task of a place."""
+    """Sources of the task at a place."""
 
     def found(place: Place) -> ClaimView | None:
         view = standing(claims, *place)

@@ -1,9 +1,9 @@
-"""A task that is in training, and the thread that publishes its states.
+"""Publishes the states of tasks in training from a background thread.
 
-Contract: a state counts once it is stored and told to the node (``solver.books``), in the order of the
-segments, by the thread that stored it. Once the last one is, the task's claim is drafted and told, too.
-Whatever storing one raised is raised where it is waited for, and told; the task's later states then count for
-nothing. Of a task the states that are not stored are in memory.
+Contract: a state counts once it is stored and reported to the node (``solver.books``), in segment order, by
+the publishing thread. After the last one the task's claim is drafted and reported. An error while storing is
+reported and raised where the result is awaited; the task's later states are then ignored. Unstored states
+stay in memory.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from assay.solver.resuming import TaskKey
 
 @dataclass
 class OpenTask:
-    """A task that is being trained, or whose last states are being stored."""
+    """A task in training, or whose last states are being stored."""
 
     round: int
     shard: int
     input_root: bytes
     leaves: list[Checkpoint]
-    """Published, on disk, and computed or checked by this process."""
+    """Stored leaves that this process has computed or checked."""
     state: State
-    """Where training is; empty once the task is over, stored, and no longer the open one."""
+    """Current state of training; empty once the task is complete, stored, and no longer the open one."""
     segments: int = -1
-    """Segments that are trained; those of the leaves at first."""
+    """Number of trained segments; initially those of the leaves."""
     publishing: deque[Future[None]] = field(default_factory=deque)
     known: KnownSlots = field(default_factory=KnownSlots)
-    """Of the state that was published last; for the publisher's thread."""
+    """Cache of the slots published last; used by the publishing thread."""
     roots: Roots | None = None
-    """Those of the last state's slots, once its hashing has begun."""
+    """Roots of the last state's slots, once hashing has started."""
     draft: Draft | None = None
-    """Its claim, once it is stored."""
+    """The task's claim, once it is stored."""
     broken: bool = False
-    """Whether storing one of its states has failed."""
+    """True if storing one of its states has failed."""
 
     def __post_init__(self) -> None:
         if self.segments < 0:
@@ -55,12 +55,12 @@ class OpenTask:
 
     @property
     def place(self) -> TaskKey:
-        """By which it is known."""
+        """Key of the task."""
         return self.round, self.shard, self.input_root
 
 
 class Storing:
-    """Publishes the states of one job's tasks, one at a time, while others are computed."""
+    """Publishes the states of one job's tasks, one at a time."""
 
     def __init__(
         self, blocks: Blocks, books: Any, job_id: JobId, draft_of: Callable[[OpenTask], Draft], segments: int
@@ -70,8 +70,10 @@ class Storing:
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
 
     def begin(self, task: OpenTask, *, kept: bool, anew: bool) -> None:
-        """Begin to publish the task's state, or where it is not to be `kept` to hash it; `anew`, which is
-        kept: as a whole, whatever is known of it, and hashed at once."""
+        """Starts publishing the task's state; if it is not `kept`, only hashes it.
+
+        `anew` (only with `kept`): ignores the cache of known slots, and starts hashing at once.
+        """
         first = not (task.leaves or task.publishing)
         task.segments += not first
         if anew:
@@ -100,8 +102,8 @@ class Storing:
             raise
 
     def finish(self, task: OpenTask) -> None:
-        """Draft the claim of a task whose states are all stored. Raises ProgressLost where the first is not
-        the one that it must start from."""
+        """Drafts the claim of a task whose states are all stored. Raises ProgressLost if the first is not its
+        input."""
         if task.leaves[0].root != task.input_root:
             raise ProgressLost(
                 f"what round {task.round}, shard {task.shard} starts from is not in memory as it was; nothing"
@@ -112,10 +114,10 @@ class Storing:
         self.tell(task)
 
     def tell(self, task: OpenTask) -> None:
-        """Tell the claim of a task, if it is stored."""
+        """Reports the claim of a task, if it is stored."""
         if task.draft is not None:
             self._books.drafted(task.draft.claim.job_id, task.round, task.shard, task.input_root, task.draft)
 
     def close(self) -> None:
-        """Begin to store nothing any more."""
+        """Accepts no further states."""
         self._publisher.shutdown(wait=False, cancel_futures=True)

@@ -1,13 +1,15 @@
-"""One job's tasks in a worker: trained segment by segment, and published.
+"""Trains one job's tasks in a worker, segment by segment, and publishes their states.
 
-Contract: what is published has the roots that are claimed. INVARIANT checked-here: every root in a draft was
-computed by this process, from the state that it is the root of. What an earlier process has left on disk
-(``solver.progress``) only says where those states are. Input states come from ``node.states``. A large state
-is hashed and published while further segments are trained (``solver.storing``). It counts, and enters a
-claim, only when it is stored and its root is there, so that a crash costs at most the segments whose states
-are under way, two of them, and the one in training. What builds on a task's last state may be computed before
-that is stored. Does not guarantee that a state is what the program gives, if memory or processor failed an
-earlier process: ``solver.convictions`` bounds what that costs. Not thread-safe.
+Contract: published states have the claimed roots. INVARIANT checked-here: every root in a draft was computed
+by this process, from the state that it is the root of. Records of an earlier process (``solver.progress``)
+only say where those states are. Input states come from ``node.states``.
+
+A large state is hashed and published while further segments are trained (``solver.storing``). It enters a
+claim only once it is stored and its root is known, so a crash loses at most the two segments being stored and
+the one in training. Work that builds on a task's last state may start before that is stored.
+
+Not guaranteed: that a state is what the program gives, if memory or processor failed an earlier process;
+``solver.convictions`` bounds what that costs. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ Told = Callable[[int, int], None]
 
 
 class TaskTrainer:
-    """Computes and publishes for one job. `books`: what it tells its node (``solver.books``)."""
+    """Trains and publishes for one job. `books`: receives its reports (``solver.books``)."""
 
     background_bytes = BACKGROUND_BYTES
-    """States of at least this size are published while training goes on."""
+    """Minimum size of states that are published while training goes on."""
 
     def __init__(
         self,
@@ -76,15 +78,17 @@ class TaskTrainer:
         return Place(self.job_id, Kind.TASK, task.round, task.shard)
 
     def draft_of(self, task: OpenTask) -> Draft:
-        """The claim of a task whose states are all stored (a drill overrides this)."""
+        """Builds the claim of a task whose states are all stored (a drill overrides this)."""
         return drafted(self._blocks, self._place_of(task), task.leaves)
 
     # -- training
 
     def train(self, round_: int, shard: int, *, ahead: bool, told: Told) -> None:
-        """Train a task's segments, until it is over or the node wants something else. `ahead`: of the coming
-        round, from what it will start from if all tasks of the present one are accepted. Raises
-        SourceMissing, DiskFull, what storing raised, and Cancelled, once what is trained is stored."""
+        """Trains a task's segments until it is complete or the node wants something else.
+
+        `ahead`: a task of the coming round, as if all tasks of the present one are accepted. Raises
+        SourceMissing, DiskFull, errors of storing, and Cancelled, once trained segments are stored.
+        """
         task = self._open_ahead(round_, shard) if ahead else self._open_task(round_, shard)
         place, last = (self.job_id, round_, shard), self.work.segments(Kind.TASK)
         sources = None if ahead else self.inputs.sources(round_, shard)
@@ -107,7 +111,7 @@ class TaskTrainer:
             self._storing.tell(task)
 
     def _segment(self, task: OpenTask, told: Told) -> tuple[State, State]:
-        """Train the task's next segment; the states at its beginning and its end."""
+        """Trains the task's next segment; returns its start and end state."""
         segment, start = task.segments, task.state
         if self._budget is not None and self._is_kept(segment + 1):
             self._budget.require(self.work.files.inner.state_bytes)
@@ -121,12 +125,12 @@ class TaskTrainer:
         return start, end
 
     def loss(self, state: State) -> float | None:
-        """Loss that the last step wrote into its metric slot; None in a job that has no such slot."""
+        """Loss in the metric slot after the last step; None if the job has no such slot."""
         names = self.work.files.slot_names
         return training_loss(names, state) if LOSS_SLOT in names else None
 
     def _divergence(self, task: OpenTask, segment: int, start: State, end: State) -> Divergence | None:
-        """Told once a job: replaying costs a segment."""
+        """Finds the divergence in a segment, once a job: replaying costs a segment."""
         files = self.work.files
         if self._diverged or not not_finite(files.slot_names, files.inner.params, end):
             return None
@@ -150,7 +154,7 @@ class TaskTrainer:
         return self._open((round_, shard, expected.input_root(shard)), expected)
 
     def _open(self, key: TaskKey, states: StateProvider) -> OpenTask:
-        """The task, where it was left; `states` have its input."""
+        """Opens a task and resumes it; `states` provides its input."""
         if self._task is not None and self._task.place == key:
             task = self._task
             self._take_in(task, 1)
@@ -172,8 +176,7 @@ class TaskTrainer:
 
     @contextmanager
     def _whole(self, task: OpenTask) -> Iterator[None]:
-        """A `with` block that changes a task: where it fails, what is in memory of it is not believed, but
-        for what is stored by now."""
+        """Guards a change to a task: on an error its state in memory is dropped, except what is stored."""
         try:
             yield
         except BaseException as error:
@@ -188,7 +191,8 @@ class TaskTrainer:
             raise
 
     def _put_by(self, round_: int) -> None:
-        """Have no task open, as one of `round_` will be; one that is over is still being stored meanwhile."""
+        """Closes the open task, before one of `round_` is opened; a complete task is still stored in the
+        background."""
         task, self._task = self._task, None
         if task is not None and task.segments == self.work.segments(Kind.TASK):
             self._over[task.place] = task
@@ -200,22 +204,23 @@ class TaskTrainer:
             self._take_back(key)
 
     def _spare(self, task: OpenTask) -> None:
-        """Keep no state of a task that is over and stored."""
+        """Frees the state of a complete and stored task."""
         if not task.publishing:
             self._take_back(task.place)
             task.state, task.roots = [], None
 
     def _in_memory(self) -> list[OpenTask]:
-        """The open task, and those of late that are over."""
+        """The open task and recently completed ones."""
         return [*self._over.values(), *([] if self._task is None else [self._task])]
 
     # -- publishing
 
     def _publish(self, task: OpenTask) -> None:
-        """Begin to publish the task's state, if its end is to be kept; to its end, if it is small.
+        """Starts publishing the task's state, or hashing it if its end is not kept; waits for it if it is
+        small.
 
-        Its last state is hashed as a whole, and compared with what lies on the disk: nothing that went wrong
-        with a slot that stayed the same is left in the claim, or lacks in the files that it names.
+        The last state is hashed as a whole and compared with the files on disk. So an error in a slot that
+        stayed the same does not enter the claim, and no file that it names is missing.
         """
         end = task.segments + 1 if task.leaves or task.publishing else 0
         self._storing.begin(task, kept=self._is_kept(end), anew=end == self.work.segments(Kind.TASK))
@@ -223,15 +228,17 @@ class TaskTrainer:
             self._take_in(task)
 
     def _is_kept(self, end: int) -> bool:
-        """Whether the state at a segment's end is to be kept, and published."""
+        """True if the state at a segment's end is kept and published."""
         if self._budget is None or end in (0, self.work.segments(Kind.TASK)):
             return True
         size = self.work.files.inner.state_bytes
         return end % self._budget.stride(self.work.terms, size, self._segment_s) == 0
 
     def _take_in(self, task: OpenTask, most: int = 0) -> None:
-        """Wait until at most so many of a task's states are being stored. Raises what storing raised: the
-        task is then opened again, from what is on disk."""
+        """Waits until at most `most` of a task's states are being stored.
+
+        Raises errors of storing; the task is then opened again from disk.
+        """
         with self._whole(task):
             while task.publishing and (len(task.publishing) > most or task.publishing[0].done()):
                 task.publishing.popleft().result()
@@ -242,15 +249,15 @@ class TaskTrainer:
 
     @property
     def is_storing(self) -> bool:
-        """Whether a task's states are being stored."""
+        """True if a task's states are being stored."""
         return any(not begun.done() for task in self._in_memory() for begun in task.publishing)
 
     def close(self) -> None:
-        """Begin nothing any more; what is under way is of no use."""
+        """Stops accepting work; results in progress are discarded."""
         self._storing.close()
 
     def _distrust(self) -> None:
-        """Believe nothing that is in memory."""
+        """Drops everything in memory."""
         self._task, self._over = None, {}
         self._lent.clear()
         self._resuming.forget()
@@ -260,7 +267,8 @@ class TaskTrainer:
     # -- ahead
 
     def _lend(self, task: OpenTask, tree: trees.Tree) -> None:
-        """Let a task's last state be worked on ahead, before it is stored, unless it began from a guess."""
+        """Offers a task's last state to speculation before it is stored, unless the task itself is
+        speculative."""
         if not self.inputs.is_due(task.place):
             return
         between = [ZERO_DIGEST] * (self.work.segments(Kind.TASK) - 1)
@@ -275,8 +283,10 @@ class TaskTrainer:
     # -- outer claims
 
     def outer_draft(self, round_: int, number: int, told: Told) -> Draft:
-        """Run and publish the outer loops of a slice of a round, but for what is known. Raises SourceMissing,
-        and ProgressLost where they do not start from the state that the claims before say."""
+        """Runs and publishes the outer loops of a slice, reusing speculative results.
+
+        Raises SourceMissing, and ProgressLost if the input in memory does not match the claims before.
+        """
         state = self.state_provider.input_state(Kind.OUTER, round_, number)
         root = self.state_provider.input_tree(Kind.OUTER, round_, number).root
         known = self._ahead.known(round_)

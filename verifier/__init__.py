@@ -1,1 +1,1 @@
-"""The verifier: replays the sampled segments it was drawn for, attests, and reports what it finds."""
+"""The verifier role: replays the segments sampled for it, votes, and challenges the faults it finds."""

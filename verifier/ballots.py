@@ -1,9 +1,8 @@
-"""What a verifier has worked out, on its disk: a restart knows what was found, and contradicts no vote.
+"""Stores a verifier's ballots on disk, so that a restart does not contradict an earlier vote.
 
-Contract: one record (``disk.record``) for each claim and seed, on the disk before the vote is sent. A damaged
-one counts as absent: a sample replayed again gives the same ballot. INVARIANT checked-here: `fresh` gives
-only what this process has worked out, so a vote that is not on the chain yet is never staked on what another
-process has left.
+Contract: one record (``disk.record``) per claim and seed, on disk before the vote is sent. A damaged one
+counts as absent: replaying the sample gives the same ballot. INVARIANT checked-here: `fresh` returns only
+ballots that this process has computed, so no new vote is staked on another process's result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Key = tuple[ClaimId, bytes]
 
 
 class ReplaysDiffer(Ask):
-    """Two replays of one sample gave different votes."""
+    """Two replays of the same sample gave different votes."""
 
     code = "replays-differ"
 
@@ -43,11 +42,11 @@ class Ballots:
                 self._kept[key] = ballot
 
     def all(self) -> dict[_Key, Ballot]:
-        """What this process or an earlier one has worked out."""
+        """Ballots that this or an earlier process has computed."""
         return {**self._kept, **self._fresh}
 
     def fresh(self) -> dict[_Key, Ballot]:
-        """What this process has worked out, and may send."""
+        """Ballots that this process has computed and may send."""
         return dict(self._fresh)
 
     def get(self, claim_id: ClaimId, seed: bytes) -> Ballot | None:
@@ -55,9 +54,9 @@ class Ballots:
         return self._fresh.get(key, self._kept.get(key))
 
     def put(self, claim_id: ClaimId, seed: bytes, ballot: Ballot) -> None:
-        """Keep a ballot; the first one for a claim and seed stays.
+        """Stores a ballot; the first one for a claim and seed stays.
 
-        Raises ReplaysDiffer where an earlier process worked out another vote: one of the two is wrong.
+        Raises ReplaysDiffer if an earlier process computed another vote: one of the two is wrong.
         """
         key = claim_id, seed
         if key in self._fresh:
@@ -93,5 +92,6 @@ def _decoded(body: dict[str, Any]) -> tuple[_Key, Ballot]:
 
 
 def _earlier(data: bytes) -> Any:
-    """A ballot without a checksum. (Its sample is replayed again before its vote is sent.)"""
+    """Reads a ballot without a checksum, as earlier versions wrote it; its sample is replayed again before
+    its vote is sent."""
     return _encoded(*_decoded(bounded_json.loads(data)))

@@ -1,11 +1,10 @@
-"""To which class of conditions a verifier agrees by itself: to one that has paid it.
+"""Chooses the class of conditions to which a verifier subscribes: one that has paid it.
 
-Contract: pure. Only what this account was paid itself speaks for a class: what a class pays others may go
-from one pocket of its maker to another. A class within the operator's limits is *open* while it has a job
-that can pay a vote to come, or owes one. It *pays* unless it brought no fee for a whole `trial`, or its open
-jobs paid less than half of what votes on ended claims were worth. A stake counts in a new class only two
-epochs later, so a class is left only for a better one: one that pays and is open for one that pays over twice
-as much.
+Contract: pure. Only fees paid to this account count: a class may pay others from its maker's own pocket and
+back. A class within the operator's limits is *open* while it has a job that can pay a future vote, or owes
+one. It *pays* unless it brought no fee for a whole `trial`, or its open jobs paid less than half of what
+votes on ended claims were worth. A stake counts in a new class only two epochs later, so a class is only left
+for a better one: one that pays and is open, for one that pays over twice as much.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ TRIAL = Seconds(24 * 3600)
 NOTHING = Wei(0)
 TERA = 10**12
 VOTES = 8
-"""Of ended claims from which on what they paid is compared with what they were worth."""
+"""Minimum number of votes on ended claims before their pay is compared with their worth."""
 _BEGUN = Seconds(0)
 
 
 @dataclass(frozen=True)
 class ClassLimits:
-    """What conditions an operator accepts; of sizes the most that it fetches and runs."""
+    """The operator's limits on conditions; sizes are the most that it fetches and runs."""
 
     most_stake: Wei
-    """Of one seat: what a false attestation costs."""
+    """Maximum stake of one seat, which a false attestation loses."""
     least_fee: Wei
     least_vote: Seconds
     data_bytes: int
@@ -38,55 +37,55 @@ class ClassLimits:
     step_bytes: int
     step_operations: int
     least_rate: Wei = NOTHING
-    """Of a vote, for 10^12 operations of its replay."""
+    """Minimum fee of a vote per 10^12 operations of its replay."""
     trial: Seconds = TRIAL
-    """For how long a class may pay nothing."""
+    """Seconds for which a class may pay nothing."""
 
 
 @dataclass(frozen=True)
 class Stay:
-    """One stretch of time in which this account had agreed to a class."""
+    """A period in which this account was subscribed to one class."""
 
     class_id: bytes
     since: Seconds
     seen: Wei
-    """What the class had paid this account, all in all, when it was last looked at."""
+    """Total that the class had paid this account at the last look."""
     paid_at: Seconds = _BEGUN
-    """When that was last seen to grow; 0: not in this stay."""
+    """Time at which that was last seen to grow; 0: not in this stay."""
 
     @property
     def fed(self) -> Seconds:
-        """Since when nothing came."""
+        """Time since which the class has paid nothing."""
         return max(self.since, self.paid_at)
 
 
 @dataclass(frozen=True)
 class Past:
-    """What this account has to go by."""
+    """History of this account's classes and fees."""
 
     stays: tuple[Stay, ...] = ()
     """Oldest first; the last one is the present one."""
     fees: Mapping[JobId, Wei] = field(default_factory=dict)
-    """What each job has paid it for votes."""
+    """Fees that each job has paid for votes."""
     by_class: Mapping[bytes, Wei] = field(default_factory=dict)
-    """The same by the jobs' classes."""
+    """The same by class."""
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """A class within the operator's limits, as this account sees it."""
+    """A class within the operator's limits, with this account's experience of it."""
 
     class_id: bytes
     open: bool
     pays: bool
     rate: float
-    """What it has paid a second of all stays, of `trial` at least; 0: it has never paid."""
+    """Pay per second of all stays, counted as at least one `trial`; 0: it has never paid."""
     left: Seconds
-    """When it was last left; 0: never, or not yet."""
+    """Time at which it was last left; 0: never, or not yet."""
 
 
 def outside(conditions: Conditions, limits: ClassLimits) -> str:
-    """Why these conditions are none to agree to; empty if they are."""
+    """Reason why these conditions exceed the limits; empty if they do not."""
     c = conditions
     if c.verifier_stake > limits.most_stake:
         return f"a seat locks {c.verifier_stake}, the operator allows {limits.most_stake}"
@@ -101,9 +100,11 @@ def outside(conditions: Conditions, limits: ClassLimits) -> str:
 
 
 def payable(job: JobView, limits: ClassLimits) -> bool:
-    """Whether votes on this job's tasks to come can be paid, and as the operator asks: it begins further
-    rounds, its escrow has a fee left, its solvers risk no less than all seats of a task, its fee suits its
-    replays."""
+    """True if future votes on this job's tasks can be paid, and at the operator's rate.
+
+    The job begins further rounds, its escrow has a fee left, its solvers stake no less than all seats of a
+    task, and its fee suits its replays.
+    """
     terms, progress = job.terms, job.progress
     begins = not (progress.closed or progress.halted) and progress.round < progress.final_round
     backed = terms.solver_stake >= terms.verifiers * terms.verifier_stake
@@ -113,13 +114,13 @@ def payable(job: JobView, limits: ClassLimits) -> bool:
 
 
 def owes(me: Address, claims: Sequence[ClaimView]) -> bool:
-    """Whether a vote of this account waits to be paid."""
+    """True if a vote of this account is still unpaid."""
     votes = (vote for view in moving(claims) if not view.stale for vote in view.votes)
     return any(vote.verifier == me and voted(vote) and not vote.gone for vote in votes)
 
 
 def falls_short(me: Address, job: JobView, claims: Sequence[ClaimView], paid: Wei) -> bool:
-    """Whether a job has paid less than half of what this account's votes on its ended claims were worth."""
+    """True if a job has paid less than half of what this account's votes on its ended claims were worth."""
     ended = sum(
         vote.verifier == me and voted(vote) and not vote.gone
         for view in claims
@@ -137,7 +138,7 @@ def prospects(
     past: Past,
     limits: ClassLimits,
 ) -> list[Prospect]:
-    """All classes within the limits: those of open jobs in the jobs' order, then the others, newest first."""
+    """Classes within the limits: those of open jobs in the jobs' order, then the others, newest first."""
     running = [(job, claims) for job, claims in jobs if not job.progress.closed]
     live = [job for job, claims in running if payable(job, limits) or owes(me, claims)]
     open_ = dict.fromkeys(job.terms.class_id for job in live)
@@ -163,7 +164,7 @@ def prospects(
 def choose(
     now: Seconds, own: bytes, found: Sequence[Prospect], stays: Sequence[Stay], trial: Seconds
 ) -> Prospect | None:
-    """The class to agree to instead of one's own; None: to stay."""
+    """The class to subscribe to instead of the present one; None: stay."""
     here = next((each for each in found if each.class_id == own), None)
     others = [each for each in found if each.class_id != own]
     proven = [each for each in others if each.rate and each.pays]
@@ -191,13 +192,15 @@ def _ended(stays: Sequence[Stay], now: Seconds) -> Iterable[tuple[Stay, Seconds]
 
 
 def _best(found: Iterable[Prospect]) -> Prospect | None:
-    """What pays, the most, before what does not; of those that never did, the one left longest ago."""
+    """The best-paying class; among those that never paid, the one left longest ago."""
     return max(found, key=lambda each: (each.pays, each.rate, -each.left), default=None)
 
 
 def _wasted(now: Seconds, found: Sequence[Prospect], stays: Sequence[Stay], trial: Seconds) -> int:
-    """How long this account was, for whole trials, in classes that never paid it: for as long it stays in an
-    idle class that did, before it goes to another that did not."""
+    """Seconds of whole trials that this account spent in classes that never paid.
+
+    It stays that long in an idle class that has paid before it tries another that has not.
+    """
     proven = {each.class_id for each in found if each.rate}
     lasted = [end - stay.since for stay, end in _ended(stays, now) if stay.class_id not in proven]
     return sum(time for time in lasted if time >= trial)

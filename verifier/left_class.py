@@ -1,7 +1,7 @@
-"""On disk: the class of conditions that a verifier has left by itself, to which it comes back.
+"""Remembers on disk the class of conditions that a draining verifier has left, so that it can return to it.
 
-Contract: it is written before the class is left. A damaged record is set aside: the verifier then comes back
-to none.
+Contract: it is written before the class is left. A damaged record is set aside: the verifier then returns to
+none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from assay.disk import record
 from assay.protocol.types import ZERO_DIGEST
 
 LEFT_FILE = "left-class.json"
-"""Of a node's folder."""
+"""Name of the record in a node's folder."""
 _KIND = "assay/left-class/1"
 
 
@@ -29,13 +29,16 @@ class LeftClass:
         self._block: int | None = None if body is None else body["block"]
 
     def keep(self, class_id: bytes) -> None:
-        """This one is about to be left; zeros: nothing changes."""
+        """Records the class that is about to be left; zeros: no change."""
         if any(class_id):
             self._write(class_id, None)
 
     def drawn_until(self, block: int, epoch: Callable[[], int]) -> int:
-        """From which block on the account is drawn no more, which is in no class at `block`; 0: it has left
-        none. `epoch`: its length, asked for where it is needed."""
+        """First block from which the account, in no class at `block`, is no longer drawn; 0: it has left
+        none.
+
+        `epoch` returns the epoch's length in blocks; called only if needed.
+        """
         if not any(self.class_id):
             return 0
         if self._block is None:
@@ -44,7 +47,7 @@ class LeftClass:
         return ((self._block or block) // blocks + 2) * blocks
 
     def forget(self) -> None:
-        """There is none to come back to."""
+        """Forgets the class."""
         if any(self.class_id):
             self._path.unlink(missing_ok=True)
             self.class_id, self._block = ZERO_DIGEST, None

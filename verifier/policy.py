@@ -1,9 +1,9 @@
-"""What a verifier does next: a pure function from what it sees to a list of actions with reasons.
+"""Decides a verifier's next actions: a pure function from an observation to a list of actions with reasons.
 
-Contract: `decide` is deterministic and never acts. Order of urgency: games that run against us, votes, games
-that we brought, then what anyone may do. A vote is sent only once it was worked out by replay; an invalid one
-only once our game on the claim is open, if it can be (rule 4.7). Of a claim that has fallen as we found it
-would, the others' valid votes are looked at too, for as long as they can be disputed.
+Contract: `decide` is deterministic and never acts. Most urgent first: games against us, votes, our own
+challenges, then calls that anyone may make. A vote is only sent after a replay, and an invalid one only while
+our game on the claim is open, if one is possible (rule 4.7). If a claim falls that we found wrong, the
+others' valid votes on it are audited while they can be disputed.
 """
 
 from __future__ import annotations
@@ -53,85 +53,84 @@ NO_PAST = Past()
 
 @dataclass(frozen=True)
 class Limits:
-    """What the operator allows."""
+    """The operator's limits."""
 
     patience: Seconds
-    """How long the verifier waits before it does for others what anyone may do."""
+    """Seconds that the verifier leaves others to make their own calls."""
     bond_budget: Wei
-    """The most that may lie in bonds of its own challenges at once."""
+    """Maximum total of bonds in its own challenges."""
     seed_age: Seconds
-    """How long ago a seed must have been recorded before a vote is sent under it, or half of voteTime if that
-    is less. Once a reorganisation has replaced its seed, a vote is refused and has to be worked out again."""
+    """Minimum age of a seed before a vote is sent, or half of voteTime if that is less. If a reorganisation
+    replaces the seed, the vote is refused and must be computed again."""
     classes: ClassLimits | None = None
-    """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
+    """Limits on classes to which the verifier subscribes by itself; None: its owner subscribes."""
     pinned_bytes: int | None = None
-    """The most on disk for the states that votes and games are played from; None: as much as it has."""
+    """Maximum bytes on disk for states behind votes and games; None: no limit but the disk."""
     leave: str = ""
-    """Why it leaves its class and does only what it owes; empty if it does not (``node.rest``)."""
+    """Reason to leave its class and only finish what it owes; empty if there is none (``node.rest``)."""
     pause: str = ""
-    """Why it takes nothing new for the moment; empty if it does."""
+    """Reason to take no new work for the moment; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Ballot:
-    """What this verifier found about a claim, drawn with one seed."""
+    """This verifier's result for a claim under one seed."""
 
     valid: bool
     traces: tuple[bytes, ...]
     finding: bool
-    """Whether it found a fault."""
+    """True if it found a fault."""
 
 
 @dataclass(frozen=True)
 class JobObservation:
-    """One job as the verifier sees it."""
+    """One job as the verifier observes it."""
 
     view: JobView
     refusal: str
     claims: tuple[ClaimView, ...]
     games: tuple[GameView, ...]
     ballots: Mapping[tuple[ClaimId, bytes], Ballot]
-    """Worked out already, by claim and seed."""
+    """Computed ballots, by claim and seed."""
     rewards: tuple[WaitingReward, ...] = ()
     audited: Mapping[tuple[ClaimId, Address], bool] = field(default_factory=dict)
-    """Votes on fallen claims that were looked at, and whether they are false."""
+    """Audited votes on fallen claims, and whether they are false."""
     no_room: Mapping[tuple[ClaimId, bytes], str] = field(default_factory=dict)
-    """Why a vote on a claim, by its seed, could not be defended."""
+    """Reason why a vote on a claim, by its seed, could not be defended."""
     unpinned: frozenset[ClaimId] = frozenset()
-    """Claims with a valid vote of ours of an earlier process, of which it is not known whether what it is
-    defended from is still on the disk."""
+    """Claims with a valid vote of ours from an earlier process whose pinned states were not checked yet."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything that a decision depends on."""
+    """All inputs of a decision."""
 
     me: Address
     now: Seconds
     clock: ClockView
     free: Wei
     jobs: tuple[JobObservation, ...]
-    """Open ones, and closed ones in which something of ours is left."""
+    """Open jobs, and closed ones in which something of ours is left."""
     limits: Limits
     subscribed: bytes = ZERO_DIGEST
     """Id of our class of conditions; zeros: none."""
     classes: Mapping[bytes, Conditions] = field(default_factory=dict)
-    """All there are, oldest first."""
+    """All registered classes, oldest first."""
     staked: Wei = NO_STAKE
     """All verifier stake, locked or not."""
     past: Past = NO_PAST
-    """In which classes this account has been, and what they paid."""
+    """History of this account's classes and their pay."""
     left: bytes = ZERO_DIGEST
-    """Id of the class that it has left by itself, to come back to it; zeros: none."""
+    """Id of the class that it left by itself and will return to; zeros: none."""
     drawn_until: int = 0
-    """Block from which it is drawn no more in the class that it has left."""
+    """First block from which it is no longer drawn in the class that it left."""
     locked: Wei = NO_STAKE
-    """Of its verifier stake."""
+    """Locked verifier stake."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay the sample of a claim that we were drawn for."""
+    """Replay the segments of a claim that were sampled for us."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -140,7 +139,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Pin:
-    """Look whether what our vote is defended from is still on the disk, and have it there again if not."""
+    """Check that the states that defend our vote are on disk, and restore them if not."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -157,8 +156,10 @@ class SendVote:
 
 @dataclass(frozen=True)
 class Abstain:
-    """Give a seat up at no cost: the claim's files cannot be had, or are not what the class allows, or a vote
-    could not be defended."""
+    """Give up a seat at no cost.
+
+    The claim's files are unavailable or violate the class, or a vote could not be defended.
+    """
 
     job_id: JobId
     claim_id: ClaimId
@@ -168,7 +169,7 @@ class Abstain:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """Agree to a class of conditions, which `job_id` is the id of; zeros: to none."""
+    """Subscribe to the class with id `job_id`; zeros: to none."""
 
     job_id: JobId
     reason: str
@@ -176,7 +177,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class AuditVote:
-    """Recompute the keyed traces of another's valid vote on a claim that has fallen."""
+    """Recompute the keyed traces of another's valid vote on a fallen claim."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -186,8 +187,8 @@ class AuditVote:
 
 @dataclass(frozen=True)
 class Pursue:
-    """Announce, then open (or prove at once), what our replay contradicts: a claim (zero address), or a
-    verifier's vote on one that has fallen."""
+    """Announce and open (or prove at once) a finding: on a claim (zero address), or on a vote on a fallen
+    claim."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -197,7 +198,7 @@ class Pursue:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing can be done for this job now, and why."""
+    """Do nothing for this job, for a reason."""
 
     job_id: JobId
     reason: str
@@ -209,7 +210,7 @@ Action = (
 
 
 def decide(observation: Observation) -> list[Action]:
-    """All actions that are due, most urgent first."""
+    """Actions that are due, most urgent first."""
     actions: list[Action] = []
     running = [job for job in observation.jobs if not job.view.progress.closed]
     for job in observation.jobs:
@@ -233,8 +234,11 @@ def decide(observation: Observation) -> list[Action]:
 
 
 def _subscriptions(observation: Observation) -> Iterator[Action]:
-    """To no class while the operator wants the node to leave, then to the one that it has left, or to that
-    which `verifier.joining` prefers to one's own."""
+    """Subscribes to no class while the operator wants to leave; otherwise to the class that was left, or a
+    better one.
+
+    `verifier.joining` chooses it.
+    """
     limits, past, in_class = observation.limits.classes, observation.past, any(observation.subscribed)
     if leave := observation.limits.leave:
         if in_class and observation.staked:
@@ -255,7 +259,7 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
 
 
 def idle(observation: Observation) -> str:
-    """Why there is nothing to do, in one line that stays the same until something changes."""
+    """Reason why there is nothing to do, in one line that stays the same until something changes."""
     limits = observation.limits
     if limits.leave:
         return _leaving(observation)
@@ -272,7 +276,7 @@ def idle(observation: Observation) -> str:
 
 
 def _waits(observation: Observation) -> str:
-    """What the oldest claim that it has a seat on waits for; empty if there is none."""
+    """Describes what the oldest claim with a seat of ours waits for; empty if there is none."""
     running = [job for job in observation.jobs if not job.view.progress.closed]
     moved = [(job.view, view) for job in running for view in moving(job.claims)]
     mine = [(job, view) for job, view in moved if own_vote(observation, view) is not None]
@@ -290,7 +294,7 @@ def _leaving(observation: Observation) -> str:
 
 
 def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
-    """This account's place among a claim's drawn verifiers."""
+    """This account's seat among a claim's drawn verifiers."""
     return next((vote for vote in view.votes if vote.verifier == observation.me), None)
 
 
@@ -303,7 +307,7 @@ def _drawn(observation: Observation, job: JobObservation) -> Iterator[ClaimView]
 
 
 def _abstentions(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Of claims that can come to nothing any more, whose seats wait for nobody (rule 4.3.5)."""
+    """Abstains from claims that can no longer be accepted, so that nobody waits for the seat (rule 4.3.5)."""
     for view in _drawn(observation, job):
         if not stands(job.view, job.claims, view, observation.now):
             reason = "a rewind overtook the claim" if view.overtaken else "its round goes on without it"
@@ -355,7 +359,7 @@ def _pins(job: JobObservation) -> Iterator[Action]:
 
 
 def _goes_on_soon(job: JobObservation, view: ClaimView) -> bool:
-    """Whether the round may go on without a task before a vote on it need be there."""
+    """True if the round may go on without a task before a vote on it is due."""
     end = closable_from(job.view, job.claims)
     return end is not None and end < view.status.since + job.view.terms.vote_time
 
@@ -377,8 +381,10 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
 
 
 def _vote_pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """Valid votes of others on claims that have fallen as we had found they would; while nothing new is
-    taken, those alone that were found false before."""
+    """Pursues others' valid votes on fallen claims that we had found wrong.
+
+    While no new work is taken, only votes that were found false before.
+    """
     rests = bool(observation.limits.leave or observation.limits.pause)
     found = _found(job)
     own = [g.game for g in job.games if g.game.challenger == observation.me]
@@ -406,7 +412,7 @@ def _found(job: JobObservation) -> set[ClaimId]:
 
 
 def _afford(observation: Observation, job: JobObservation) -> bool:
-    """Whether balance and budget allow one more bond in the job."""
+    """True if balance and budget allow one more bond in the job."""
     bond = job.view.terms.challenge_bond
     own = [g for g in job.games if g.game.challenger == observation.me and not g.decided]
     return observation.free >= bond and (len(own) + 1) * bond <= observation.limits.bond_budget

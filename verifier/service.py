@@ -1,12 +1,12 @@
-"""The verifier as a running thing: reads the market, asks `verifier.policy`, and does what it says.
+"""Runs the verifier: polls the market, asks `verifier.policy`, and executes its actions.
 
-Contract: a vote is sent only after it was worked out by this process's replay and written to disk; what the
-disk has lost is replayed again. INVARIANT checked-here: before a valid one is sent, what it is defended from
-is pinned on the disk (`node.kept_replays`). Where there is no room for that, the seat is given up. A vote of
-this account that is on the chain is left as it is, whoever sent it. A claim that its replay contradicts gets
-an invalid vote and a challenge, and what votes attested it are disputed once it has fallen. This service
-plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; the chance
-that one escapes is what ``assay verifier coverage`` says.
+Contract: a vote is sent only after this process's replay has computed it and it is on disk; lost results are
+replayed again. INVARIANT checked-here: before a valid vote is sent, the states that defend it are pinned on
+disk (`node.kept_replays`). Without room for them the seat is given up. A vote of this account that is on
+chain is left as it is, whoever sent it. A claim that its replay contradicts gets an invalid vote and a
+challenge; votes that attested it are disputed once it has fallen. This service plays every game to the end,
+as it defends its own votes. Not guaranteed: that a sample finds every fault; ``assay verifier coverage``
+gives the chance of a miss.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from assay.verifier.stays import Stays
 
 _NO_CLASS = policy.Subscribe(JobId(ZERO_DIGEST), "")
 KEPT_BYTES = 1 << 30
-"""The most on disk for states of its own replays, beside those that its votes and games are played from."""
+"""Byte budget on disk for states of its replays that no vote or game needs."""
 
 
 class VerifierService(Node):
-    """One verifier account. `secret` (32 bytes, the operator's) makes its challenges' salts."""
+    """Service of one verifier account. `secret` (32 bytes, the operator's) derives its challenges' salts."""
 
     TOGETHER = (policy.SendVote, policy.Abstain, upkeep.Poke)
     LONG = (policy.Replay, policy.AuditVote, policy.Pin)
@@ -78,9 +78,9 @@ class VerifierService(Node):
         rest: Rest | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """`weight_epoch`: blocks of an epoch; who leaves a class may be drawn in it until the second one from
-        then begins. `fees`: what each job has paid this account for votes, by the chain's events; asked by
-        one that joins classes by itself."""
+        """`weight_epoch`: blocks of an epoch; an account that leaves a class may be drawn until the second
+        epoch from then begins. `fees`: returns what each job has paid this account for votes, by the chain's
+        events; only called if it chooses classes by itself."""
         kept = KeptSpec(folder / "replays", KEPT_BYTES, limits.pinned_bytes)
         super().__init__("verifier", market, blocks, clock, resource_limits, **options)
         self.accusing = Accusing(self, secret, kept)
@@ -109,7 +109,7 @@ class VerifierService(Node):
     # -- reading
 
     def see(self) -> Observation:
-        """One consistent look at everything that decisions depend on."""
+        """Reads one consistent observation."""
         me = self.market.me
         jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         now, clock = self.clock.now(), self.market.clock()
@@ -123,8 +123,10 @@ class VerifierService(Node):
         return Observation(*seen, stake.active, past, self._left.class_id, until, stake.locked)
 
     def _past(self, own: bytes, now: Seconds) -> Past:
-        """What classes have paid so far; nothing where the operator chooses the class. What cannot be read,
-        or is of no job, is no reason not to vote."""
+        """History of classes and fees; empty if the operator chooses the class.
+
+        Fees that cannot be read, or are of no job, do not prevent voting.
+        """
         if self.limits.classes is None:
             return Past()
         self.actions.attempt("what classes have paid", None, self._read_fees)
@@ -161,7 +163,8 @@ class VerifierService(Node):
         )
 
     def _is_unpinned(self, view: ClaimView, fresh: Container[tuple[ClaimId, bytes]]) -> bool:
-        """Whether a valid vote of ours stands that an earlier process has sent, and nobody has looked yet."""
+        """True if a valid vote of ours stands that an earlier process sent and whose pins were not checked
+        yet."""
         if (view.claim_id, view.status.seed) in fresh or view.claim_id in self._pinned:
             return False
         ours = (vote for vote in view.votes if vote.verifier == self.market.me)
@@ -178,8 +181,8 @@ class VerifierService(Node):
         return actions
 
     def _make_way(self, actions: Sequence[Action]) -> None:
-        """End the replays of seats that were given up, once others wait for a worker: until then they may
-        still find a fault."""
+        """Cancels replays of abandoned seats once other orders wait; until then they may still find a
+        fault."""
         left = [action for action in actions if isinstance(action, policy.Abstain)]
         self._too_late.update(subject(policy.Replay(x.job_id, x.claim_id, "")) for x in left)
         self._too_late = {what for what in self._too_late if self.actions.is_running(what)}
@@ -228,12 +231,12 @@ class VerifierService(Node):
             super().sent(action)
 
     async def judge(self, view: ClaimView, what: str) -> Attestation:
-        """What this verifier thinks of a claim that it was drawn for (a drill overrides this)."""
+        """Computes this verifier's vote on a claim (a drill overrides this)."""
         return await self.judge_as(view, what, self.market.me)
 
     async def judge_as(self, view: ClaimView, what: str, me: Address) -> Attestation:
-        """What an honest verifier votes that was drawn: each segment of its sample is replayed once, several
-        at a time where there are workers."""
+        """Computes an honest verifier's vote: replays each sampled segment once, in parallel if there are
+        workers."""
         spec = self.spec(view.claim.job_id)
         segments = tuple(sampled(spec.terms, view, me))
         if finding := await self.order(JudgeInput(spec, what, view)):

@@ -1,8 +1,7 @@
-"""On disk: in which classes of conditions a verifier has been, since when, when each was last seen to pay.
+"""Records on disk a verifier's classes of conditions: since when, and when each was last seen to pay.
 
-Contract: what a class has paid in all is the chain's to say; here stands when it was seen to. Time in which
-no node of the account looked does not count as time without pay. A damaged record is set aside: stays count
-from now on.
+Contract: the chain says what a class has paid in total; this file says when the node noticed. Time in which
+no node of the account ran does not count as unpaid. A damaged record is set aside and stays begin anew.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from assay.protocol.types import ZERO_DIGEST, Seconds, Wei
 from assay.verifier.joining import NOTHING, Stay
 
 MOST = 64
-"""The latest stays that are kept."""
+"""Maximum number of recorded stays."""
 LOOKS_EVERY = Seconds(600)
-"""How often it is written down, at least, that the node looks."""
+"""Maximum seconds between two writes of the file."""
 _KIND = "assay/stays/1"
 
 
@@ -34,7 +33,8 @@ class Stays:
         self._begun = False
 
     def look(self, own: bytes, now: Seconds, paid: Mapping[bytes, Wei]) -> tuple[Stay, ...]:
-        """All stays, with what is seen now: the class agreed to, and what each has paid in all."""
+        """Updates the stays with the present class and what each class has paid in total; returns all of
+        them."""
         before = list(self._stays)
         self._rest(now)
         seen = paid.get(own, NOTHING)
@@ -51,7 +51,7 @@ class Stays:
         return tuple(self._stays)
 
     def _rest(self, now: Seconds) -> None:
-        """At the first look: leave out the time since the last one before, in which no node looked."""
+        """On the first call: excludes the time since the last call of an earlier process."""
         gap = now - self._looked
         if not self._begun and self._stays and gap > LOOKS_EVERY:
             last = self._stays[-1]

@@ -1,1 +1,1 @@
-"""The whistleblower: replays everything it can afford and disputes what is wrong."""
+"""The whistleblower role: replays as much as it can afford and disputes the faults it finds."""

@@ -1,8 +1,8 @@
-"""What a whistleblower has chosen to demand of each claim, on its disk.
+"""Stores on disk which leaves a whistleblower demands of each claim.
 
-Contract: what was kept before a demand is signed is found again after any crash, so that the same demand is
-meant again and not another one. One record (``disk.record``) for each claim; a damaged one is an error, as
-another choice could be a second demand with a second bond.
+Contract: the choice is stored before a demand is signed, so that a crash leads to the same demand again and
+not to another one. One record (``disk.record``) per claim; a damaged one is an error, as another choice could
+mean a second demand with a second bond.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KIND = "assay/demand/1"
 
 
 class DemandStore:
-    """One small file for each claim."""
+    """One small file per claim."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class DemandStore:
         return self._folder / f"{claim_id.hex()}.json"
 
     def of(self, claim_id: ClaimId) -> WantedLeaves | None:
-        """What was chosen for a claim. Raises DamagedRecord."""
+        """The leaves chosen for a claim, or None. Raises DamagedRecord."""
 
         def earlier(data: bytes) -> Any:
             kept = bounded_json.loads(data)
@@ -47,7 +47,7 @@ class DemandStore:
         return WantedLeaves(int(body["end"]), tuple(StateLeaf(*place) for place in body["places"]))
 
     def keep(self, claim_id: ClaimId, wanted: WantedLeaves) -> None:
-        """On the disk before it returns."""
+        """Stores the choice durably."""
         places = [[place.slot, place.leaf] for place in wanted.places]
         body = {"claim": claim_id.hex(), "end": wanted.end, "places": places}
         record.write(self._path(claim_id), _KIND, body)

@@ -1,9 +1,10 @@
-"""What a whistleblower does next: a pure function from what it sees to a list of actions with reasons.
+"""Decides a whistleblower's next actions: a pure function from an observation to a list of actions with
+reasons.
 
-Contract: `decide` is deterministic and never acts. Order of urgency: our games, findings to bring, then
-audits, those whose challenge window closes first before the others; of a claim that has fallen its votes,
-for as long as they can be disputed. In mode `advise` it audits and says what it would do; in mode `off` it
-only plays on what it has begun. Not guaranteed: that there is time to audit everything.
+Contract: `decide` is deterministic and never acts. Most urgent first: our games, findings, audits. Audits are
+ordered by the end of the challenge window; for a fallen claim its votes are audited while they can be
+disputed. In mode `advise` it audits and says what it would do; in mode `off` it only finishes what it has
+begun. Not guaranteed: that there is time to audit everything.
 """
 
 from __future__ import annotations
@@ -56,48 +57,48 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the operator allows."""
+    """The operator's limits."""
 
     mode: Mode
     bond_budget: Wei
-    """The most that may lie in bonds at once; a lost game loses its bond."""
+    """Maximum total of bonds; a lost game loses its bond."""
     audit_votes: bool = True
-    """Whether votes on claims that stand are rechecked too, not only those on fallen ones."""
+    """Also audit votes on claims that stand, not only on fallen ones."""
     demand: bool = False
-    """Whether to demand pieces of a claim whose states are not published before computing them again."""
+    """Demand pieces of a claim's unpublished states before recomputing them."""
     kept_bytes: int = 1 << 30
-    """The most on disk for states of its own replays."""
+    """Byte budget on disk for states of its own replays."""
     await_votes: bool = False
-    """Whether a claim that was found wrong is left alone until its vote is closed: false votes can be
-    disputed too then, but somebody else may come first."""
+    """Wait for the end of the vote before challenging a wrong claim: then false votes can be disputed too,
+    but somebody else may challenge first."""
     shares: Shares | None = None
-    """Which jobs are watched, and which of their claims and votes are audited; None: all."""
+    """Jobs to watch, and the sampled claims and votes to audit; None: all."""
     leave: str = ""
-    """Why it begins nothing but to bring what it has found; empty if it does (``node.rest``)."""
+    """Reason to only finish existing findings; empty if there is none (``node.rest``)."""
     pause: str = ""
-    """The same for the moment."""
+    """The same, for the moment."""
 
     @property
     def resting(self) -> bool:
-        """Whether nothing new is audited, and nothing demanded."""
+        """True if nothing new is audited or demanded."""
         return bool(self.leave or self.pause)
 
     @property
     def demands(self) -> bool:
-        """Whether pieces are demanded now."""
+        """True if it may demand pieces of states now."""
         return self.demand and self.mode == Mode.PLAY and not self.resting
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A finding, as far as a decision needs it."""
+    """The part of a finding that a decision needs."""
 
     what: str
 
 
 @dataclass(frozen=True)
 class JobObservation:
-    """One job as the whistleblower sees it."""
+    """One job as the whistleblower observes it."""
 
     view: JobView
     refusal: str
@@ -109,16 +110,16 @@ class JobObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything that a decision depends on."""
+    """All inputs of a decision."""
 
     me: Address
     now: Seconds
     clock: ClockView
     free: Wei
     jobs: tuple[JobObservation, ...]
-    """Open ones, and closed ones in which something of ours is left."""
+    """Open jobs, and closed ones in which something of ours is left."""
     audited: frozenset[Target]
-    """Found right, or already looked at."""
+    """Targets that were found right or already audited."""
     suspicions: Mapping[Target, Suspicion]
     limits: Limits
     unpublished: frozenset[ClaimId] = frozenset()
@@ -127,7 +128,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class AuditClaim:
-    """Replay a whole claim, from its agreed input."""
+    """Replay a whole claim from its right input."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -146,7 +147,7 @@ class AuditVote:
 
 @dataclass(frozen=True)
 class Pursue:
-    """Announce, then open (or prove at once) what was found."""
+    """Announce and open (or prove at once) a finding."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -156,7 +157,7 @@ class Pursue:
 
 @dataclass(frozen=True)
 class Demand:
-    """Make the claimant of an unpublished claim show pieces of a state, for a bond."""
+    """Demand pieces of an unpublished claim's state, for a bond."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -165,7 +166,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Collect:
-    """End our demand that nobody met in time: the claim falls."""
+    """End a demand of ours that was not met in time: the claim falls."""
 
     job_id: JobId
     demand_id: int
@@ -174,7 +175,7 @@ class Collect:
 
 @dataclass(frozen=True)
 class Advise:
-    """Tell the operator what would be done in mode `play`, or what the limits forbid."""
+    """Tell the operator what mode `play` would do, or what the limits forbid."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -186,7 +187,7 @@ Action = AuditClaim | AuditVote | Pursue | Play | Tick | Demand | Collect | Shar
 
 
 def decide(observation: Observation) -> list[Action]:
-    """All actions that are due, most urgent first."""
+    """Actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in observation.jobs:
         seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
@@ -206,7 +207,7 @@ def decide(observation: Observation) -> list[Action]:
 
 
 def idle(observation: Observation) -> str:
-    """Why there is nothing to do, in one line that stays the same until something changes."""
+    """Reason why there is nothing to do, in one line that stays the same until something changes."""
     if leave := observation.limits.leave:
         parts = [JobParts(job.claims, job.games, (), job.demands, job.rewards) for job in observation.jobs]
         return resting(leave, owed(observation.me, parts))
@@ -235,7 +236,8 @@ def _collections(observation: Observation, job: JobObservation) -> Iterator[Acti
 
 
 def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    """One demand for each claim that hides its states, while bonds last and its window leaves time."""
+    """One demand for each claim that hides its states, while there is budget for bonds and time in its
+    window."""
     bond = job.view.terms.challenge_bond
     if not observation.limits.demands or job.refusal:
         return
@@ -252,7 +254,7 @@ def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
-    """Whether a demand on the claim is open or about to be made: its answer, or the claim's fall, comes
+    """True if a demand on the claim is open or about to be sent: its answer, or the claim's fall, comes
     first."""
     mine = [d for d in job.demands if d.demander == observation.me and d.claim_id == view.claim_id]
     if mine:
@@ -265,8 +267,7 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
 
 
 def _open_claims(observation: Observation, job: JobObservation) -> Iterator[tuple[ClaimView, float]]:
-    """Claims that may still be challenged, with the seconds left for it: infinity while they wait for
-    votes."""
+    """Claims that can still be challenged, with the seconds left: infinity while they wait for votes."""
     for view in moving(job.claims):
         end = challengeable_until(job.view, job.claims, view, observation.now)
         if end is not None:
@@ -302,7 +303,7 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
 
 
 def _left_to_others(observation: Observation, job: JobObservation, view: ClaimView, voted_on: bool) -> bool:
-    """Whether a claim is left alone for now: others' games suffice, or its vote is awaited."""
+    """True if a claim is left alone for now: others' games suffice, or its vote is awaited."""
     awaited = observation.limits.await_votes and voted_on
     return awaited or others_suffice(observation.now, job.view, job.claims, view, job.games)
 
@@ -332,7 +333,7 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
 
 
 def _vote_audits(observation: Observation, job: JobObservation, view: ClaimView) -> Iterator[AuditVote]:
-    """Valid votes of others that can be disputed and are to be audited: on a fallen claim all of them."""
+    """Others' valid votes to audit that can be disputed; on a fallen claim all of them."""
     claim = view.claim
     place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
     for vote in disputable(job.view, job.claims, view, observation.now):
@@ -350,6 +351,6 @@ def _unseen(observation: Observation, target: Target) -> bool:
 
 
 def _wanted(observation: Observation, job: JobObservation, target: Target) -> bool:
-    """Whether a claim or a vote is to be audited, and was not yet."""
+    """True if a claim or vote is to be audited and was not yet."""
     shares = observation.limits.shares
     return _unseen(observation, target) and (shares is None or shares.takes(job.view.job_id, *target))

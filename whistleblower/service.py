@@ -1,9 +1,8 @@
-"""The whistleblower as a running thing: reads the market, asks `whistleblower.policy`, and does what it says.
+"""Runs the whistleblower: polls the market, asks `whistleblower.policy`, and executes its actions.
 
-Contract: it accuses only what its own replay contradicts. What it has audited is written to disk, segment
-by segment, so a restart goes on with the rest, and so is what it is about to demand. Findings are worked
-out again, and give the same salts and intents. Not guaranteed: that it sees everything before a challenge
-window closes; `Status.counters` tell how far it got.
+Contract: it accuses only what its own replay contradicts. Audited segments and planned demands are recorded
+on disk, so a restart continues with the rest. Findings are recomputed, with the same salts and intents. Not
+guaranteed: that it audits everything before a challenge window closes; `Status.counters` show how far it got.
 """
 
 from __future__ import annotations
@@ -36,8 +35,10 @@ _AUDITED = "assay/audited/1"
 
 
 class Audited:
-    """Targets that were found right, on disk: one line each, appended, with a checksum of its own. A damaged
-    line counts as absent: its target is audited again."""
+    """Targets that were found right, on disk: appended lines with a checksum each.
+
+    A damaged line counts as absent: its target is audited again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,7 +54,7 @@ class Audited:
 
 
 class WhistleblowerService(Node):
-    """One whistleblower account. `secret` (32 bytes, the operator's) makes its salts."""
+    """Service of one whistleblower account. `secret` (32 bytes, the operator's) derives its salts."""
 
     LONG = (policy.AuditClaim, policy.AuditVote)
     FETCHING = (*LONG, policy.Demand)
@@ -96,7 +97,7 @@ class WhistleblowerService(Node):
     # -- reading
 
     def see(self) -> Observation:
-        """One consistent look at everything that decisions depend on."""
+        """Reads one consistent observation."""
         me, shares = self.market.me, self.limits.shares
         found = upkeep.watched(self.market, liable=True)
         watched = [job for job in found if shares is None or job.job_id in shares.of]
@@ -165,7 +166,7 @@ class WhistleblowerService(Node):
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
     async def judge_claim(self, spec: JobSpec, what: str, view: ClaimView) -> Finding | None:
-        """The first thing that is wrong with a claim: its input, or a segment (a drill overrides this)."""
+        """Audits a claim: its input and segments; the first finding (a drill overrides this)."""
         if finding := await self.order(JudgeInput(spec, what, view)):
             return finding
         segments = range(spec.terms.segments_of(view.claim.kind))
@@ -227,14 +228,14 @@ class WhistleblowerService(Node):
 
 
 def describe(finding: Finding) -> str:
-    """A finding in one line."""
+    """Describes a finding in one line."""
     where = {"segment": "segment", "slot": "input slot", "sample": "sampled trace"}
     parts = [f"{label} {getattr(finding, name)}" for name, label in where.items() if hasattr(finding, name)]
     return f"{type(finding).__name__}: {', '.join(parts) or 'nobody knows the input state but its claimant'}"
 
 
 def ask(market: Market, view: ClaimView, wanted: WantedLeaves) -> int:
-    """Demand leaves of a claim's state; the demand's id. For one claim always with the same demand."""
+    """Demands leaves of a claim's state and returns the demand's id; always the same demand for one claim."""
     ends = trees.build(view.roots)
     key = intent("demand", view.claim_id, wanted.end)
     root, proof = view.roots[wanted.end], tuple(ends.proof(wanted.end))
