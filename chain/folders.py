@@ -1,4 +1,4 @@
-"""Where the Solidity sources and their tools lie."""
+"""Paths of the Solidity sources and their tools."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""These contracts: compile, deploy, call, and read the market from them."""
+"""Adapter of the market's contracts: deployment, calls, events and views."""

@@ -1,4 +1,5 @@
-"""What will be asked of a market next, so that a batch which has room asks it along (decision 0070)."""
+"""Prefetches view calls: fills the free places of a batch with questions that will be asked next (decision
+0070)."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from assay.protocol.types import Address, ClaimId, JobId, Role
 
 
 def filled(answers: Answers, keys: Iterable[Key], ahead: Iterable[Key]) -> list[Key]:
-    """What of these is not known, and of what will be asked next what their last batch has room for."""
+    """The unknown keys, plus as many of `ahead` as fit into their last batch."""
     missing = {key: None for key in keys if key not in answers}
     room = -len(missing) % answers.batch
     return [*missing, *islice((key for key in ahead if key not in answers and key not in missing), room)]
 
 
 def jobs_ahead(index: MarketIndex, job_id: JobId) -> Iterator[JobId]:
-    """A job and those after it that are open, or closed, as it is."""
+    """The job and the jobs after it that are open, or closed, as it is."""
     yield job_id
     order = list(index.jobs)
     for other in order[order.index(job_id) + 1 :]:
@@ -27,12 +28,12 @@ def jobs_ahead(index: MarketIndex, job_id: JobId) -> Iterator[JobId]:
 
 
 def claims_ahead(index: MarketIndex, job_id: JobId) -> Iterator[ClaimId]:
-    """The claims of a job and of those after it."""
+    """Claims of a job and of the jobs after it."""
     return (claim_id for other in jobs_ahead(index, job_id) for claim_id in index.claims_of.get(other, ()))
 
 
 def shard_keys(index: MarketIndex, job_ids: Iterable[JobId]) -> Iterator[Key]:
-    """The questions for who holds each shard of these jobs, and for its price."""
+    """Questions for the holder and price of each shard of these jobs."""
     return (
         ("Tasks", name, job_id, shard)
         for job_id in job_ids
@@ -42,8 +43,8 @@ def shard_keys(index: MarketIndex, job_ids: Iterable[JobId]) -> Iterator[Key]:
 
 
 def look_ahead(index: MarketIndex, me: Address, job_ids: Sequence[JobId], shards: bool) -> Iterator[Key]:
-    """What a look of this account asks next: its stakes, how far deadlines have come, where these jobs stand,
-    and, of a solver, the `shards` of those that are open."""
+    """Questions of a whole poll: this account's stakes, the clock, progress of these jobs, and open jobs'
+    `shards`."""
     for role in Role:
         yield from stake_keys(me, role)
     yield CLOCK_KEY

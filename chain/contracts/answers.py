@@ -1,10 +1,10 @@
-"""What contracts' views answer at one block, each asked once, and in batches where more is known to be asked.
+"""Caches decoded view results for one block, and fetches them in batches.
 
-Contract: all answers are of one block, named by its hash (EIP-1898), since `move` forgets them: so two
-batches never mix two chains, and after a reorganisation the node says that it has no such block. From a node
-that does not take hashes the block's number is asked for, and after each batch whether its hash is still the
-same. If not, `RpcUnreachable` is raised: look again. No view may depend on who asks. Not safe to share
-between threads; its owner takes turns.
+Contract: all results are of one block, named by its hash (EIP-1898), since `move` clears them. So two batches
+never mix two chains, and after a reorganisation the node reports an unknown block. If a node does not accept
+hashes, the block is named by its number, and its hash is compared after each batch; on a difference
+`RpcUnreachable` is raised and the caller polls again. No view may depend on the caller's address. Not
+thread-safe.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Address, JobId, Role
 
 Key = tuple[Any, ...]
-"""A question: the contract's name, its view's name, and the arguments."""
+"""A question: contract name, view name, and arguments."""
 CLOCK_KEY: Key = ("Clock", "hands")
-"""How far the market's deadlines have come."""
+"""Question for the market's clock."""
 _INVALID_PARAMS = -32602
 _ESCROW = 3
-"""IVault.Bucket."""
+"""IVault.Bucket of escrow."""
 
 
 class Answers:
-    """Reads of named contracts. `block_hash` None: of a block that is known by its number only."""
+    """Cached reads of named contracts. `block_hash` None: the block is only known by its number."""
 
     def __init__(
         self, rpc: Rpc, contracts: Mapping[str, Contract], block: int, block_hash: str | None
@@ -46,20 +46,20 @@ class Answers:
 
     @property
     def batch(self) -> int:
-        """Questions that go in one request at present."""
+        """Number of questions per request at present."""
         return self._lens.size
 
     def are_of(self, block: int, block_hash: str | None) -> bool:
-        """Whether the answers are of this very block."""
+        """True if the cache is of this block."""
         return block_hash is not None and (block, block_hash) == (self.block, self._hash)
 
     def move(self, block: int, block_hash: str | None) -> None:
-        """Answer as of this block from now on."""
+        """Clears the cache and reads at this block from now on."""
         self.block, self._hash = block, block_hash
         self._known.clear()
 
     def read(self, *key: Any) -> Any:
-        """The answer to one question. Raises what `Contract.read` raises."""
+        """Returns one result, from the cache or the node. Raises what `Contract.read` raises."""
         if key not in self._known:
             contract, view, *arguments = key
             for tag in self._tags():
@@ -74,7 +74,7 @@ class Answers:
         return self._known[key]
 
     def gather(self, keys: Iterable[Key]) -> None:
-        """Ask together what is not known. What reverts is left for `read` to explain.
+        """Fetches unknown results in batches. Views that revert are left to `read`, which explains them.
 
         Raises what `Lens.answers` raises.
         """
@@ -99,18 +99,20 @@ class Answers:
             return
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Give room back: these will not be asked again at this block."""
+        """Drops results that are not needed again at this block."""
         for key in keys:
             self._known.pop(key, None)
 
     def _tags(self) -> list[BlockTag]:
-        """How to name the block: by its hash, and by its number to a node that refuses that."""
+        """Block tags to try: its hash, then its number if the node refused hashes."""
         by_hash: list[BlockTag] = [{"blockHash": self._hash, "requireCanonical": True}]
         return [*(by_hash if self._hash and self._takes_hashes else []), self.block]
 
     def _heed(self, failure: RpcFailed, tag: BlockTag) -> None:
-        """A refusal that is about the way to name a block, and no other, is no failure. Of a block that it
-        does not have, or no longer its state, a node may say the same."""
+        """Raises the failure unless it is only about how the block was named; then the next tag is tried.
+
+        A node may fail in the same way if it lacks the block or its state.
+        """
         if isinstance(tag, int) or failure.rpc_code != _INVALID_PARAMS or failure.lacks_block:
             raise failure
         self._takes_hashes = False
@@ -131,15 +133,15 @@ class Answers:
 
 
 def standing_keys(job_id: JobId) -> tuple[Key, Key]:
-    """Where a job stands: its progress and what is left in escrow."""
+    """Questions for a job's progress and its escrow."""
     return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
 
 
 def room_key(account: Address, role: Role, client: Address) -> Key:
-    """What an account can still lock for a client's jobs."""
+    """Question for the stake that an account can still lock for a client's jobs."""
     return ("Stakes", "room", account, int(role), client)
 
 
 def stake_keys(account: Address, role: Role) -> list[Key]:
-    """An account's stake in a role, in the order of a ``StakeView``."""
+    """Questions for an account's stake in a role, in the order of a ``StakeView``."""
     return [("Stakes", name, account, int(role)) for name in ("active", "locked", "unbonding")]

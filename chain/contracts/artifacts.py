@@ -1,6 +1,6 @@
-"""The compiled contracts of this version: what a client deploys, calls and compares with the code on chain.
+"""Loads the compiled contracts of this version, for deployment, calls and comparison with the code on chain.
 
-Contract: `contracts/artifacts` holds what the pinned compiler makes of `contracts/src`. `make artifacts`
+Contract: `contracts/artifacts` holds the pinned compiler's output for `contracts/src`. `make artifacts`
 writes it; `make lint-contracts` compiles again and fails at any difference. Nothing is compiled here.
 """
 
@@ -22,16 +22,18 @@ BUILD_FILE, LIBRARIES_FILE = "build.json", "libraries.json"
 
 
 class ArtifactMissing(Stop):
-    """A compiled contract, or a file of them, is not where it belongs."""
+    """A file of the compiled contracts is missing."""
 
     code = "artifact-missing"
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One compiled contract. `bytecode` is creation code without constructor arguments, `runtime` what it
-    leaves on chain, both in hex without 0x; of `runtime` the constructor writes so many bytes at each of the
-    places `immutables`, (start, length) each."""
+    """One compiled contract.
+
+    `bytecode`: creation code without constructor arguments; `runtime`: code on chain; both in hex without 0x.
+    The constructor writes into `runtime` at the places `immutables`, (start, length) each.
+    """
 
     name: str
     source: str
@@ -42,7 +44,7 @@ class Artifact:
 
     @staticmethod
     def parse(document: Mapping[str, Any]) -> Artifact:
-        """The artifact of a file's document, which has Hardhat's form."""
+        """Parses an artifact file in Hardhat's format."""
         return Artifact(
             document["contractName"],
             document["sourceName"],
@@ -54,13 +56,13 @@ class Artifact:
 
     @property
     def runtime_bytes(self) -> int:
-        """Size on chain."""
+        """Size of the code on chain in bytes."""
         return len(self.runtime) // 2
 
 
 @dataclass(frozen=True)
 class Artifacts(Mapping[str, Artifact]):
-    """Contracts and interfaces by name, with the hash of everything they were made from."""
+    """Compiled contracts and interfaces by name, with the hash of all their inputs."""
 
     contracts: dict[str, Artifact]
     source_hash: str
@@ -86,7 +88,7 @@ class Artifacts(Mapping[str, Artifact]):
 
 @dataclass(frozen=True)
 class Build:
-    """What the artifacts were made by and from: compiler with its commit, settings, hash of the input."""
+    """Compiler (with its commit), settings and input hash of the artifacts."""
 
     compiler: str
     settings: dict[str, Any]
@@ -95,7 +97,7 @@ class Build:
 
 @cache
 def load_artifacts() -> Artifacts:
-    """The committed artifacts, read once a process. Raises ArtifactMissing."""
+    """Loads the committed artifacts, once a process. Raises ArtifactMissing."""
     build, contracts = load_build(), {}
     for path in sorted(ARTIFACTS_DIR.glob("*.json")):
         if path.name not in (BUILD_FILE, LIBRARIES_FILE):
@@ -104,13 +106,13 @@ def load_artifacts() -> Artifacts:
 
 
 def load_build() -> Build:
-    """How the committed artifacts were made. Raises ArtifactMissing."""
+    """Loads the build information of the committed artifacts. Raises ArtifactMissing."""
     document = _read(ARTIFACTS_DIR / BUILD_FILE)
     return Build(document["compiler"], document["settings"], document["sourceHash"])
 
 
 def load_libraries() -> dict[str, str]:
-    """Sources of other projects that the contracts import, by path. Raises ArtifactMissing."""
+    """Loads third-party sources that the contracts import, by path. Raises ArtifactMissing."""
     return dict(_read(ARTIFACTS_DIR / LIBRARIES_FILE))
 
 

@@ -1,8 +1,8 @@
-"""Calls of Tasks that are due at once, sent in one transaction.
+"""Sends calls of Tasks that are due together in one transaction.
 
-Contract: every call's effect comes once, by a batch or by itself: a batch that is refused as a whole did
-nothing, and is tried in halves, so that one call which somebody else has made before leaves but itself to be
-sent alone. What is due by a clock goes with its like alone, as it may be worth a higher price of gas.
+Contract: every call takes effect once, in a batch or alone. A batch that reverts had no effect and is retried
+in halves, so that one outdated call leaves only itself to be sent alone. Calls with a deadline are batched
+separately, because they may justify a higher gas price.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from assay.protocol.errors import AssayError, Reverted
 from assay.protocol.ports import Write
 
 BATCH_CALLS = 16
-"""Most calls in one transaction: a few million gas."""
+"""Maximum number of calls in one transaction: a few million gas."""
 
 
 def entry_point(write: Write) -> tuple[str, tuple[Any, ...]]:
-    """What Tasks calls a method of the port, the same words written as Solidity does, and its arguments."""
+    """Function name and arguments in Tasks for a method of the port."""
     first, *rest = write.method.split("_")
     return first + "".join(map(str.capitalize, rest)), write.arguments
 
 
 def no_clock(write: Write) -> Due | None:
-    """Of a write that nothing is lost without."""
+    """The deadline of a write that has none."""
     return None
 
 
 def send_together(
     sender: Sender, tasks: Contract, writes: Sequence[Write], due_of: Callable[[Write], Due | None] = no_clock
 ) -> dict[str, AssayError]:
-    """Send those that were not sent before, several in a transaction.
+    """Sends the writes that were not sent before, several per transaction.
 
-    The errors, by intent, of those of which it is not known whether they took effect; each of the others did,
-    or is to be sent by itself.
+    Returns by intent the errors of those whose outcome is unknown; each of the others took effect, or must be
+    sent alone.
     """
     unknown: dict[str, AssayError] = {}
     fresh = [(write, due_of(write)) for write in writes if sender.unsent(write.intent)]
@@ -56,7 +56,7 @@ def send_together(
 def _send_part(
     sender: Sender, tasks: Contract, batch: Sequence[Write], due: Due | None
 ) -> dict[str, AssayError]:
-    """The same of one batch, or of its halves."""
+    """As `send_together`, for one batch or its halves."""
     if len(batch) < 2:
         return {}
     try:
@@ -70,7 +70,7 @@ def _send_part(
 
 
 def _without_repeated_headers(batch: Sequence[Write]) -> Iterator[Write]:
-    """The same; a header that an earlier record of the batch brings is not brought again (rule 4.5)."""
+    """Removes block headers that an earlier record in the batch already has (rule 4.5)."""
     brought: set[bytes] = set()
     for write in batch:
         if write.method != "record_seed":
@@ -82,7 +82,7 @@ def _without_repeated_headers(batch: Sequence[Write]) -> Iterator[Write]:
 
 
 def _send_batch(sender: Sender, tasks: Contract, batch: Sequence[Write], due: Due | None) -> None:
-    """Raises what `Sender.send_batch` does: after Reverted the batch did nothing."""
+    """Sends one batch. Raises what `Sender.send_batch` raises; after Reverted it had no effect."""
     calls = [
         tasks.call(function, *map(as_tuple, arguments)).data
         for function, arguments in map(entry_point, _without_repeated_headers(batch))

@@ -1,6 +1,6 @@
-"""The contracts of a market that a node talks to, with their interfaces.
+"""Binds the deployed contracts of a market to their ABIs.
 
-Contract: the names are those of a deployment file. INTERFACES are those whose events are followed.
+Contract: names are those of the deployment file. INTERFACES are the contracts whose events are followed.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ WEIGHT_EPOCH_ABI: Abi = [
         "outputs": [{"name": "", "type": "uint64"}],
     }
 ]
-"""Of Stakes; a constant of the deployment, which is not in its interface."""
+"""Getter of Stakes' epoch length; a constant that is not in its interface."""
 
 
 def contracts(rpc: Rpc, deployment: Deployment, artifacts: Artifacts) -> dict[str, Contract]:
-    """The market's contracts by name, with every custom error of the project known to each."""
+    """The market's contracts by name; each can decode every custom error of the project."""
     registry = Registry(artifact.abi for artifact in artifacts.values())
     found = {
         name: Contract(rpc, name, deployment.addresses[name], _abi(artifacts, name), registry)

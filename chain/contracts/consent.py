@@ -1,8 +1,7 @@
-"""An operator's consent to its owner, signed and bound to one chain and one Keys contract.
+"""Signs an operator's consent to its owner (EIP-712), bound to one chain and one Keys contract.
 
-Contract: `sign_consent` signs exactly what ``Keys.bind`` checks; the private key does not leave the
-account object.
-Source: EIP-712; ``contracts/src/market/Keys.sol``.
+Contract: `sign_consent` signs exactly what ``Keys.bind`` verifies; the private key does not leave the account
+object. Source: EIP-712; ``contracts/src/market/Keys.sol``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TYPES = {
 
 
 def sign_consent(key: LocalAccount, consent: Consent, chain_id: int, keys: Address) -> bytes:
-    """65 bytes: r, s, v."""
+    """Returns the 65-byte signature: r, s, v."""
     from eth_account.messages import encode_typed_data
 
     domain: dict[str, Any] = {

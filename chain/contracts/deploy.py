@@ -1,9 +1,8 @@
-"""Deploys a set of contracts that know one another from their constructors, and describes it in a file.
+"""Deploys contracts that need each other's addresses in their constructors, and writes the deployment file.
 
-Contract: addresses are predicted from the deployer's nonce before the first transaction. A deployment that
-was interrupted goes on where it stopped; a deployment file is used only on the chain, and with the code, that
-it names.
-Source: EIP-161 and the yellow paper, section 7 (address of CREATE).
+Contract: addresses are predicted from the deployer's nonce before the first transaction. An interrupted
+deployment is resumed. A deployment file is only used on the chain, and with the code, that it names. Source:
+EIP-161 and the yellow paper, section 7 (address of CREATE).
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ MAX_INITCODE_BYTES = 49_152  # EIP-3860
 
 
 class DeploymentFailed(Stop):
-    """A contract cannot be deployed, or did not land at the address that the others were told."""
+    """A contract cannot be deployed, or its address is not the predicted one."""
 
     code = "deployment-failed"
 
 
 class NoDeployment(Ask):
-    """The deployment file is missing, malformed, or not of this chain."""
+    """The deployment file is missing, malformed, or of another chain."""
 
     code = "no-deployment"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One contract of a set: `arguments` gets the addresses of all of them by name."""
+    """One contract of a deployment; `arguments` maps all addresses by name to its constructor arguments."""
 
     name: str
     artifact: str
@@ -54,7 +53,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where a set of contracts lives. `code_hashes`: keccak-256 of the deployed code with its immutables."""
+    """Addresses of a deployment. `code_hashes`: keccak-256 of the deployed code with its immutables."""
 
     chain: str  # chain id and genesis hash
     first_block: int
@@ -64,11 +63,11 @@ class Deployment:
 
     @property
     def chain_id(self) -> int:
-        """The chain's number."""
+        """Id of the chain."""
         return int(self.chain.split(":")[0])
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Writes the file atomically."""
         document = {
             "chain": self.chain,
             "firstBlock": self.first_block,
@@ -82,7 +81,7 @@ class Deployment:
 
     @staticmethod
     def load(path: Path, rpc: Rpc) -> Deployment:
-        """Read a file and check it against the node. Raises NoDeployment, WrongChain, RpcUnreachable."""
+        """Reads a file and checks it against the node. Raises NoDeployment, WrongChain, RpcUnreachable."""
         deployment = parse(path)
         chain = identity(rpc)
         if chain != deployment.chain:
@@ -110,13 +109,13 @@ class Deployment:
 
 
 def predict(deployer: str, nonce: int) -> str:
-    """The address of the contract that `deployer` creates with `nonce`."""
+    """Address of the contract that `deployer` creates with `nonce`."""
     return to_checksum_address(keccak(rlp.encode([to_canonical_address(deployer), nonce]))[12:])
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A deployment before its next transaction: where everything will be, and what is still to be sent."""
+    """A prepared deployment: predicted addresses and the creations still to be sent."""
 
     label: str
     plan: Sequence[Planned]
@@ -124,11 +123,11 @@ class Prepared:
     code: dict[str, bytes]
     """Creation code with constructor arguments, by name."""
     arguments: dict[str, bytes]
-    """The arguments alone."""
+    """Encoded constructor arguments, by name."""
     missing: tuple[str, ...]
-    """Names that no transaction was signed for yet."""
+    """Names for which no transaction was signed yet."""
     base: int
-    """Nonce of the first."""
+    """Nonce of the first creation."""
 
     def key(self, name: str) -> str:
         """Intent of one contract's creation."""
@@ -142,10 +141,10 @@ def prepare(
     label: str = "market",
     existing: Mapping[str, str] | None = None,
 ) -> Prepared:
-    """Where a deployment stands; nothing is sent or written. `existing`: addresses by name of contracts that
-    are there already and belong to the set.
+    """Computes the state of a deployment without sending or writing. `existing`: deployed contracts of the
+    set by name.
 
-    Raises DeploymentFailed for what no chain takes, and when another transaction of the same account came in
+    Raises DeploymentFailed if a contract cannot be deployed, or another transaction of the account came in
     between.
     """
     for planned in plan:
@@ -185,10 +184,9 @@ def deploy(
     existing: Mapping[str, str] | None = None,
     told: Callable[[str, Receipt], None] = lambda name, receipt: None,
 ) -> Deployment:
-    """Create every contract of the plan, in order. Repeating it after a failure goes on, never deploys twice.
-    Each one is `told` when it is mined.
+    """Creates all contracts of the plan in order; resumes after a failure and never deploys twice.
 
-    Raises what `prepare` and `Sender.send` raise.
+    `told` is called for each one that is mined. Raises what `prepare` and `Sender.send` raise.
     """
     prepared = prepare(sender, artifacts, plan, label, existing)
     sender.journal.keep_fact(_base_key(sender, label), str(prepared.base))
@@ -224,7 +222,7 @@ def _key(label: str, name: str) -> str:
 
 
 def _check_deployable(artifact: Artifact) -> None:
-    """Refuse before anything is sent what the chain would refuse in the middle."""
+    """Checks the chain's size limits before anything is sent."""
     if not artifact.bytecode:
         raise DeploymentFailed(
             f"{artifact.name} is an interface; nothing was deployed",
@@ -251,7 +249,7 @@ def _code_hash(rpc: Rpc, address: str) -> str | None:
 
 
 def parse(path: Path) -> Deployment:
-    """What a deployment file says; no chain is asked. Raises NoDeployment."""
+    """Parses a deployment file without a node. Raises NoDeployment."""
     again = "fetch it again or deploy again"
     try:
         document = record.read(path, SCHEMA, hint=again, earlier=_unsealed)
@@ -278,7 +276,7 @@ def parse(path: Path) -> Deployment:
 
 
 def _unsealed(data: bytes) -> dict[str, Any]:
-    """A deployment file without a checksum."""
+    """Reads a deployment file without a checksum."""
     document = bounded_json.loads(data)
     if document.pop("schema") != SCHEMA:
         raise ValueError("it is of another schema")

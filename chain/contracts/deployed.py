@@ -1,8 +1,7 @@
-"""Whether what is deployed is what these sources compile to.
+"""Compares the code on chain with the compiled artifacts.
 
-Contract: all of a contract's code on chain is compared but the values that its constructor wrote, whose
-places the compiler names. Not guaranteed: that those values are the right ones, or that the node tells the
-truth.
+Contract: all code is compared except immutables, whose places the compiler names. Not guaranteed: that the
+immutables are right, or that the node tells the truth.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from assay.chain.eth.rpc import Rpc
 
 
 def differing(rpc: Rpc, addresses: Mapping[str, str], artifacts: Artifacts) -> Iterator[str]:
-    """Names of the contracts whose code on chain is not what was compiled. Raises RpcUnreachable,
-    ArtifactMissing for a name that no artifact has."""
+    """Names of contracts whose code on chain differs from the artifact.
+
+    Raises RpcUnreachable, and ArtifactMissing for an unknown name.
+    """
     for name, address in addresses.items():
         code = rpc.eth.get_code(checksummed(address), "latest")
         if not is_compiled(code, artifacts[artifact_of(name)]):
@@ -25,7 +26,7 @@ def differing(rpc: Rpc, addresses: Mapping[str, str], artifacts: Artifacts) -> I
 
 
 def is_compiled(code: bytes, artifact: Artifact) -> bool:
-    """Whether a contract's code is the artifact's, whatever its constructor has written."""
+    """True if the code equals the artifact's except for immutables."""
     found, compiled = bytearray(code), bytes.fromhex(artifact.runtime)
     if len(found) != len(compiled):
         return False

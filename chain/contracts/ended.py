@@ -1,8 +1,7 @@
-"""Claims of jobs that are over: which events tell of each, and no more, so that a market may grow old.
+"""Compact index of the claims of ended jobs, so that memory does not grow with a market's past.
 
-Contract: of a claim that was kept its id, its job and the places of its events come back; some 100 bytes
-each, where what the events say takes two thousand. Whoever wants that reads the events again. Finding a claim
-by its id takes time in proportion to all that were kept: it is for what is asked seldom.
+Contract: it keeps a claim's id, job and event places, about 100 bytes instead of 2,000; the events are read
+again on demand. Finding a claim by id is linear in the number of claims: for rare queries.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ from collections.abc import Iterable
 from assay.protocol.types import ClaimId, JobId
 
 Place = tuple[int, int]
-"""Of an event: its block and its index there."""
+"""Block number and log index of an event."""
 _ID_BYTES = 32
 
 
 class EndedClaims:
-    """By job, in the order in which they were committed."""
+    """Claims of ended jobs, by job in commit order."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
         self._jobs: list[JobId] = []
         self._job_of = array("l")
-        """By claim, the job's number in `_jobs`."""
+        """For each claim, the index of its job in `_jobs`."""
         self._of: dict[JobId, range] = {}
         self._places = array("q")
-        """Blocks and indices by turns, one claim's after the other's."""
+        """Block and index alternately, claim after claim."""
         self._ends = array("q", [0])
-        """Where each claim's places end."""
+        """End of each claim's places."""
         self._later: dict[int, list[Place]] = {}
-        """Of events that came once the job was over."""
+        """Places of events that came after the job had ended."""
 
     def copy(self) -> EndedClaims:
-        """The same claims, and none that these keep later."""
+        """An independent copy."""
         made = EndedClaims()
         made._ids, made._jobs, made._of = self._ids[:], self._jobs[:], dict(self._of)
         made._job_of, made._places, made._ends = self._job_of[:], self._places[:], self._ends[:]
@@ -45,7 +44,7 @@ class EndedClaims:
         return job_id in self._of
 
     def keep(self, job_id: JobId, claims: Iterable[tuple[ClaimId, Iterable[Place]]]) -> None:
-        """Keep all claims of a job, each with its events' places."""
+        """Adds all claims of a job with the places of their events."""
         first = len(self._job_of)
         for claim_id, places in claims:
             self._ids += claim_id
@@ -57,25 +56,25 @@ class EndedClaims:
         self._of[job_id] = range(first, len(self._job_of))
 
     def ids(self, job_id: JobId) -> list[ClaimId]:
-        """Of a job's claims; none of a job that was not kept."""
+        """Claims of a job; empty if the job is unknown."""
         return [self._id(number) for number in self._of.get(job_id, ())]
 
     def all_places(self) -> dict[ClaimId, list[Place]]:
-        """Of every claim that was kept."""
+        """Event places of every claim."""
         return {self._id(number): self._places_of(number) for number in range(len(self._job_of))}
 
     def job_of(self, claim_id: ClaimId) -> JobId | None:
-        """The job of a claim; None if it was not kept."""
+        """The job of a claim; None if unknown."""
         number = self._find(claim_id)
         return None if number is None else self._jobs[self._job_of[number]]
 
     def places(self, claim_id: ClaimId) -> list[Place]:
-        """Of a claim's events, in chain order; none of a claim that was not kept."""
+        """Places of a claim's events in chain order; empty if unknown."""
         number = self._find(claim_id)
         return [] if number is None else self._places_of(number)
 
     def add(self, claim_id: ClaimId, place: Place) -> bool:
-        """One more event of a claim; False if it was not kept."""
+        """Adds an event of a claim; False if the claim is unknown."""
         number = self._find(claim_id)
         if number is None:
             return False

@@ -1,9 +1,9 @@
-"""The market's index of all events that were read, also after the past has changed.
+"""Keeps the market index in step with the event follower, across reorganisations.
 
-Contract: `index` is what `MarketIndex` makes of every event that the follower has told. Where blocks are
-gone, it is folded again from a copy of a block before them: that costs what has happened since, and not the
-market's whole past. Two copies are kept, at least `SPACING` blocks apart, so that whatever goes back by so
-many has one. Only what goes back further is read from the beginning, and what follows on a fold that failed.
+Contract: `index` is the fold of every event that the follower has returned. After a reorganisation it is
+folded again from a snapshot before the replaced blocks, so the cost depends on what happened since and not on
+the market's age. Two snapshots are kept, at least `SPACING` blocks apart, so that any reorganisation up to
+that depth has one. A deeper one, or a failed fold, reads from the beginning.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event, EventFollower, RolledBack
 
 SPACING = 64
-"""Blocks from one copy to the next: as deep as a reorganisation may be without being read from genesis."""
+"""Blocks between snapshots: the depth of a reorganisation that is handled without reading from genesis."""
 
 
 class FollowedIndex:
-    """The tables of one follower's events. Not safe to share between threads."""
+    """Index of one follower's events. Not thread-safe."""
 
     def __init__(self, follower: EventFollower) -> None:
         self.index = MarketIndex()
         self._follower = follower
         self._copies: list[tuple[int, MarketIndex]] = []
-        """Each with the block that it is of, oldest first."""
+        """Snapshots with their blocks, oldest first."""
         self._at = follower.first_block - 1
-        """The block that the tables are of, or one before it since which nothing has happened."""
+        """Block of the index, or an earlier one since which nothing has happened."""
         self._whole = True
-        """Whether the tables are of all that was told."""
+        """True if the index includes everything that the follower returned."""
 
     def read(self) -> None:
-        """Fold what is on disk. Raises KeyError and MalformedData for events that contradict one another."""
+        """Folds all events on disk. Raises KeyError and MalformedData if events contradict one another."""
         self._go_on_from(self._follower.first_block - 1, MarketIndex())
 
     def fold(self, changes: Sequence[Event | RolledBack]) -> int | None:
-        """Fold what the follower has told last; the last block that has stayed, if others are gone. After a
-        fold that failed none has, as what it was told is not told again.
+        """Folds the follower's last changes; returns the last valid block if blocks were replaced.
 
-        Raises as `read` does.
+        After a failed fold no block counts as valid, as its changes are not returned again. Raises as `read`.
         """
         if not self._whole:
             self.clear()
@@ -60,18 +59,17 @@ class FollowedIndex:
         return agreed
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clears the index."""
         self._copies.clear()
         self.index, self._at, self._whole = MarketIndex(), self._follower.first_block - 1, True
 
     def _go_on_from(self, block: int, index: MarketIndex) -> None:
-        """Take these tables, which are of this block, and fold what has happened since."""
+        """Restores the index of this block and folds what has happened since."""
         self.index, self._at = index, block
         self._apply(self._follower.history(MarketIndex.heeds, after=block))
 
     def _apply(self, events: Iterable[Event]) -> None:
-        """Fold all events from where the tables are to the last block that was read; copy them on the way, if
-        that is due."""
+        """Folds events up to the last block read, and takes snapshots when due."""
         self._whole = False
         first = next(iter(events := iter(events)), None)
         if first is not None:

@@ -1,8 +1,8 @@
-"""How a move is sent: the Court's entry point for it, and that entry point's arguments.
+"""Encodes a game's moves as calls of the Court.
 
-Contract: pure. A move is sent with no more of the game than its entry point takes, a picked child with its
-siblings, an element with the word that holds it. What is sent is accepted and refused exactly as
-``protocol.game`` says of the move.
+Contract: pure. A call has only the parts of the game that its entry point takes; a picked child comes with
+its siblings, an element with its 32-byte word. The Court accepts and refuses calls exactly as
+``protocol.game`` says of the moves.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _WITH_CONTEXT: dict[type, str] = {
 }
 _LEAF_WORDS = trees.LEAF_BYTES // 32
 _WIDTHS = (4, 4, 2, 1, 1)
-"""Bytes of an element, by the dtype in a node's second byte."""
+"""Bytes per element, by the dtype in a node's second byte."""
 
 
 def params_hash_of(game: Game) -> bytes:
-    """Keccak-256 of the part of a game that no move changes."""
+    """Keccak-256 of a game's params."""
     return keccak(words(game.params))
 
 
 def context_hash_of(game: Game) -> bytes:
-    """Keccak-256 of params' hash and context: what a move within a tree brings beside the cursor."""
+    """Keccak-256 of the params' hash and the context, which moves within a tree bring beside the cursor."""
     return keccak(params_hash_of(game) + words(game.context))
 
 
 def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]:
-    """The Court's function for a move of game `game_id`, which stands as `game`, and its arguments."""
+    """The Court's function and arguments for a move in game `game_id` with state `game`."""
     match move:
         case Split(children):
             return "split", (game_id, context_hash_of(game), game.cursor, children)
@@ -85,8 +85,8 @@ def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]
 
 
 def _path(game: Game, pick: Pick) -> tuple[bytes, tuple[bytes, ...]]:
-    """The picked child's digest and its siblings up to the tree node in dispute; if the children are not as
-    many as that has, nothing that the Court would take."""
+    """Digest and siblings of the picked child; values the Court refuses if the number of children is
+    wrong."""
     count = 1 << opened_levels(game.level)
     if len(pick.children) != count or not 0 <= pick.child < count:
         return ZERO_DIGEST, ()
@@ -94,7 +94,7 @@ def _path(game: Game, pick: Pick) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def _stays_within(game: Game, pick: Pick) -> bool:
-    """Whether the pick ends neither the game nor the tree, and is of the shape that the Court expects."""
+    """True if the pick ends neither the game nor the tree and has the shape that the Court expects."""
     height = opened_levels(game.level)
     level = game.level - height
     if pick.node or pick.node_proof or len(pick.children) != 1 << height or not 0 <= pick.child < 1 << height:
@@ -105,8 +105,11 @@ def _stays_within(game: Game, pick: Pick) -> bool:
 
 
 def _word(game: Game, data: bytes, node: bytes, element: int) -> tuple[bytes, tuple[bytes, ...]]:
-    """The word of the disputed leaf that holds the element, and its siblings in the Court's Keccak tree over
-    the leaf's 64 words; nothing that the Court would take if the leaf is not whole."""
+    """The 32-byte word with the element, and its siblings in the Court's Keccak tree over the leaf's 64
+    words.
+
+    Values that the Court refuses if the leaf is not whole.
+    """
     width = _WIDTHS[node[1]] if len(node) > 1 and node[1] < len(_WIDTHS) else 1
     place = (element * width - game.index * trees.LEAF_BYTES) // 32
     if len(data) != leaf_bytes(game) or not 0 <= place < _LEAF_WORDS:

@@ -1,9 +1,9 @@
-"""What the market's events say, folded into tables.
+"""Folds the market's events into tables.
 
-Contract: a pure fold over events in chain order. After a reorganisation the caller goes on from a `copy` of
-an earlier index, or starts a new one, and folds what has happened since. Holds only what events settle for
-good: where a job or claim stands now is asked of the contracts. Of a job that is over (closed, every claim
-ended, nothing in dispute) it holds the terms, and where the events of its claims are: `over`.
+Contract: a pure fold over events in chain order. After a reorganisation the caller restarts from a `copy` of
+an earlier index, or an empty one. It holds only facts that events settle for good; the present state of a job
+or claim is read from the contracts. Of an ended job (closed, every claim ended, nothing in dispute) it keeps
+the terms and the places of its claims' events: `over`.
 """
 
 from __future__ import annotations
@@ -29,66 +29,65 @@ _PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePha
 
 @dataclass(frozen=True)
 class Gateway:
-    """Where an account serves blocks, and what it has at stake, in the token's smallest unit."""
+    """The URL at which an account serves blocks, and its stake in the token's smallest unit."""
 
     account: Address
     url: str
     stake: int
     publishes: bool
-    """Whether it is the client of an open job, or has taken a shard of one."""
+    """True if it is the client of an open job or has taken a shard of one."""
 
 
 @dataclass
 class MarketIndex:
-    """Jobs, claims, games, classes and endpoints, in the order in which they appeared."""
+    """Jobs, claims, games, classes and endpoints, in order of appearance."""
 
     jobs: dict[JobId, Terms] = field(default_factory=dict)
     closed: set[JobId] = field(default_factory=set)
-    """Jobs of which nothing changes any more: neither progress nor escrow."""
+    """Closed jobs, whose progress and escrow no longer change."""
     claims: dict[ClaimId, Claim] = field(default_factory=dict)
     roots: dict[ClaimId, tuple[bytes, ...]] = field(default_factory=dict)
     traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = field(default_factory=dict)
-    """Of each claim, the leaves that each verifier last showed."""
+    """For each claim, the leaves that each verifier showed last."""
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
-    """Where accounts serve blocks: base URLs in their one spelling (``protocol.peer_url``)."""
+    """Base URLs at which accounts serve blocks, in canonical spelling (``protocol.peer_url``)."""
     unusable: dict[Address, str] = field(default_factory=dict)
-    """What accounts have announced that is none: nobody is asked there."""
+    """Announced endpoints that are no valid URL; they are not used."""
     classes: dict[bytes, Conditions] = field(default_factory=dict)
     subscriptions: dict[Address, bytes] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
     takers: dict[JobId, set[Address]] = field(default_factory=dict)
-    """Who has ever taken a shard of which open job."""
+    """Accounts that have ever taken a shard of an open job, by job."""
     holders: dict[JobId, dict[int, Address]] = field(default_factory=dict)
-    """Who holds which shards of a job, open or closed."""
+    """Holders of a job's shards, open or closed."""
     staked: dict[Address, int] = field(default_factory=dict)
-    """What each account has staked and neither taken out nor lost, in both roles."""
+    """Present stake of each account in both roles, locked or not."""
     publishers: dict[bytes, Address] = field(default_factory=dict)
-    """Who was first to say on chain that it publishes the manifest of this digest, a job's or a claim's."""
+    """The first account that announced on chain the manifest with this digest, a job's or a claim's."""
     held: Wei = NOTHING
-    """Tokens that the vault holds for jobs, games, demands and those whose work a rewind
-    wasted."""
+    """Tokens that the vault holds for jobs, games, demands, and compensation of work wasted by rewinds."""
     rewards: dict[ClaimId, WaitingReward] = field(default_factory=dict)
-    """Of fallen claims, what waits until it is known whose finding is the truth."""
+    """Undecided rewards, by fallen claim."""
     over: EndedClaims = field(default_factory=EndedClaims)
     just_over: list[JobId] = field(default_factory=list)
-    """Jobs that are over, until whoever reads this takes them out."""
+    """Jobs that have ended, until the reader takes them out."""
     _moving: dict[JobId, set[ClaimId]] = field(default_factory=dict)
-    """Of each job, the claims of which no event has told the end."""
+    """For each job, the claims that have not ended."""
     _votes: dict[ClaimId, dict[Address, bool]] = field(default_factory=dict)
-    """Of these, the votes that stand, and which are valid; they outlast a claim that has fallen."""
+    """Standing votes of these claims, and which are valid; kept after a claim has fallen."""
     _fallen: set[ClaimId] = field(default_factory=set)
-    """Those of them that have fallen."""
+    """Fallen claims among them."""
     _places: dict[ClaimId, list[Place]] = field(default_factory=dict)
-    """Of the events of claims whose jobs are not over."""
+    """Event places of the claims of jobs that have not ended."""
     _now: Place = (0, 0)
     _found: dict[bytes, Found] = field(default_factory=dict)
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
 
     def copy(self) -> MarketIndex:
-        """The same tables, which no later event of these changes."""
+        """An independent copy."""
         return MarketIndex(**{each.name: _copy(getattr(self, each.name)) for each in fields(self)})
 
     def claim_ids(self) -> list[ClaimId]:
@@ -97,11 +96,11 @@ class MarketIndex:
         return sorted(places, key=lambda claim_id: places[claim_id][0])
 
     def claims_of_job(self, job_id: JobId) -> list[ClaimId]:
-        """Ids of a job's claims, oldest first, also of one that is over."""
+        """Ids of a job's claims, oldest first, also of an ended job."""
         return self.claims_of.get(job_id) or self.over.ids(job_id)
 
     def job_of(self, claim_id: ClaimId) -> JobId | None:
-        """The job of a claim; None if there is no such claim."""
+        """The job of a claim; None if unknown."""
         claim = self.claims.get(claim_id)
         return self.over.job_of(claim_id) if claim is None else claim.job_id
 
@@ -114,11 +113,11 @@ class MarketIndex:
         return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
 
     def rewards_of(self, job_id: JobId) -> list[WaitingReward]:
-        """Rewards of a job's fallen claims that wait, oldest first."""
+        """Undecided rewards of a job's fallen claims, oldest first."""
         return [each for each in self.rewards.values() if self.job_of(each.claim_id) == job_id]
 
     def live_claims(self, account: Address) -> list[ClaimId]:
-        """Claims of which no event has told the end, and which are the account's, or have a vote of it."""
+        """Claims that have not ended and belong to the account or have its vote."""
         live = (claim_id for claims in self._moving.values() for claim_id in claims)
         return [
             claim_id
@@ -127,18 +126,18 @@ class MarketIndex:
         ]
 
     def open_games(self, claim_id: ClaimId) -> int:
-        """Games and demands about a claim that are not over."""
+        """Number of open games and demands about a claim."""
         job_id = self.claims[claim_id].job_id
         games = (view for view in self.games_of(job_id) if view.game.claim_id == claim_id)
         demands = (view for view in self.demands_of(job_id) if view.claim_id == claim_id)
         return sum(not view.decided for view in games) + sum(not view.outcome for view in demands)
 
     def committed_in(self, claim_id: ClaimId) -> int:
-        """The block of a claim whose job is not over."""
+        """Block in which a claim was committed, if its job has not ended."""
         return self._places[claim_id][0][0]
 
     def gateways(self) -> list[Gateway]:
-        """Where blocks are served."""
+        """All block-serving endpoints."""
         busy = {terms.client for job_id, terms in self.jobs.items() if job_id not in self.closed}
         busy = busy.union(*self.takers.values())
         return [
@@ -148,18 +147,18 @@ class MarketIndex:
 
     @classmethod
     def heeds(cls, contract: str, name: str) -> bool:
-        """Whether an event of this name changes a table."""
+        """True if events of this name change a table."""
         return hasattr(cls, f"_on_{contract}_{name}")
 
     def apply(self, event: Event) -> None:
-        """Fold one event in; events of no interest change nothing."""
+        """Folds in one event; unknown events change nothing."""
         handler = getattr(self, f"_on_{event.contract}_{event.name}", None)
         if handler is not None:
             self._now = event.block_number, event.log_index
             handler(event.arguments)
 
     def _end_if_over(self, job_id: JobId) -> None:
-        """Let go of what a job's claims say once nothing of it can change any more."""
+        """Compacts a job's claims once nothing in it can change."""
         open_games = (not self.games[game_id].decided for game_id in self._games_of.get(job_id, ()))
         open_demands = (not self.demands[number].outcome for number in self._demands_of.get(job_id, ()))
         if job_id not in self.closed or job_id in self.over or self._moving.get(job_id):
@@ -252,7 +251,7 @@ class MarketIndex:
         self._end_if_freed(claim_id)
 
     def _on_Challenges_BindingConvicted(self, a: dict) -> None:
-        """The valid votes fall with the claim, as `Convicted` tells in the same transaction."""
+        """Marks the valid votes as fallen with the claim; `Convicted` follows in the same transaction."""
         claim_id = ClaimId(a["claimId"])
         votes = self._votes.get(claim_id, {})
         self._votes[claim_id] = {verifier: False for verifier, valid in votes.items() if not valid}
@@ -271,7 +270,7 @@ class MarketIndex:
         self._end_if_freed(ClaimId(a["claimId"]))
 
     def _end_if_freed(self, claim_id: ClaimId) -> None:
-        """A fallen claim has ended once no vote on it holds stake."""
+        """Marks a fallen claim as ended once no vote on it holds stake."""
         if claim_id in self._fallen and not self._votes.get(claim_id):
             self._end(claim_id)
 
@@ -305,7 +304,7 @@ class MarketIndex:
         self.rewards[claim_id] = replace(waiting, found=(*waiting.found, found))
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
-        """An empty URL takes back what was announced."""
+        """Sets an account's endpoint; an empty URL withdraws it."""
         account, url = Address(a["account"]), a["url"]
         self.endpoints.pop(account, None)
         self.unusable.pop(account, None)
@@ -406,7 +405,8 @@ class MarketIndex:
 
 
 def _copy(table: Any) -> Any:
-    """A table, and the tables in it; all else in them is never changed. One holds either tables or values."""
+    """Copies a table and nested tables; other values are immutable and shared. A table holds either tables or
+    values."""
     if isinstance(table, dict):
         if isinstance(next(iter(table.values()), None), dict | list | set):
             return {key: _copy(inner) for key, inner in table.items()}

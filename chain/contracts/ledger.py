@@ -1,10 +1,9 @@
-"""Every token that came to an account or went from it, with the reason, from the contracts' events alone.
+"""Reconstructs an account's token ledger, with a reason for each entry, from the contracts' events.
 
-Contract: the entries of a pot (the free balance in the vault, the stake of each role) add up to what the
-contracts say the pot holds at the same block, to the unit. `Ledger.gaps` names the pots where they do not,
-which is a bug of this reading or of the contracts. Reasons come from the events of the same transaction: the
-one nearest to the payment that can be its cause. Not guaranteed: tokens outside the vault; the wallet is the
-token's own business.
+Contract: the entries of a pot (the free balance in the vault, the stake of each role) add up to the balance
+that the contracts report at the same block, to the unit. `Ledger.gaps` names pots for which they do not; that
+is a bug here or in the contracts. An entry's reason is the nearest event of the same transaction that can
+cause it. Not guaranteed: tokens outside the vault.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from assay.protocol.types import Address, Claim, ClaimId, JobId, Role
 from assay.protocol.words import show_amount, show_place
 
 FREE = "free"
-"""The pot of what can be withdrawn; the stakes' pots are named by their role."""
+"""Pot of the withdrawable balance; stake pots are named by role."""
 _DEMAND = 1 << 255
-"""The bit that a demand's bond has in its key, and a game's has not."""
+"""Bit set in the key of a demand's bond, and not in a game's."""
 
 
 def stake_pot(role: Role) -> str:
-    """Name of the pot of a role's stake, what is unbonding of it included."""
+    """Name of the pot of a role's stake, including stake that is unbonding."""
     return f"{role.name.lower()} stake"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One change of one pot. `amount`: signed, in smallest units; 0 tells of something lost before."""
+    """One change of one pot. `amount`: signed, in smallest units; 0 for a note on an earlier loss."""
 
     block: int
     log_index: int
@@ -50,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ledger:
-    """An account's entries, oldest first, and what the contracts say of its pots at the same block."""
+    """An account's entries, oldest first, and its balances at the same block."""
 
     account: Address
     block: int
@@ -58,18 +57,18 @@ class Ledger:
     pots: Mapping[str, int]
 
     def total(self, pot: str) -> int:
-        """What the entries of a pot add up to."""
+        """Sum of a pot's entries."""
         return sum(entry.amount for entry in self.entries if entry.pot == pot)
 
     @property
     def gaps(self) -> dict[str, int]:
-        """By pot, what the contracts hold more than the entries say; empty if all reconcile."""
+        """Balance minus entries, for each pot that does not reconcile; empty if all do."""
         return {pot: gap for pot, held in self.pots.items() if (gap := held - self.total(pot))}
 
 
 class Book:
-    """An account's ledger, read on from where it was: a look costs what has happened since the last one, and
-    what a reorganisation has taken back is struck out."""
+    """Incremental ledger of an account: reads only new events, and removes entries that a reorganisation
+    replaced."""
 
     def __init__(self, view: ChainView, account: Address) -> None:
         self._view, self._account = view, account
@@ -84,10 +83,10 @@ class Book:
         self._reader = _Reader(self._account, self._view.committed)
         self._entries: list[Entry] = []
         self._whole = True
-        """Whether all that was told is in the entries."""
+        """True if the entries include everything that was read."""
 
     def read(self) -> Ledger:
-        """The ledger as of the view's latest block. Raises RpcUnreachable."""
+        """Ledger as of the view's latest block. Raises RpcUnreachable."""
         view = self._view
         if not self._whole:  # something has failed after the news, which is told once
             self._begin()
@@ -109,25 +108,25 @@ class Book:
 
 
 def ledger(view: ChainView, account: Address) -> Ledger:
-    """The ledger of an account as of the view's latest block; who asks again keeps a `Book`. Raises
+    """Ledger of an account as of the view's latest block; use a `Book` for repeated reads. Raises
     RpcUnreachable."""
     return Book(view, account).read()
 
 
 class _Reader:
-    """One account's side of each transaction. Remembers its own challenges on the way."""
+    """Converts transactions to one account's entries; remembers the account's own challenges."""
 
     def __init__(self, account: Address, claim: Callable[[ClaimId], Claim | None]) -> None:
-        """`claim`: what was committed, by its id."""
+        """`claim`: returns a claim by id."""
         self._me = account
         self._key = bytes.fromhex(account.removeprefix("0x").zfill(64))
         self._claim = claim
         self._bonds: dict[bytes, tuple[int, int]] = {}
-        """The block at which each was put, and its amount."""
+        """Block and amount of each bond."""
         self._group: Sequence[Event] = ()
 
     def rewind(self, block: int) -> None:
-        """Forget what was put after this block."""
+        """Drops challenges after this block."""
         self._bonds = {key: put for key, put in self._bonds.items() if put[0] <= block}
 
     def read(self, group: Sequence[Event]) -> Iterator[Entry]:
@@ -155,7 +154,7 @@ class _Reader:
         return f"{show_place(claim.kind, claim.round, claim.shard)} of job {claim.job_id.hex()[:16]}"
 
     def _nearest(self, event: Event, *names: str, **wanted: Any) -> Event | None:
-        """The event of the same transaction that stands nearest to this one and has these arguments."""
+        """The nearest event in the same transaction with one of these names and these arguments."""
         found = [
             other
             for other in self._group
@@ -197,7 +196,7 @@ class _Reader:
                 yield self._entry(event, FREE, kind, amount, why, **ids)
 
     def _compensated(self, event: Event) -> Iterator[Entry]:
-        """Out of what a rewind has set aside, whose key is no job's."""
+        """Payment from the compensation pot of a rewind, whose key is no job's."""
         a = event.arguments
         parts = [a["rest"] if n else a["first"] for n, account in enumerate(a["to"]) if account == self._me]
         kind, why, ids = self._wasted(event, a["to"][0])
@@ -212,7 +211,7 @@ class _Reader:
         return "compensation", f"{self._place(claim_id)}, wasted by a rewind", self._about(claim_id)
 
     def _paid_by_tasks(self, event: Event) -> Iterator[Entry]:
-        """Its part of a reward that waited, or the fee of its vote on a claim that fell."""
+        """Share of a reward, or fee of a vote on a fallen claim."""
         a, cause = event.arguments, self._nearest(event, "RewardShared", "SeatsFreed")
         if cause is None:
             return
@@ -305,7 +304,7 @@ class _Reader:
         return "bond won", f"{subject} on {place}: the other side's bond", ids
 
     def _challenges_resolved(self, event: Event) -> Iterator[Entry]:
-        """A bond that is lost goes where it is not this account's to see: told all the same."""
+        """Notes a lost bond, which moves no tokens of this account."""
         a = event.arguments
         key = int(a["gameId"]).to_bytes(32, "big")
         if key in self._bonds and not a["challengerWon"]:

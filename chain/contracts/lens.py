@@ -1,10 +1,9 @@
-"""Many views of one block in few requests, through the contract Lens.
+"""Reads many views at one block in few requests, through the contract Lens.
 
-Contract: `answers` gives each view's answer as of that block. A view that reverts is left out: who needs it
-asks for it by itself, and gets the contract's own error. A batch that the node refuses, as too much gas, too
-large or too slow, is asked again in half, but not one of a block that it does not have. One that it does not
-answer at all is half as large the next time.
-Not guaranteed: that a node which answers one half still knows the block when it is asked for the other.
+Contract: `answers` gives each view's result at that block. A view that reverts is left out; a single read of
+it gives the contract's error. A batch that the node refuses as too much gas, too large or too slow is split,
+unless the node lacks the block. A batch without any answer halves the next batch size. Not guaranteed: that a
+node that answers one half still knows the block for the other.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from assay.chain.eth.rpc import BlockTag, RpcFailed
 from assay.protocol.errors import Reverted, RpcUnreachable
 
 View = tuple[Contract, str, tuple[Any, ...]]
-"""A contract, and its view's name and arguments."""
+"""Contract, view name and arguments."""
 MOST_VIEWS = 500
-"""Views in one request: some 10 million gas where nodes allow 50, and 0.4 MB of hex each way."""
+"""Maximum views per request: about 10 million gas (nodes allow 50), and 0.4 MB of hex each way."""
 _TRIES = 8
-"""Answers in a row after which a batch may be twice as large."""
+"""Consecutive successes after which the batch size doubles."""
 
 
 class Lens:
-    """The contract, and how many views the node has shown to answer at once."""
+    """The Lens contract and the batch size that the node accepts."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
@@ -34,15 +33,15 @@ class Lens:
 
     @property
     def size(self) -> int:
-        """Views that go in one request at present."""
+        """Views per request at present."""
         return self._size
 
     def answers(self, views: Sequence[View], block: BlockTag) -> Iterator[tuple[int, Any]]:
-        """Places in `views`, with the answers there; batch by batch, so that no answer is lost to a later
-        failure.
+        """Yields indices in `views` with their results, batch by batch, so that a later failure loses no
+        result.
 
-        Raises RpcFailed or Reverted when the node refuses a single view, or does not have the block;
-        RpcUnreachable, WrongAnswer.
+        Raises RpcFailed or Reverted if the node refuses a single view or lacks the block; RpcUnreachable,
+        WrongAnswer.
         """
         done = 0
         while done < len(views):

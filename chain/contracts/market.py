@@ -1,8 +1,8 @@
-"""The market's entry points: `protocol.ports.Market` over a node and an account.
+"""Implements `protocol.ports.Market` over a node and an account.
 
-Contract: each call sends at most one transaction for its intent, also across crashes, and returns when it is
-mined; repeated, it returns the first outcome. A refusal raises `Reverted` with the contract's own error,
-before gas is spent.
+Contract: each call sends at most one transaction per intent, also across crashes, and returns when it is
+mined. A repeated call returns the first outcome. A refusal raises `Reverted` with the contract's error before
+gas is spent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _NO_CLAIM = Claim(
 
 
 class ChainMarket(ChainView):
-    """Reads and writes for one account."""
+    """Read and write access for one account."""
 
     def __init__(
         self,
@@ -92,112 +92,115 @@ class ChainMarket(ChainView):
     # Money
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
-        """Approve (if needed) and deposit tokens into the caller's free balance."""
+        """Approves (if needed) and deposits tokens into the caller's free balance."""
         vault = self.contracts["Vault"].address
         if self.contracts["Token"].read("allowance", self.me, vault) < amount:
             self._send(f"{intent}/approve", "Token", "approve", vault, amount)
         return self.do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
-        """Pay out from the free balance to the caller."""
+        """Withdraws from the free balance to the caller."""
         return self.do(intent, "Vault", "withdraw", self.me, amount)
 
     def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        """Stake from the free balance."""
+        """Stakes from the free balance."""
         return self.do(intent, "Stakes", "stake", role, amount)
 
     def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        """Begin to take stake out."""
+        """Starts to unbond stake."""
         return self.do(intent, "Stakes", "startUnbond", role, amount)
 
     def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
-        """Move stake whose delay is over into the free balance."""
+        """Moves unbonded stake whose delay is over into the free balance."""
         return self.do(intent, "Stakes", "finishUnbond", role, index)
 
     def register_class(self, intent: str, conditions: Conditions) -> TxResult:
-        """Make a class of conditions known; nothing changes if it is."""
+        """Registers a class of conditions; no effect if it exists."""
         return self.do(intent, "Classes", "register", conditions)
 
     def subscribe(self, intent: str, class_id: bytes) -> TxResult:
-        """Agree to a class of conditions, and to no other (zeros: to none)."""
+        """Subscribes to one class of conditions instead of the present one (zeros: none)."""
         return self.do(intent, "Stakes", "subscribe", class_id)
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
-        """Announce where the caller serves its blocks; an empty URL takes that back. Raises BadPeerUrl."""
+        """Announces the URL at which the caller serves blocks; an empty URL withdraws it. Raises
+        BadPeerUrl."""
         return self.do(intent, "Stakes", "setEndpoint", peer_url(url) if url else "")
 
     # Jobs
 
     def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
-        """Post a job; its id."""
+        """Posts a job and returns its id."""
         receipt = self._send(intent, "Jobs", "post", terms, budget)
         return JobId(self._logged(receipt, "Jobs", "JobPosted")["jobId"])
 
     def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
-        """Add to a job's budget."""
+        """Adds to a job's budget."""
         return self.do(intent, "Jobs", "topUp", job_id, amount)
 
     def halt(self, intent: str, job_id: JobId) -> TxResult:
-        """Begin no further round."""
+        """Halts a job: no further round begins."""
         return self.do(intent, "Jobs", "halt", job_id)
 
     def close(self, intent: str, job_id: JobId) -> TxResult:
-        """Refund what a finished job has left."""
+        """Closes a finished job and refunds the rest of its budget."""
         return self.do(intent, "Jobs", "close", job_id)
 
     # Tasks
 
     def take_shard(self, intent: str, job_id: JobId, shard: int, least_price: Wei = Wei(0)) -> TxResult:
-        """Take an open shard, for no less than this."""
+        """Takes an open shard, for at least this price."""
         return self.do(intent, "Tasks", "takeShard", job_id, shard, least_price)
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        """Give a shard back."""
+        """Releases a shard."""
         return self.do(intent, "Tasks", "release", job_id, shard)
 
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        """Take a shard from a solver that missed its deadline."""
+        """Takes a shard away from a solver that missed its deadline."""
         return self.do(intent, "Tasks", "expire", job_id, shard)
 
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
-        """Commit a claim; `roots`: the states at its segments' ends.
+        """Commits a claim; `roots`: state roots at its segments' ends.
 
-        segments_root, claimant, price, committed_at and attempt are the contract's to fill in; `rewinds` are
-        those of the job when the claim was computed, and another number of them refuses it.
+        The contract fills in segments_root, claimant, price, committed_at and attempt. `rewinds` is the job's
+        count when the claim was computed; the contract refuses any other count.
         """
         receipt = self._send(intent, "Tasks", "commit", claim, roots, due=self._due(self._due_of_task, claim))
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
-        """Record the seed and draw the verifiers. Repeated after its seed block has changed, it is another
-        transaction, with another header."""
+        """Records the seed and draws the verifiers.
+
+        If the seed block was replaced since, a repeated call is another transaction with another header.
+        """
         write = self._with_header(Write(intent, "record_seed", (claim,)))
         return self.do(write.intent, "Tasks", "recordSeed", *write.arguments)
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
-        """Accept a task whose votes are in, or call others to its empty seats."""
+        """Accepts a task whose votes are in, or draws replacements for empty seats."""
         return self.do(intent, "Tasks", "tally", claim)
 
     def settle(self, intent: str, claim: Claim) -> TxResult:
-        """Pay a claim whose window is over."""
+        """Pays a claim whose window is over."""
         return self.do(intent, "Tasks", "settle", claim)
 
     def void(self, intent: str, claim: Claim) -> TxResult:
-        """End a claim that a rewind has overtaken, or that its round goes on without."""
+        """Ends a claim that a rewind overtook or its round left out."""
         return self.do(intent, "Tasks", "void", claim)
 
     def free_seats(self, intent: str, claim: Claim) -> TxResult:
-        """Pay the votes that stand on a fallen claim, and free their stakes."""
+        """Pays the standing votes on a fallen claim and frees their stakes."""
         return self.do(intent, "Tasks", "freeSeats", claim)
 
     def vote(
         self, intent: str, claim_id: ClaimId, seed: bytes, valid: bool, traces: Sequence[bytes]
     ) -> TxResult:
-        """Vote, with the leaves of the vote's traces tree; refused where the claim has another seed."""
+        """Votes, with the leaves of the vote's traces tree; refused if the claim has another seed."""
         return self._write(Write(intent, "vote", (claim_id, seed, valid, traces)))
 
     def abstain(self, intent: str, claim: Claim) -> TxResult:
-        """Give a seat up without a vote."""
+        """Gives up a seat without a vote."""
         return self.do(intent, "Tasks", "abstain", claim)
 
     def class_id(self, conditions: Conditions) -> bytes:
@@ -217,9 +220,12 @@ class ChainMarket(ChainView):
         leaf: bytes = b"",
         place: StateLeaf | None = None,
     ) -> TxResult:
-        """Commit to a finding. For a binding `segment` is the slot and `leaf` what is wrong in it, for an
-        input state INPUT_SEGMENT; `verifier` is the zero address and `root` not zero, but for a vote. For a
-        vote's disproof `leaf` is the bytes that its trace has at `place`."""
+        """Commits to a finding.
+
+        For a binding `segment` is the slot and `leaf` its wrong root; for an input state `segment` is
+        INPUT_SEGMENT. For a vote `verifier` is the voter and `root` is zero; otherwise `verifier` is the zero
+        address. For a vote's disproof `leaf` is the bytes of its trace at `place`.
+        """
         if place is not None:
             root = keccak(encode(place, keccak(leaf)))
         elif leaf:
@@ -239,7 +245,7 @@ class ChainMarket(ChainView):
         root: bytes,
         salt: bytes,
     ) -> int:
-        """Dispute a segment of a claim; the new game's id."""
+        """Disputes a segment of a claim and returns the game's id."""
         arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, root, salt)
         return self._open(intent, "open", *arguments)
 
@@ -255,7 +261,7 @@ class ChainMarket(ChainView):
         trace_proof: Sequence[bytes],
         salt: bytes,
     ) -> int:
-        """Dispute a valid vote; the new game's id."""
+        """Disputes a valid vote and returns the game's id."""
         arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
         return self._open(intent, "openVote", *arguments)
 
@@ -270,12 +276,12 @@ class ChainMarket(ChainView):
         said: VoteProof,
         salt: bytes,
     ) -> TxResult:
-        """Convict a valid vote whose own trace gives another state than the claim has."""
+        """Convicts a valid vote whose own trace contradicts the claim's state."""
         arguments = (claim, verifier, sample, place, committed, said, salt)
         return self.do(intent, "Challenges", "proveVote", *arguments)
 
     def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
-        """Make the claimant open its input state's tree; the new game's id."""
+        """Makes the claimant open its input state's tree; returns the game's id."""
         return self._open(intent, "openInput", claim, root, salt)
 
     def prove_binding(
@@ -291,39 +297,40 @@ class ChainMarket(ChainView):
         root: bytes,
         salt: bytes,
     ) -> TxResult:
-        """Convict a claim whose input is not what it must be (rule 4.4); `source` None: a genesis root."""
+        """Convicts a claim with a wrong input (rule 4.4); `source` None: a genesis root."""
         arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, root, salt)
         return self.do(intent, "Challenges", "proveBinding", *arguments)
 
     def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
-        """Pay a reward that waits, by what the settled claim of the place says."""
+        """Pays a waiting reward by the roots of the settled claim at the place."""
         arguments = (fallen.claim, fallen.roots, settled.claim, settled.roots, found)
         return self.do(intent, "Challenges", "share", *arguments)
 
     def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
-        """Pay it where all findings agree."""
+        """Pays a waiting reward where all findings agree."""
         return self.do(intent, "Challenges", "shareAlike", claim_id, found)
 
     def share_won(self, intent: str, claim: Claim, found: Sequence[Found]) -> TxResult:
-        """Pay it to who convicted the claim and whose games were won, where no settled claim will tell."""
+        """Pays a waiting reward to the convicting account and the winners of games, where no claim will
+        settle."""
         return self.do(intent, "Challenges", "shareWon", claim, found)
 
     # Games
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
-        """Make a move of a game that stands as `game`."""
+        """Makes a move in a game whose state is `game`."""
         function, arguments = call_of(game_id, game, move)
         due = None if isinstance(move, Timeout) else self._due(self._due_of_move, game)
         return self.do(intent, "Court", function, *arguments, due=due)
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
-        """Hand over a verdict that could not be delivered when it fell."""
+        """Delivers a verdict that could not be delivered when the game ended."""
         return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
 
     # Availability and deadlines
 
     def tick(self, intent: str) -> TxResult:
-        """Keep the present time, before which deadlines have passed some blocks later."""
+        """Records the present time; deadlines before it pass some blocks later."""
         return self.do(intent, "Clock", "tick")
 
     def demand(
@@ -335,7 +342,7 @@ class ChainMarket(ChainView):
         proof: Sequence[bytes],
         places: Sequence[StateLeaf],
     ) -> int:
-        """Ask for leaves of a committed state; the new demand's id."""
+        """Demands leaves of a committed state and returns the demand's id."""
         arguments = (claim, segment_end, state_root, proof, places)
         receipt = self._send(intent, "Availability", "demand", *arguments)
         return int(self._logged(receipt, "Availability", "Demanded")["demandId"])
@@ -343,18 +350,18 @@ class ChainMarket(ChainView):
     def supply(
         self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
     ) -> TxResult:
-        """Show all that is asked for."""
+        """Answers a demand."""
         due = self._due(self._due_of_answer, asked, claim)
         return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks, due=due)
 
     def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
-        """End a demand whose time is up."""
+        """Ends a demand whose time is up."""
         return self.do(intent, "Availability", "expire", demand_id, asked, claim)
 
     # What is lost without a call, and when (rules 4.3, 4.6, 5.3)
 
     def _due(self, of: Callable[..., Due | None], *about: Any) -> Due | None:
-        """Until when a call has to be mined; None where it need not be, as for what the market has not."""
+        """Deadline of a call; None if it has none or the market lacks its subject."""
         try:
             return of(*about)
         except Unknown:
@@ -372,7 +379,7 @@ class ChainMarket(ChainView):
         return Due(asked.deadline - terms.move_time, asked.deadline, terms.solver_stake)
 
     def _due_of(self, write: Write) -> Due | None:
-        """Of the calls that go together, votes alone are owed."""
+        """Deadline of a batched write; only votes have one."""
         if write.method != "vote":
             return None
         return self._due(self._due_of_vote, write.arguments[0])
@@ -383,7 +390,7 @@ class ChainMarket(ChainView):
         return Due(since, since + terms.vote_time, terms.miss_penalty)
 
     def _due_of_task(self, claim: Claim) -> Due | None:
-        """None of an outer claim, which nobody has to make."""
+        """Deadline of a task's commit; None for an outer claim, which nobody owes."""
         if claim.kind == Kind.OUTER:
             return None
         job = self.job(claim.job_id)
@@ -393,7 +400,7 @@ class ChainMarket(ChainView):
     # Sending
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
-        """What became of each write; several that were not sent before go in one transaction."""
+        """Sends writes, several new ones per transaction, and returns each outcome."""
         ready = self._all_ready(writes)
         known = [write for write in ready if isinstance(write, Write)]
         unknown = send_together(self.sender, self.contracts["Tasks"], known, self._due_of)
@@ -418,8 +425,10 @@ class ChainMarket(ChainView):
             return error
 
     def _with_header(self, write: Write) -> Write:
-        """A seed's record with the header that its block has now, which the intent names: a reorganisation
-        may have replaced the one that was sent before."""
+        """Adds the seed block's present header to the record of a seed, and to its intent.
+
+        A reorganisation may have replaced the header that was sent before.
+        """
         if write.method != "record_seed":
             return write
         (claim,) = write.arguments
@@ -450,7 +459,8 @@ class ChainMarket(ChainView):
     def do(
         self, intent: str, contract: str, function: str, *arguments: Any, due: Due | None = None
     ) -> TxResult:
-        """One call of a contract of the market, by name. `due`: until when, where something is lost."""
+        """Calls a function of a market contract by name. `due`: its deadline, if being late costs
+        anything."""
         receipt = self._send(intent, contract, function, *arguments, due=due)
         gas = receipt.gas_used // self.sender.effects_of(receipt)
         return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{contract}.{function}")
@@ -460,7 +470,7 @@ class ChainMarket(ChainView):
         return int(self._logged(receipt, "Challenges", "Challenged")["gameId"])
 
     def _logged(self, receipt: Receipt, contract: str, event: str) -> dict[str, Any]:
-        """The arguments of an event that this transaction must have emitted."""
+        """Arguments of an event that this transaction must have emitted."""
         target = self.contracts[contract]
         entry = find(target.abi, "event", event)
         for log in receipt.logs:

@@ -1,8 +1,8 @@
-"""The deployment plan of a whole market: which contracts there are and who is told of whom.
+"""Defines the deployment plan of a market: its contracts and their constructor arguments.
 
-Contract: the names are those that `chain.contracts.bindings` looks for, and "Token". Every contract knows
-the others from its constructor, so nothing has to be wired afterwards and nobody owns anything.
-Does not choose the market's parameters: whoever deploys a market states them.
+Contract: names are those of `chain.contracts.bindings`, and "Token". Every contract gets the others'
+addresses in its constructor, so nothing is wired afterwards and nothing has an owner. The market's parameters
+are the deployer's choice.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Clock")
 
 @dataclass(frozen=True)
 class Delays:
-    """What a market's deployment fixes for good beside who its token's first holder is."""
+    """Delays of a market that its deployment fixes for good."""
 
     unbond_s: Seconds
-    """From `startUnbond` to `finishUnbond`. It should exceed the time in which anything that the stake
-    vouched for can still be convicted: windows and games of the jobs that the market is meant for."""
+    """Seconds from `startUnbond` to `finishUnbond`. It should exceed the time in which anything that the
+    stake vouched for can be convicted: windows and games of the intended jobs."""
     unbind_s: Seconds
-    """Until an operator owns itself again; more than `unbond_s`, so that its owner can take everything out
-    first."""
+    """Seconds until an operator owns itself again; more than `unbond_s`, so that its owner can withdraw
+    everything first."""
     weight_epoch: int
-    """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
-    within one."""
+    """Blocks. A change of stake counts in draws one to two epochs later; a seed should be recorded within
+    one."""
     clock_lag: int
-    """Blocks that whoever owes something has for it at the least after a halt of the chain, however long that
-    was (rule 7.4). Longer than a node takes to see that the chain goes on, and to send what is due."""
+    """Minimum number of blocks that everyone has for a duty after a halt of the chain, however long (rule
+    7.4). Longer than a node takes to notice that the chain goes on and to send what is due."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds) -> list[Planned]:
-    """Every contract of a market with its own token, whose whole supply the deployer gets (None: "Token" is
-    there already). `bounds`: what every class of conditions and every job of this market keeps to, whoever
-    writes it.
+    """Plan of all contracts of a market, with a token whose supply the deployer gets (None: "Token" exists
+    already).
 
-    The deployer is the guardian's pauser until it hands that over.
+    `bounds`: limits on every class of conditions and every job. The deployer is the guardian's pauser until
+    it hands that over.
     """
     own = [Planned("Token", _TOKEN, lambda _: [deployer, token_supply])]
     return [
@@ -75,12 +75,12 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
 
 
 def artifact_of(name: str) -> str:
-    """What a contract of the plan is compiled from, by its name there."""
+    """Artifact name of a contract of the plan."""
     return _TOKEN if name == "Token" else name
 
 
 def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:
-    """Every custom error of the project, for decoding what any contract refuses."""
+    """Registry of all custom errors of the project."""
     return Registry(artifact.abi for artifact in artifacts.values())
 
 

@@ -1,8 +1,8 @@
-"""The bounds and delays that a market is deployed with, by the kind of its chain.
+"""Named bounds and delays for deploying a market on a devnet, an L2 or L1.
 
-Contract: a profile is a name for constants that are fixed at deployment for good; whoever deploys chooses
-one, and may state other delays. `unbond_s` covers, with room, the longest window and a game of the profile's
-bounds: what a stake vouched for can be convicted while it is still there.
+Contract: a profile names constants that the deployment fixes for good; the deployer chooses one and may set
+other delays. `unbond_s` exceeds the longest window plus a game of the profile's bounds, so that a stake is
+still there while what it vouched for can be convicted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DAY = 86_400
 
 @dataclass(frozen=True)
 class Profile:
-    """What a market keeps to, and what it is meant for."""
+    """Bounds and delays of a market, with a description."""
 
     bounds: Bounds
     delays: Delays
@@ -42,6 +42,6 @@ PROFILES = {
         "Ethereum itself: windows from a day, moves from an hour",
     ),
 }
-"""Epochs of draws are of few blocks on a devnet, so that its verifiers are drawn soon after they have staked,
-and of half an hour elsewhere. After a halt of the chain nodes have some minutes there
-(`clock_lag`): four of these lags fit into the least of stragglers' times (rule 4.3.2)."""
+"""On a devnet an epoch has few blocks, so that verifiers are drawn soon after they have staked; elsewhere it
+is half an hour. After a halt of the chain nodes have some minutes there (`clock_lag`): four of these lags fit
+into the least of stragglers' times (rule 4.3.2)."""

@@ -1,7 +1,7 @@
-"""Decoded ABI structs as the market's values; `protocol.encoding.as_tuple` is the way there.
+"""Converts decoded ABI structs to values of `protocol.types`; `protocol.encoding.as_tuple` is the inverse.
 
-Contract: `protocol.types` mirrors the Solidity structs field by field and in order (a test compares the
-names), so fields go by position. Enumerations become numbers and unknown numbers are refused.
+Contract: `protocol.types` mirrors the Solidity structs in order (a test compares the names), so fields are
+matched by position. Unknown enum values are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _known_hints: dict[type, dict[str, Any]] = {}
 
 
 def unpack(kind: type[T], value: Mapping[str, Any]) -> T:
-    """A decoded struct as a value of `protocol.types`. Raises MalformedData."""
+    """Converts a decoded struct to a value of `protocol.types`. Raises MalformedData."""
     hints = _hints(kind)
     if len(hints) != len(value):
         raise MalformedData(f"{kind.__name__} has {len(hints)} fields, the contract's struct {len(value)}")
@@ -29,13 +29,13 @@ def unpack(kind: type[T], value: Mapping[str, Any]) -> T:
 
 
 def unpack_game(value: Mapping[str, Any]) -> Game:
-    """A decoded `Game` of its three parts. Raises MalformedData."""
+    """Converts a decoded `Game` with its three parts. Raises MalformedData."""
     kinds = {"params": Params, "context": Context, "cursor": Cursor}
     return Game.of(*(unpack(kind, value[name]) for name, kind in kinds.items()))
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """The fields' types, in order; finding them takes longer than all the rest."""
+    """Cached types of a struct's fields, in order; resolving them dominates the cost otherwise."""
     if kind not in _known_hints:
         hints = get_type_hints(kind)
         _known_hints[kind] = {field.name: hints[field.name] for field in fields(kind)}

@@ -1,7 +1,6 @@
-"""Unbonding requests: stake on its way out, what each is worth by now and when it is due.
+"""Lists unbonding requests with their present worth and due times.
 
-Contract: as of the view's latest block. Requests that were withdrawn, or that a slash has taken whole, are
-worth nothing and left out.
+Contract: at the view's latest block. Withdrawn and fully slashed requests are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class UnbondRequest:
 
 
 def unbond_requests(view: ChainView, account: Address, role: Role) -> list[UnbondRequest]:
-    """What is on its way out of a stake, oldest first. Raises RpcUnreachable."""
+    """An account's unbonding requests of a role, oldest first. Raises RpcUnreachable."""
     stakes, found = view.contracts["Stakes"], []
     named = account.removeprefix("0x").lower()
     with view.snapshot():

@@ -1,8 +1,8 @@
-"""What a view knows of claims: asked in batches, and kept until an event may have changed it.
+"""Caches claim views: read in batches, kept until an event may have changed them.
 
-Contract: every change of a claim names it in an event, so nothing is asked again without one. What was kept
-is forgotten when the block it was seen at is gone. What the events say of a claim whose job is over is read
-from them again, and forgotten after some more such claims: an old market's past is on disk.
+Contract: every change of a claim emits an event that names it, so a claim without one is not read again. An
+entry is dropped when its block is replaced. Claims of ended jobs are rebuilt from the events on disk, and
+only the latest of them are kept.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, 
 
 _STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 MOST_OVER = 1_024
-"""Claims of jobs that are over that are kept from one question to the next."""
+"""Maximum number of cached claims of ended jobs."""
 
 
 class SeenClaims:
-    """Claims as of the block that the answers are of."""
+    """Cached claims as of the answers' block."""
 
     def __init__(self, answers: Answers, follower: EventFollower) -> None:
         """`answers` are of the last block that the follower has read."""
         self._answers, self._follower = answers, follower
         self._over: dict[ClaimId, None] = {}
-        """Those of `_kept` whose jobs were over when they were asked for, oldest first."""
+        """Entries of `_kept` whose jobs had ended when read, oldest first."""
         self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
 
     def clear(self) -> None:
-        """Forget what was kept."""
+        """Clears the cache."""
         self._kept.clear()
         self._over.clear()
 
     def forget_since(self, agreed: int) -> None:
-        """Forget what was seen at blocks after `agreed`, which are gone."""
+        """Drops entries read after block `agreed`."""
         self._kept = {claim_id: seen for claim_id, seen in self._kept.items() if seen[0] <= agreed}
 
     def doubt(self, claim_ids: Iterable[ClaimId]) -> None:
-        """Ask these again, though no event has changed them."""
+        """Reads these claims again though no event has changed them."""
         self._drop(claim_ids)
 
     def forget(self, events: Iterable[Event], index: MarketIndex) -> None:
-        """Forget what events may have changed, and the claims of jobs that are over by them."""
+        """Drops claims that these events may have changed, and those of jobs that they ended."""
         for event in events:
             if event.name in ("Rewound", "ShardsMissing"):
                 self._drop(index.claims_of_job(JobId(event.arguments["jobId"])))
@@ -56,13 +56,13 @@ class SeenClaims:
         index.just_over.clear()
 
     def view(self, claim_id: ClaimId) -> ClaimView:
-        """A claim that was asked for."""
+        """A cached claim."""
         return self._kept[claim_id][1]
 
     def ask(self, index: MarketIndex, claim_ids: Sequence[ClaimId], ahead: Iterator[ClaimId]) -> None:
-        """Know these claims, and of those that will be asked for next, `ahead`, what the batch has room for.
+        """Reads these claims, and as many of `ahead` as fit the batch.
 
-        Part by part: what has been answered is kept, whatever comes after it.
+        Each part is kept as it arrives, whatever fails later.
         """
         while len(self._over) > MOST_OVER:
             oldest = next(iter(self._over))
@@ -107,7 +107,7 @@ class SeenClaims:
             self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
 
     def _past(self, index: MarketIndex, claim_ids: Sequence[ClaimId]) -> MarketIndex:
-        """What events say of those of the claims whose jobs are over."""
+        """Index of the events of those claims whose jobs have ended."""
         past = MarketIndex()
         over = [claim_id for claim_id in claim_ids if claim_id not in index.claims]
         for event in self._follower.at([place for claim_id in over for place in index.over.places(claim_id)]):
@@ -116,10 +116,10 @@ class SeenClaims:
 
 
 def _place(claim: Claim) -> Key:
-    """Which claim stands at the place of this one."""
+    """Question for the standing claim at this claim's place."""
     return ("Tasks", "current", claim.job_id, int(claim.kind), claim.round, claim.shard)
 
 
 def _overtaken(claim: Claim) -> Key:
-    """Whether a rewind has overtaken the claim, whatever became of its round."""
+    """Question whether a rewind has overtaken the claim, whatever became of its round."""
     return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.rewinds, False)

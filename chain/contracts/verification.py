@@ -1,9 +1,9 @@
-"""What a block explorer needs to see that deployed code is this source: the compiler's standard JSON input
-with every source in it, and each contract's constructor arguments.
+"""Writes the input that a block explorer needs to verify deployed code.
 
-Contract: the input compiles by itself, without a file beside it, to the bytecode that was deployed.
-Not guaranteed: that an explorer has this version of the compiler.
-Source: the Solidity documentation, "Compiler Input and Output JSON Description".
+It is the compiler's standard JSON input with every source, and each contract's constructor arguments.
+
+Contract: the input compiles by itself to the deployed bytecode. Not guaranteed: that an explorer has this
+version of the compiler. Source: the Solidity documentation, "Compiler Input and Output JSON Description".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCES_DIR = CONTRACTS_DIR / "src"
 
 
 def standard_input() -> dict[str, Any]:
-    """The compiler's input for all contracts, with the libraries that they import. Raises ArtifactMissing."""
+    """The compiler's input for all contracts and the libraries they import. Raises ArtifactMissing."""
     sources = load_libraries()
     for path in SOURCES_DIR.rglob("*.sol"):
         sources[path.relative_to(CONTRACTS_DIR).as_posix()] = path.read_text()
@@ -31,7 +31,7 @@ def standard_input() -> dict[str, Any]:
 
 
 def write_verification(folder: Path, artifacts: Artifacts, prepared: Prepared) -> None:
-    """The two files of a deployment. Raises ArtifactMissing, OSError."""
+    """Writes both files of a deployment. Raises ArtifactMissing, OSError."""
     contracts = {
         planned.name: {
             "address": prepared.addresses[planned.name],

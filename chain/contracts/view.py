@@ -1,11 +1,11 @@
-"""The market as one account's node sees it: `protocol.ports.MarketView` over a node.
+"""Implements `protocol.ports.MarketView` for one account over a node.
 
-Contract: every answer of one refresh is as of one block, `block`. The view moves on when it is older than
-`max_age_s` (``chain.eth.freshness``) and after each transaction of this node. What no block changes without
-an event (claims, and jobs that have closed) is asked once, and remembered until that event, or until the
-block it was seen at is gone. Whatever else is to be known of a job, of its claims or of an account is asked
-in one batch. Within `snapshot` the rest of a batch is filled with what will be asked next (decision 0070).
-Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
+Contract: every answer between two refreshes is of one block, `block`. The view moves on when it is older than
+`max_age_s` (``chain.eth.freshness``) and after each transaction of this node. Data that only changes with an
+event (claims, closed jobs) is cached until that event, or until its block is replaced. Other data of a job,
+its claims or an account is read in one batch. Within `snapshot` free places of a batch prefetch what will be
+read next (decision 0070). Not guaranteed: that the node is honest; whoever stakes on it should run it or
+compare two.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from assay.protocol.types import (
 
 
 class ChainView:
-    """Reads. Safe to share between threads."""
+    """Read access. Thread-safe."""
 
     def __init__(
         self,
@@ -99,22 +99,22 @@ class ChainView:
 
     @property
     def held(self) -> Wei:
-        """What the vault holds that is nobody's free balance or stake, by its events."""
+        """Tokens in the vault that are nobody's free balance or stake, by its events."""
         with self._lock:
             return self._index.held
 
     @property
     def me(self) -> Address:
-        """The account of this node."""
+        """Account of this node."""
         return self._me
 
     @property
     def block(self) -> int:
-        """The block that all answers are of."""
+        """Block of all answers."""
         return self._answers.block
 
     def refresh(self) -> None:
-        """Move to the latest block. Raises RpcUnreachable."""
+        """Moves to the latest block. Raises RpcUnreachable."""
         with self._lock, self._freshness.asking():  # whoever reads after a failure has to come back to it
             try:
                 changed = self._follow()
@@ -124,7 +124,7 @@ class ChainView:
                 self._answers.move(self._follower.cursor, self._follower.cursor_hash)
 
     def _follow(self) -> bool:
-        """Fold in whatever is new, part by part; whether anything was."""
+        """Folds in new events, part by part; True if there were any."""
         changed = False
         while True:
             changes = self._follower.poll()
@@ -145,7 +145,7 @@ class ChainView:
         return self._followed.index
 
     def _read_anew(self, error: Exception) -> WrongAnswer:
-        """Forget events that do not follow from one another: some were hidden, or made up."""
+        """Drops events that contradict one another and starts over: some were hidden or invented."""
         self._follower.start_over()
         self._claims.clear()
         self._closed.clear()
@@ -156,15 +156,15 @@ class ChainView:
         )
 
     def disconnect(self) -> None:
-        """Close the event file."""
+        """Closes the event file."""
         self._follower.close()
 
     @contextmanager
     def snapshot(self, since_s: float | None = None) -> Iterator[None]:
-        """Hold all answers at one block for the length of a `with` block (one pass of a policy), read no
-        earlier than `since_s`, if that is given.
+        """Fixes all answers to one block for a `with` block (one pass of a policy), read no earlier than
+        `since_s`, if given.
 
-        Other threads wait; a transaction of this node inside the block still moves the view on.
+        Other threads wait; a transaction of this node inside the block still moves the view.
         """
         with self._pinned(since_s):
             self._looks += 1
@@ -174,19 +174,21 @@ class ChainView:
                 self._looks -= 1
 
     def events(self) -> list[Event]:
-        """All events up to the block that answers are of, in chain order."""
+        """All events up to `block`, in chain order."""
         with self._pinned():
             return list(self._follower.history())
 
     def reader(self, heeded: Callable[[str], bool]) -> EventReader:
-        """Of the events of transactions with a log that is heeded, as JSON in lower case. To be asked within
-        a `snapshot`."""
+        """An incremental reader of transactions with a log that `heeded` accepts, as JSON in lower case.
+
+        Use it within a `snapshot`.
+        """
         return EventReader(self._follower, heeded)
 
     def unheard(self) -> list[ClaimId]:
-        """Live claims of this account, and claims that it has voted on, of which the contracts count more
-        open games and demands than the node's logs have told. What the contracts say outranks the logs: those
-        since the claim are read again."""
+        """Live claims of this account, own or voted on, for which the contracts count more open games and
+        demands than the node's logs have shown. The contracts outrank the logs: those since the claim are
+        read again."""
         with self._pinned() as index:
             mine = index.live_claims(self._me)
             self._claims.doubt(mine)
@@ -199,7 +201,7 @@ class ChainView:
         return found
 
     def committed(self, claim_id: ClaimId) -> Claim | None:
-        """What was committed as this claim, by the market's events; None if there is no such claim."""
+        """The committed claim by its id, by the market's events; None if unknown."""
         with self._pinned() as index:
             claim = index.claims.get(claim_id)
             if claim is None:
@@ -239,18 +241,18 @@ class ChainView:
             return view
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        """Who holds a shard."""
+        """Holder of a shard."""
         with self._pinned():
             self._ask_shards("holder", job_id, shard)
             return unpack(Holder, self._answers.read("Tasks", "holder", job_id, shard))
 
     def holds_shard(self, job_id: JobId) -> bool:
-        """Whether this account holds a shard of the job, by the market's events."""
+        """True if this account holds a shard of the job, by the market's events."""
         with self._lock:
             return self._me in self._index.holders.get(job_id, {}).values()
 
     def price(self, job_id: JobId, shard: int) -> Wei:
-        """Price at which an open shard can be taken now."""
+        """Current price of an open shard."""
         with self._pinned():
             self._priced = True
             self._ask_shards("price", job_id, shard)
@@ -264,7 +266,7 @@ class ChainView:
             return [self._claims.view(claim_id) for claim_id in claim_ids]
 
     def ended(self, job_id: JobId) -> bool:
-        """Whether the job is closed and all its claims have ended, by the market's events."""
+        """True if the job is closed and all its claims have ended, by the market's events."""
         with self._pinned() as index:
             return job_id in index.over
 
@@ -299,12 +301,12 @@ class ChainView:
             return found
 
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
-        """Demands to show pieces of a state, oldest first."""
+        """Demands for pieces of a state, oldest first."""
         with self._pinned() as index:
             return index.demands_of(job_id) if job_id is not None else list(index.demands.values())
 
     def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
-        """Rewards of a job's fallen claims that wait until it is known whose finding is the truth."""
+        """Rewards of a job's fallen claims for which it is undecided whose finding is right."""
         with self._pinned() as index:
             return index.rewards_of(job_id)
 
@@ -318,7 +320,7 @@ class ChainView:
             return StakeView(*(Wei(self._answers.read(*key)) for key in stake_keys(account, role)))
 
     def room(self, account: Address, role: Role, client: Address) -> Wei:
-        """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
+        """Stake that an account can still lock for a client's jobs: unlocked and within its owner's caps."""
         with self._pinned():
             self._answers.gather(room_key(account, role, each) for each in {*self._clients(), client})
             return Wei(self._answers.read(*room_key(account, role, client)))
@@ -341,12 +343,12 @@ class ChainView:
             return Wei(self._answers.read("Token", "balanceOf", account))
 
     def classes(self) -> dict[bytes, Conditions]:
-        """Every class of conditions that was registered, by id."""
+        """All registered classes of conditions, by id."""
         with self._pinned() as index:
             return dict(index.classes)
 
     def subscription(self, account: Address) -> bytes:
-        """Id of the class that the account has subscribed to; zeros: none."""
+        """Id of the class that the account subscribes to; zeros if none."""
         with self._pinned() as index:
             return index.subscriptions.get(account, ZERO_DIGEST)
 
@@ -356,55 +358,58 @@ class ChainView:
             return Wei(self._answers.read("Stakes", "classWeight", class_id))
 
     def weight_epoch(self) -> int:
-        """Blocks of an epoch: who leaves a class may be drawn in it until the second one from then begins."""
+        """Blocks of an epoch; an account that leaves a class may be drawn until the second epoch from then
+        begins."""
         with self._pinned():
             return int(self._answers.read("Stakes", "WEIGHT_EPOCH"))
 
     def clock(self) -> ClockView:
-        """How far the market's deadlines have come."""
+        """The market's clock: which deadlines have passed."""
         with self._pinned():
             time_s, ticked, due = self._answers.read(*CLOCK_KEY).values()
             return ClockView(Seconds(time_s), Seconds(ticked), due, self._answers.block)
 
     def bounds(self) -> Bounds:
-        """What every class and every job of this market keeps to."""
+        """Bounds on the classes and jobs of this market."""
         with self._pinned():
             return unpack(Bounds, self._answers.read("Classes", "bounds"))
 
     def stakers(self) -> list[Address]:
-        """Every account that has ever staked."""
+        """Accounts that have ever staked."""
         with self._pinned() as index:
             return list(index.staked)
 
     def endpoints(self) -> dict[Address, str]:
-        """Where nodes say they serve blocks."""
+        """Announced block-serving URL of each node."""
         with self._pinned() as index:
             return dict(index.endpoints)
 
     def announced(self, account: Address) -> str | None:
-        """The same of one account, by the events read so far. Waits for nobody."""
+        """One account's announced URL, by the events read so far. Takes no lock."""
         return self._index.endpoints.get(account)
 
     def unusable(self) -> dict[Address, str]:
-        """What accounts say of where they serve blocks, and is no base URL."""
+        """Announced endpoints that are no valid base URL."""
         with self._pinned() as index:
             return dict(index.unusable)
 
     def gateways(self) -> list[Gateway]:
-        """Where nodes say they serve blocks, with what each has at stake."""
+        """Announced block-serving URLs with each account's stake."""
         with self._pinned() as index:
             return index.gateways()
 
     def publisher(self, digest: bytes) -> str | None:
-        """Where the first serves that published a manifest of this digest, by the events read so far. Waits
-        for nobody, so that who fetches never waits for a thread that holds a snapshot."""
+        """URL of the first account that published the manifest with this digest, by the events read so far.
+
+        Takes no lock, so that a fetch never waits for a thread that holds a snapshot.
+        """
         index = self._index
         account = index.publishers.get(digest)
         return None if account is None else index.endpoints.get(account)
 
     @contextmanager
     def _pinned(self, since_s: float | None = None) -> Iterator[MarketIndex]:
-        """The lock, and the tables at one block: refreshed only by the outermost reader."""
+        """Locks the view and yields the index; only the outermost reader refreshes it."""
         with self._lock:
             if self._readers == 0 and self._freshness.stale(since_s):
                 self.refresh()
@@ -417,16 +422,17 @@ class ChainView:
                 self._readers -= 1
 
     def _gather(self, keys: Iterable[Key]) -> None:
-        """Ask together what is not known; within a snapshot, along with what a look asks next."""
+        """Reads unknown keys; within a snapshot also those of a whole poll."""
         ahead = look_ahead(self._index, self._me, self._not_closed(), self._priced) if self._looks else ()
         self._answers.gather(filled(self._answers, keys, ahead))
 
     def _claims_ahead(self, job_id: JobId) -> Iterator[ClaimId]:
-        """Within a snapshot, the claims that will be asked for after one of this job."""
+        """Within a snapshot, claims that will be read after one of this job."""
         return claims_ahead(self._index, job_id) if self._looks else iter(())
 
     def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
-        """Unless known: a job's holders and prices; of open jobs after it what the batch has room for."""
+        """Reads a job's holders and prices unless cached, with as many of later open jobs as fit the
+        batch."""
         index = self._index
         if ("Tasks", what, job_id, shard) not in self._answers and job_id in index.jobs:
             alone = not self._looks or job_id in index.closed

@@ -1,1 +1,2 @@
-"""Any Ethereum chain: JSON-RPC, ABI, headers, events, transactions with a journal, key files, Anvil."""
+"""Adapter of any Ethereum chain: JSON-RPC, ABI, headers, events, transactions with a journal, key files,
+Anvil."""

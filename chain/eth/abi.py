@@ -1,8 +1,7 @@
-"""ABI encoding with names: structs go in and come out as dictionaries.
+"""Encodes and decodes ABI values by name: structs are dictionaries.
 
-Contract: `encode_call` refuses missing and surplus fields; `decode_*` return ints, bools, strings,
-checksummed addresses, bytes, lists, and dictionaries for named tuples. Malformed bytes raise `MalformedData`,
-never a guess.
+Contract: `encode_call` refuses missing and surplus fields. `decode_*` return ints, bools, strings,
+checksummed addresses, bytes, lists, and dictionaries for named tuples. Malformed bytes raise `MalformedData`.
 Source: the Solidity ABI specification; encoding itself is eth-abi.
 """
 
@@ -33,8 +32,11 @@ Entry = Mapping[str, Any]
 
 
 class _Text(StringDecoder):
-    """A string as text, whatever its bytes: contracts take and tell any, and no stranger's may be refused as
-    a lie of the node's. Bytes that are no UTF-8 become \\xNN."""
+    r"""Decodes any bytes as a string: contracts emit strings of strangers, which must not look like a
+    malformed answer.
+
+    Bytes that are not UTF-8 become \xNN.
+    """
 
     def __init__(self) -> None:
         super().__init__("backslashreplace")
@@ -51,13 +53,13 @@ _CODEC = _codec()
 
 
 class MalformedData(Stop):
-    """Bytes or arguments do not fit the ABI."""
+    """Bytes or arguments do not match the ABI."""
 
     code = "malformed-data"
 
 
 def find(abi: Abi, kind: str, name: str, arguments: int | None = None) -> Entry:
-    """The only entry of this kind and name (and, where overloaded, this number of arguments)."""
+    """The only entry of this kind and name (and number of arguments, if overloaded)."""
     found = [e for e in abi if e.get("type") == kind and e.get("name") == name]
     if arguments is not None and len(found) > 1:
         found = [e for e in found if len(e["inputs"]) == arguments]
@@ -69,7 +71,7 @@ def find(abi: Abi, kind: str, name: str, arguments: int | None = None) -> Entry:
 
 
 def selector(entry: Entry) -> bytes:
-    """The 4 bytes that name a function or a custom error."""
+    """4-byte selector of a function or custom error."""
     return _hashed(f"{entry['name']}({','.join(_types(entry['inputs']))})")[:4]
 
 
@@ -79,13 +81,13 @@ def _hashed(signature: str) -> bytes:
 
 
 def topic(entry: Entry) -> bytes:
-    """The 32 bytes that name an event."""
+    """32-byte topic of an event."""
     return event_abi_to_log_topic(cast(Any, entry))
 
 
 @lru_cache(maxsize=1 << 16)
 def checksummed(address: str) -> ChecksumAddress:
-    """EIP-55's form of an address: a hash for each, and the same few are met over and over."""
+    """EIP-55 form of an address, cached."""
     return to_checksum_address(address)
 
 
@@ -94,7 +96,7 @@ def _types(params: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _to_abi(param: Mapping[str, Any], value: Any) -> Any:
-    """One argument, with dictionaries and dataclasses turned into the ABI's tuples."""
+    """Converts dictionaries and dataclasses in an argument to the ABI's tuples."""
     kind = param["type"]
     if kind.endswith("]"):
         inner = {**param, "type": kind[: kind.rindex("[")]}
@@ -128,7 +130,7 @@ def _from_abi(param: Mapping[str, Any], value: Any) -> Any:
 
 
 def encode_arguments(params: Sequence[Mapping[str, Any]], arguments: Sequence[Any]) -> bytes:
-    """The ABI encoding of a list of arguments. Raises MalformedData."""
+    """ABI-encodes a list of arguments. Raises MalformedData."""
     if len(params) != len(arguments):
         raise MalformedData(f"{len(params)} arguments are needed, not {len(arguments)}")
     values = [_to_abi(p, a) for p, a in zip(params, arguments, strict=True)]
@@ -139,12 +141,12 @@ def encode_arguments(params: Sequence[Mapping[str, Any]], arguments: Sequence[An
 
 
 def encode_call(function: Entry, arguments: Sequence[Any]) -> bytes:
-    """Selector and arguments of a function call. Raises MalformedData."""
+    """Encodes selector and arguments of a function call. Raises MalformedData."""
     return selector(function) + encode_arguments(function["inputs"], arguments)
 
 
 def decode_arguments(params: Sequence[Mapping[str, Any]], data: bytes) -> list[Any]:
-    """The values of an ABI-encoded list. Raises MalformedData."""
+    """Decodes an ABI-encoded list. Raises MalformedData."""
     try:
         values = _CODEC.decode(_types(params), data)
     except (DecodingError, OverflowError, ValueError) as error:
@@ -153,9 +155,8 @@ def decode_arguments(params: Sequence[Mapping[str, Any]], data: bytes) -> list[A
 
 
 def decode_result(function: Entry, data: bytes) -> Any:
-    """A call's result: None, one value, or a dictionary where several named values return. Raises
-    MalformedData.
-    """
+    """Decodes a call's result: None, one value, or a dictionary of several named values. Raises
+    MalformedData."""
     outputs = function["outputs"]
     values = decode_arguments(outputs, data)
     if len(values) <= 1:
@@ -165,9 +166,8 @@ def decode_result(function: Entry, data: bytes) -> Any:
 
 
 def decode_log(event: Entry, topics: Sequence[bytes], data: bytes) -> dict[str, Any]:
-    """An event's arguments by name; an indexed dynamic argument comes back as its 32-byte hash. Raises
-    MalformedData.
-    """
+    """Decodes an event's arguments by name; an indexed dynamic argument is its 32-byte hash. Raises
+    MalformedData."""
     indexed = [p for p in event["inputs"] if p["indexed"]]
     plain = [p for p in event["inputs"] if not p["indexed"]]
     if len(topics) != len(indexed) + 1:

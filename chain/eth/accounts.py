@@ -1,11 +1,10 @@
-"""The library of accounts, `eth_account`, without the pairing curve that it never uses here.
+"""Imports `eth_account` without the BLS curve that it does not need here.
 
-Contract: `account_library` gives `eth_account.Account`, unchanged. eth_keyfile, which it reads key files
-with, imports all of BLS12-381 for key files of version 4 (the beacon chain's validators), and that takes more
-time than everything else that a command does before it sends. Here the curve is imported when a key file of
-that version is written. Not guaranteed: anything to who imports eth_account by itself before; it works then
-as ever, and takes its time.
-Source: eth_keyfile/keyfile.py names G2ProofOfPossession and curve_order.
+Contract: `account_library` returns `eth_account.Account`, unchanged. eth_keyfile, which it uses, imports all
+of BLS12-381 for version 4 key files (the beacon chain's validators). That takes longer than everything else a
+command does before it sends. Here the curve is imported only when such a file is written. If other code
+imports eth_account first, it works as usual and takes its time. Source: eth_keyfile/keyfile.py names
+G2ProofOfPossession and curve_order.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from eth_account import Account
 
 _ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
-"""Of the curve's group: what a private key of version 4 is compared with."""
+"""Order of the curve's group, with which a version 4 private key is compared."""
 _LOCK = threading.Lock()
 
 
 class _Later:
-    """`py_ecc.bls.G2ProofOfPossession`, imported when something of it is asked for."""
+    """`py_ecc.bls.G2ProofOfPossession`, imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module("py_ecc.bls").G2ProofOfPossession, name)
@@ -42,7 +41,7 @@ def account_library() -> type[Account]:
 
 
 def _import_key_files() -> None:
-    """Import eth_keyfile while two other modules stand where it looks for the curve."""
+    """Imports eth_keyfile with two stub modules in place of the curve."""
     ways: dict[str, dict[str, Any]] = {
         "py_ecc.bls": {"G2ProofOfPossession": _Later()},
         "py_ecc.bls12_381": {"curve_order": _ORDER},

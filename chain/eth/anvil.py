@@ -1,10 +1,9 @@
-"""A local chain: Foundry's Anvil as a child process.
+"""Runs a local chain: Foundry's Anvil as a child process.
 
-Contract: `start` returns once the node answers with the chain id asked for; the process ends with this one,
+Contract: `start` returns once the node answers with the requested chain id. The process ends with this one,
 also when this one is killed (Linux), unless `detached`. The state file, if given, is written every
-`state_interval_s` seconds (it grows with the chain's history, so a long-lived chain wants a long interval)
-and read at start.
-Does not guarantee anything about real networks: Anvil has no peers and no finality.
+`state_interval_s` seconds and read at start; it grows with the chain's history, so a long-lived chain wants a
+long interval. Not guaranteed: anything about real networks; Anvil has no peers and no finality.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ class AnvilMissing(Ask):
 
 
 class AnvilFailed(Stop):
-    """Anvil ended before it was ready."""
+    """Anvil exited before it was ready."""
 
     code = "anvil-failed"
 
 
 @dataclass(frozen=True)
 class AnvilOptions:
-    """How to run the node. `port` 0: any free one; `block_time_s` None: a block for each transaction."""
+    """Options of the node. `port` 0: any free one; `block_time_s` None: one block per transaction."""
 
     port: int = 0
     chain_id: int = 31337
@@ -65,17 +64,18 @@ class AnvilOptions:
     state_interval_s: int = 1
     log_file: Path | None = None
     kept_states: int = 512
-    """States of past blocks that can be asked about, all in memory. Anvil would otherwise write every state
-    to a folder of its own, half a megabyte a block with this market's contracts, and leave it there when it
-    is killed. Blocks, transactions and logs are kept for good."""
+    """Number of past blocks whose state can be queried, all in memory. Otherwise Anvil writes every state to
+    a folder, half a megabyte per block with these contracts, and leaves it there when it is killed. Blocks,
+    transactions and logs are kept for good."""
     genesis_time_s: int | None = None
     detached: bool = False
     extra: tuple[str, ...] = field(default=())
 
 
 def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
-    """The pinned native binary, else the one on PATH (never npm's launcher, which hides failures). Raises
-    AnvilMissing.
+    """Path of the pinned native binary, or the one on PATH (never npm's launcher, which hides failures).
+
+    Raises AnvilMissing.
     """
     system = {"Linux": "linux", "Darwin": "darwin"}.get(platform.system(), "none")
     machine = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(
@@ -96,7 +96,7 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
 
 @cache
 def dev_account(index: int, mnemonic: str = TEST_MNEMONIC) -> LocalAccount:
-    """The key of a prefunded development account. Everybody knows these keys: local chains only."""
+    """Key of a prefunded development account. These keys are public: for local chains only."""
     library = account_library()
     library.enable_unaudited_hdwallet_features()
     account: LocalAccount = library.from_mnemonic(mnemonic, account_path=f"m/44'/60'/0'/0/{index}")
@@ -119,7 +119,7 @@ class Anvil:
 
     @property
     def url(self) -> str:
-        """The node's RPC URL, on this machine only."""
+        """The node's RPC URL on this machine."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -128,11 +128,11 @@ class Anvil:
         return self._process.pid
 
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process.poll() is None
 
     def healthy(self) -> bool:
-        """Whether the node answers with its own chain id."""
+        """True if the node answers with its chain id."""
         rpc = HttpRpc(self.url, timeout_s=2.0)
         try:
             return rpc.eth.chain_id == self.options.chain_id
@@ -140,7 +140,7 @@ class Anvil:
             return False
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the node; it writes its state file on the way out."""
+        """Stops the node; it writes its state file on exit."""
         atexit.unregister(self.stop)
         if self.alive():
             self._process.send_signal(signal.SIGINT)  # SIGINT lets it dump its state
@@ -153,7 +153,7 @@ class Anvil:
             self._process.stdout.close()
 
     def kill(self) -> None:
-        """End the node at once, as a crash would."""
+        """Kills the node, as a crash would."""
         self._process.kill()
         self.stop()
 
@@ -240,7 +240,7 @@ class Anvil:
         return stdout.readline() if stdout is not None else ""
 
     def _drain(self) -> None:
-        """Keep reading what nobody wants, or the node stops when the pipe is full."""
+        """Reads the node's output, which would block it once the pipe is full."""
         stdout = self._process.stdout
         if stdout is None:
             return
@@ -254,7 +254,7 @@ class Anvil:
 
 
 def _end_with_parent() -> None:
-    """In the child, before exec: be killed when the parent dies."""
+    """Runs in the child before exec: makes the kernel kill it when the parent dies."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() == 1:  # the parent died between fork and here
         os._exit(1)

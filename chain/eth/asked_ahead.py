@@ -1,13 +1,10 @@
-"""A node of which several things are asked at once, so that over a far link they cost one round trip.
+"""Sends several requests to a node concurrently, so that they take one round trip.
 
-Contract: `request` answers as the node does, and raises what it raises. A question that was begun before is
-not asked again, and its answer is given once, to whoever asks next. Whatever is begun may be answered in any
-order, before or after what is begun with it: what has to be asked after an answer is asked after it. What was
-begun and not asked for is kept until `drop`, which forgets it and its error. With one question at once there
-are no threads, `begin` does nothing, and each question is asked after the last one's answer. After `close`
-nothing more can be asked.
-Not guaranteed: that the process ends before what is under way is answered, or given up by the node's client.
-Used from one thread at a time.
+Contract: `request` answers as the node does and raises what it raises. A request that was begun is not sent
+again, and its answer is used once, by the next caller. Requests may be answered in any order, so one that
+depends on another must be sent after its answer. Unused answers are kept until `drop`. With `at_once` 1 there
+are no threads and `begin` does nothing. After `close` nothing can be requested. Not guaranteed: that the
+process ends before running requests are answered or time out. For one thread at a time.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from typing import Any
 from assay.chain.eth.rpc import Rpc
 
 Question = tuple[str, list[Any]]
-"""A method and its parameters."""
+"""Method and parameters."""
 
 
 class AskedAhead:
-    """The same node, `at_once` questions at a time. `rpc` is safe to share between threads."""
+    """A node with up to `at_once` concurrent requests. `rpc` must be thread-safe."""
 
     def __init__(self, rpc: Rpc, at_once: int) -> None:
         if at_once < 1:
@@ -34,7 +31,7 @@ class AskedAhead:
         self._begun: dict[str, Future[Any]] = {}
 
     def begin(self, questions: Iterable[Question]) -> None:
-        """Ask what `request` will be asked for soon, unless that is under way."""
+        """Sends requests that will be needed soon, unless they are running."""
         if self._threads is None:
             return
         for method, params in questions:
@@ -43,32 +40,31 @@ class AskedAhead:
                 self._begun[key] = self._threads.submit(self._rpc.request, method, params)
 
     def request(self, method: str, params: list[Any]) -> Any:
-        """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
+        """Returns the result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
         begun = self._begun.pop(_key(method, params), None)
         return self._result(begun, (method, params))
 
     def together(self, questions: Sequence[Question]) -> list[Any]:
-        """The results of these, each asked now, whatever was begun before. Raises what the first of them
-        that fails raises."""
+        """Sends these requests now, whatever was begun before, and returns their results. Raises the first
+        failure."""
         threads = self._threads
         asked = [None if threads is None else threads.submit(self._rpc.request, *each) for each in questions]
         return [self._result(*each) for each in zip(asked, questions, strict=True)]
 
     def _result(self, begun: Future[Any] | None, question: Question) -> Any:
-        """Of one that no thread has begun with, be they at questions that nobody waits for any more, it is
-        asked here."""
+        """Returns a begun request's result; if no thread has started it, sends it here."""
         if begun is None or begun.cancel():
             return self._rpc.request(*question)
         return begun.result()
 
     def drop(self) -> None:
-        """Forget what was begun and not asked for."""
+        """Discards unused requests."""
         for each in self._begun.values():
             each.cancel()
         self._begun.clear()
 
     def close(self) -> None:
-        """Begin nothing more, and wait for nothing."""
+        """Starts no further requests, and waits for none."""
         self.drop()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,9 +1,9 @@
-"""web3 over what asks a node, with everything switched off that would ask, fill in or wait by itself.
+"""Creates web3's `eth` module over our own transport, without middleware.
 
-Contract: `eth_module` gives web3's `eth` module. Its middleware sets no fees, nonces, gas or sender, resolves
-no names, and caches nothing. A contract cannot send it to a URL (CCIP-read, EIP-3668); an answer comes
-checked for its shape, so web3's formatters do not meet any other. Errors of `ask` pass unchanged. Not to be
-used: `get_block` by a hash, for which web3 chooses the method in an object that all threads share.
+Contract: it sets no fees, nonces, gas or sender, resolves no names and caches nothing. A contract cannot
+redirect it to a URL (CCIP-read, EIP-3668). Answers are checked for their shape before web3's formatters see
+them. Errors of `ask` pass unchanged. Do not use `get_block` by hash: web3 then selects the method in an
+object shared by all threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def eth_module(ask: Callable[[str, list[Any]], Any]) -> Eth:
-    """web3's methods over `ask`, which gives the result of a method with its parameters."""
+    """web3's methods over `ask(method, params)`."""
     account_library()  # before web3 imports it, with the pairing curve
     from web3 import Web3
     from web3.eth import Eth

@@ -1,7 +1,8 @@
-"""The chain's time: `protocol.ports.Clock` over a node.
+"""Implements `protocol.ports.Clock` over a node.
 
-Contract: time and number are of one block, the latest when it was last asked for, which over a far link is a
-few times as long ago as asking took (``chain.eth.freshness``). Safe to share between threads."""
+Contract: time and number are of one block, the latest at the last read. Over a slow link a read is reused for
+a few times its duration (``chain.eth.freshness``). Thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ChainClock:
-    """Time of the latest block; `stop` ends every wait."""
+    """Clock of the latest block; `stop` ends every wait."""
 
     def __init__(self, rpc: Rpc, max_age_s: float = 0.0) -> None:
         self._rpc = rpc
@@ -36,11 +37,11 @@ class ChainClock:
         return self._latest()["number"]
 
     def wait(self, seconds: float) -> bool:
-        """Wait; False when the service was told to stop meanwhile."""
+        """Waits; False if the service was told to stop meanwhile."""
         return not self._stopped.wait(seconds)
 
     def stop(self) -> None:
-        """Tell the service to end: this wait and all later ones return at once. Safe in a signal handler."""
+        """Stops the service: this wait and all later ones return at once. Safe in a signal handler."""
         self._stopped.set()
 
     def _latest(self) -> BlockData:

@@ -1,8 +1,7 @@
-"""One deployed contract: reads, and calls ready to send.
+"""Reads and encodes calls of one deployed contract.
 
 Contract: `read` decodes the result by the ABI and raises `Reverted` with the custom error's name; `call` only
-encodes. What a node answers and does not fit the ABI is `WrongAnswer`: another look, or another node, may
-mend it.
+encodes. An answer that does not match the ABI is `WrongAnswer`: a retry or another node may help.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from assay.protocol.errors import Retry
 
 
 class WrongAnswer(Retry):
-    """A node's answer does not fit the contracts."""
+    """A node's answer does not match the contract's ABI."""
 
     code = "wrong-answer"
 
@@ -34,9 +33,9 @@ class Contract:
         self._registry = registry or Registry([abi])
 
     def read(self, function: str, *arguments: Any, block: BlockTag = "latest") -> Any:
-        """A view's result: a value, a dictionary for a struct or several named values, or None.
+        """Returns a view's result: a value, a dictionary for a struct or several named values, or None.
 
-        Raises Reverted, RpcUnreachable, WrongAnswer; MalformedData for arguments that do not fit.
+        Raises Reverted, RpcUnreachable, WrongAnswer; MalformedData for arguments that do not match.
         """
         data = self.encode(function, arguments)
         try:
@@ -46,11 +45,11 @@ class Contract:
         return self.decode(function, arguments, data)
 
     def encode(self, function: str, arguments: Sequence[Any]) -> bytes:
-        """A call's data. Raises MalformedData."""
+        """Encodes a call. Raises MalformedData."""
         return encode_call(find(self.abi, "function", function, len(arguments)), arguments)
 
     def decode(self, function: str, arguments: Sequence[Any], data: bytes) -> Any:
-        """What a view returned for these arguments, as `read` gives it. Raises WrongAnswer."""
+        """Decodes a view's result as `read` does. Raises WrongAnswer."""
         entry = find(self.abi, "function", function, len(arguments))
         if not data and entry["outputs"]:
             raise WrongAnswer(
@@ -63,6 +62,6 @@ class Contract:
             raise WrongAnswer(f"{self.name}.{function}: {error.message}", hint="use another node") from error
 
     def call(self, function: str, *arguments: Any, value_wei: int = 0, purpose: str = "") -> Call:
-        """A transaction to send with `Sender.send`. Raises MalformedData."""
+        """Builds a transaction for `Sender.send`. Raises MalformedData."""
         data = self.encode(function, arguments)
         return Call(self.address, data, purpose or f"{self.name}.{function}", value_wei)

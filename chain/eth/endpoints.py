@@ -1,20 +1,20 @@
-"""One or more RPC endpoints of one chain as one node: asked again, replaced by one another, and compared.
+"""Presents one or more RPC endpoints of a chain as one node, with retries, failover and comparison.
 
-Contract: a request is repeated, at another endpoint where there is one, until it is answered or its tries are
-used up, with growing random pauses and growing time limits. So a node that fails now and then costs a pause
-and not a whole look at the market. An answer that lags behind what was seen (an older head, a block that is
-suddenly unknown) is asked for again, and never believed (``chain.eth.seen``): `EndpointBehind` is raised
-where no other comes. What is asked of the latest state is asked at the number of the newest block, so that a
-node which does not have it fails instead of telling the past. With several endpoints, logs, blocks, receipts
-and calls at a named block must be the same at two of them that know the block: if they are not, and stay so,
-`EndpointsDisagree` is raised, since nobody can tell who lies; but the logs of a block that is named by its
-hash are those that its header proves. The head is the lowest of those endpoints that
-move on. A signed transaction is handed to all of them, so that none can swallow it.
-Not guaranteed: truth where all but one endpoint are down, lag behind, or do not know the block; `counters`
-says how often that was.
+Contract: a request is repeated, at another endpoint if there is one, with growing random pauses and timeouts,
+until it is answered or its tries are used up. So an occasional failure costs a pause and not a whole poll.
 
-Everything that this package asks may be asked twice: a signed transaction has its nonce. A development node's
-own methods (`evm_mine`, …) are neither repeated nor compared.
+An answer that lags behind what was seen (an older head, an unknown block) is requested again and never used
+(``chain.eth.seen``); if all answers lag, `EndpointBehind` is raised. Requests for the latest state name the
+newest block's number, so that a node without it fails instead of answering from the past.
+
+With several endpoints, logs, blocks, receipts and calls at a named block must be equal at two of them that
+know the block. If they stay different, `EndpointsDisagree` is raised, since nobody can tell which lies; but
+logs of a block named by its hash are proven by its header. The head is the lowest of those endpoints that
+move on. A signed transaction is sent to all of them, so that none can withhold it. Not guaranteed: truth
+while all but one endpoint are down, lag, or do not know the block; `counters` says how often that was.
+
+Every request may be sent twice: a signed transaction has its nonce. A development node's own methods
+(`evm_mine`, …) are neither repeated nor compared.
 """
 
 from __future__ import annotations
@@ -42,57 +42,55 @@ _PASSING = (
     *("rate", "too many requests", "capacity", "throttl", "try again", "temporar", "overload", "busy"),
     *("unavailable", "internal error", "out of range"),
 )
-"""In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
-much.)"""
+"""Texts of transient or node-specific errors. (A request that is too large stays too large.)"""
 FRESH_S = 0.2
 _REFUSED = "refused"
 _LATEST: list[Any] = ["latest", False]
 _SEND = "eth_sendRawTransaction"
 _MOVING = (_SEND, RECEIPT, HEAD)
-"""After these a process may know more of the chain than what it has heard of its latest block."""
+"""Methods after which this process may know more of the chain than its latest block."""
 _OF_A_STATE = ("eth_call", "eth_estimateGas", "eth_getBalance", "eth_getCode")
-"""Whose last parameter names a block."""
+"""Methods whose last parameter names a block."""
 PROBES = 4
-"""How often a new process asks for the head: of two nodes behind one address it knows the newer one's."""
+"""How often a new process requests the head: of two nodes behind one address it learns the newer head."""
 
 
 class EndpointsDisagree(RpcUnreachable):
-    """Two endpoints give different answers to a question that has one."""
+    """Two endpoints answer the same question differently."""
 
     code = "endpoints-disagree"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How often and how long to ask. Operator configuration."""
+    """Retry policy. Operator configuration."""
 
     tries: int = 6
     first_pause_s: float = 0.05
     longest_pause_s: float = 2.0
     first_limit_s: float = 2.0
-    """Time limit of a first try of a method whose usual time is not known; each further one has twice the
-    time, up to `last_limit_s`."""
+    """Timeout of the first try of a method whose usual time is unknown; it doubles with each further try, up
+    to `last_limit_s`."""
     least_limit_s: float = 0.5
     usual_times: float = 8.0
-    """A first try may take so many times as long as answers took of late."""
+    """Timeout of a first try as a multiple of recent response times."""
     last_limit_s: float = TIMEOUT_S
     doubts: int = 3
-    """How often an answer that contradicts another one is asked for again."""
+    """How often an answer that contradicts another one is requested again."""
     behind_tries: int = 8
-    """How often is asked in all where answers are behind what was seen, or lack the block that was named."""
+    """Maximum number of requests while answers lag or lack the named block."""
     probes: int = 1
-    """How often the head is asked for at first."""
+    """How often the head is requested at start."""
     went_back_s: float = 60.0
-    """A chain whose heads all stay behind what was seen for so long was set back."""
+    """Seconds after which a chain whose heads all lag counts as set back."""
     fresh_s: float = 0.0
-    """How long an answer about the latest block is not asked for again, unless something was sent or mined
-    for this process meanwhile."""
+    """Seconds for which the latest block is reused, unless a transaction was sent or mined meanwhile."""
     still_s: float = 60.0
-    """An endpoint whose head stands still for so long, while another's moves, is left behind."""
+    """Seconds after which an endpoint whose head stands still, while another's moves, is ignored."""
 
 
 class Endpoints(Rpc):
-    """The endpoints, first to last in the operator's order. Safe to share between threads."""
+    """The endpoints in the operator's order. Thread-safe."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class Endpoints(Rpc):
         self._all = [Watched(endpoint, place, clock, sleep) for place, endpoint in enumerate(endpoints)]
         self.patience = patience or Patience()
         self.counters: Counter[str] = Counter()
-        """For a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `proven`,
+        """Counters for a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `proven`,
         `disagreed`."""
         self._clock, self._sleep = clock, sleep
         self._random = random.Random(seed)
@@ -117,16 +115,15 @@ class Endpoints(Rpc):
         self._probes_left = self.patience.probes - 1
         self._latest: tuple[float, Any] | None = None
         self._denying: dict[str, tuple[float, str]] = {}
-        """By endpoint since when it has denied a receipt, and which one has it."""
+        """By endpoint: since when it denies a receipt, and the endpoint that has it."""
 
     def has_seen(self, block: int, file: Path) -> None:
-        """An earlier process has read up to this block, by `file`: an answer from before it is behind."""
+        """Records that an earlier process has read up to this block, by `file`: older answers lag."""
         self._seen.head, self._seen.kept = max(self._seen.head, block), (block, file)
         self._latest = None  # it may be from before that block
 
     def troubles(self) -> dict[str, str]:
-        """Endpoints that do not answer at present, with their last error, those that deny what is so, and
-        those of which some answer of late was behind what was seen."""
+        """Present problem of each endpoint: its last error, a denied receipt, or an answer that lagged."""
         late, denying = self._clock() - self.patience.still_s, list(self._denying.items())
         denied = {
             url: f"it has no receipt of what {other} has in a block of both"
@@ -146,7 +143,7 @@ class Endpoints(Rpc):
         return slow | denied | behind | {one.url: one.error for one in self._all if one.error}
 
     def request(self, method: str, params: list[Any]) -> Any:
-        """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
+        """Returns the result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
         if method.startswith(_OWN_METHODS):
             return self._all[0].ask(method, params, self.patience.last_limit_s)
         if self._probes_left > 0:
@@ -165,7 +162,7 @@ class Endpoints(Rpc):
         return self._undoubted(method, params)
 
     def _probe(self, times: int) -> None:
-        """Ask for the head so often more than would do: several nodes may be behind the one address."""
+        """Requests the head several times: there may be several nodes behind one address."""
         for one in self._all if len(self._all) == 1 else ():
             with suppress(RpcFailed, RpcUnreachable):  # whoever asks next is told
                 for _ in range(times):
@@ -177,8 +174,7 @@ class Endpoints(Rpc):
                         self._seen.note(HEAD, [], head)
 
     def _latest_block(self) -> Any:
-        """The head, which many ask for: an answer that is still fresh serves them all. Of several endpoints'
-        heads it is the one that they share."""
+        """The head block, reused while fresh; of several endpoints, the head that they share."""
         now, known = self._clock(), self._latest
         if known is not None and now - known[0] < self.patience.fresh_s:
             return known[1]
@@ -190,8 +186,8 @@ class Endpoints(Rpc):
         return found
 
     def _sent(self, params: list[Any]) -> Any:
-        """Hand a signed transaction to every endpoint that does not rest; the first answer of one that takes
-        it, or else what becomes of asking as usual."""
+        """Sends a signed transaction to every endpoint that is not backing off; the first success, or else a
+        normal request."""
         answers, now = [], self._clock()
         for one in self._all:
             if not (one.error and one.rests_until > now):
@@ -202,8 +198,8 @@ class Endpoints(Rpc):
     # Repeating
 
     def _undoubted(self, method: str, params: list[Any]) -> Any:
-        """The answer, asked again while it falls behind what was seen before. Raises EndpointBehind where it
-        always does."""
+        """Repeats a request while its answer lags behind what was seen. Raises EndpointBehind if it always
+        does."""
         for doubt in range(self.patience.behind_tries):
             known = self._seen.head
             answer, by = self._repeated(method, params)
@@ -227,7 +223,7 @@ class Endpoints(Rpc):
         return answer
 
     def _repeated(self, method: str, params: list[Any]) -> tuple[Any, Watched]:
-        """An answer, and who gave it."""
+        """Requests with retries; the answer and the endpoint that gave it."""
         tries, most = self.patience.tries, max(self.patience.tries, self.patience.behind_tries)
         for attempt in range(most):
             endpoint = self._next()
@@ -249,7 +245,7 @@ class Endpoints(Rpc):
         raise AssertionError("the last try returns or raises")
 
     def _next(self) -> Watched:
-        """The first in the operator's order that does not rest; if all do, the one that has rested most."""
+        """The first endpoint in order that is not backing off; if all are, the one that is ready first."""
         now = self._clock()
         return min(self._all, key=lambda one: (max(one.rests_until - now, 0.0), one.place))
 
@@ -269,8 +265,11 @@ class Endpoints(Rpc):
     # Comparing
 
     def _head(self) -> str:
-        """The lowest head of the endpoints that move on, but none that is behind what was seen while any of
-        them has that. Raises RpcUnreachable when none answers, or has it."""
+        """The lowest head of the endpoints that move on, and not behind what was seen if one of them has
+        that.
+
+        Raises RpcUnreachable if none answers, or all lag.
+        """
         heads: dict[Watched, int] = {}
         known = self._seen.head
         for endpoint in self._all:
@@ -299,9 +298,11 @@ class Endpoints(Rpc):
         return hex(believed)
 
     def _heed_denial(self, params: list[Any], receipt: Any, by: Watched) -> None:
-        """Note since when an endpoint denies a receipt that another has, of a block that it has: for a moment
-        any may; for `still_s` it is a trouble, and no more than that, since what is sent waits for the
-        account's nonce all the same."""
+        """Records since when an endpoint denies a receipt that another has, of a block that it has.
+
+        That is normal for a moment. After `still_s` it is reported, and no more: what is sent waits for the
+        account's nonce all the same.
+        """
         other = self._other(by) if receipt is None else None
         found = None
         if other is not None:
@@ -313,7 +314,7 @@ class Endpoints(Rpc):
             self._denying.setdefault(by.url, (self._clock(), other.url))
 
     def _compared(self, method: str, params: list[Any], answer: Any, by: Watched) -> Any:
-        """The answer that another endpoint gives too. Raises EndpointsDisagree."""
+        """The answer, confirmed by another endpoint. Raises EndpointsDisagree."""
         for attempt in range(self.patience.doubts):
             other = self._other(by)
             second = None if other is None else self._second(method, params, other)
@@ -344,8 +345,7 @@ class Endpoints(Rpc):
         )
 
     def _proven(self, params: list[Any]) -> Any:
-        """The logs of a block that is named by its hash, as its header proves them: whoever has them, has the
-        last word. None where no endpoint proves them."""
+        """Logs of a block named by its hash, as its header proves them; None if no endpoint proves them."""
         block, addresses = params[0].get("blockHash"), params[0].get("address")
         for one in self._all if block and addresses else ():
             with suppress(RpcFailed, RpcUnreachable, shapes.Misshapen):
@@ -357,7 +357,7 @@ class Endpoints(Rpc):
         return None
 
     def _second(self, method: str, params: list[Any], other: Watched) -> Any:
-        """What another endpoint answers; None if it does not, or does not know the block."""
+        """Another endpoint's answer; None if it has none or does not know the block."""
         for attempt in range(self.patience.doubts):
             try:
                 answer = other.ask(method, params, self._limit_s(attempt, other, method))
@@ -373,7 +373,7 @@ class Endpoints(Rpc):
         return None
 
     def _asked_again(self, method: str, params: list[Any], by: Watched, answer: Any) -> Any:
-        """What the same endpoint answers now; the answer that it gave, where an error of its passes."""
+        """The same endpoint's answer now; its first answer on a transient error."""
         try:
             return by.ask(method, params, self._limit_s(0, by, method))
         except RpcFailed as failure:
@@ -382,8 +382,8 @@ class Endpoints(Rpc):
             return answer
 
     def _denies(self, other: Watched, receipt: dict[str, Any]) -> bool:
-        """Whether an endpoint that does not know a receipt has a block where the receipt's is said to be, or
-        its head is there or beyond."""
+        """True if an endpoint that does not know a receipt has a block at the receipt's height, or a head at
+        or beyond it."""
         number = receipt["blockNumber"]
         if other.head >= int(number, 16):
             return True
@@ -396,7 +396,7 @@ class Endpoints(Rpc):
 
 
 def _passes(failure: RpcFailed) -> bool:
-    """Whether a node's error may be gone in a moment, or at another node."""
+    """True if a node's error is transient or specific to that node."""
     text = failure.text.lower()
     if failure.data.startswith("0x") or "revert" in text or failure.rpc_code in (3, 413):
         return False
@@ -404,12 +404,12 @@ def _passes(failure: RpcFailed) -> bool:
 
 
 def _same(method: str, params: list[Any], answer: Any, second: Any) -> bool:
-    """Whether two answers say the same; a refusal, or nothing, is another answer than any."""
+    """True if two answers agree; a refusal or an empty answer agrees with none."""
     if answer is None or second is _REFUSED:
         return False
     return bool(gist(method, params, answer) == gist(method, params, second))
 
 
 def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:
-    """The endpoints at these URLs, asked again and compared."""
+    """Creates the endpoints at these URLs."""
     return Endpoints([HttpRpc(url) for url in urls], patience or Patience(fresh_s=FRESH_S, probes=PROBES))

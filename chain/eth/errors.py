@@ -1,9 +1,8 @@
-"""What a refused transaction means, in the words of the contracts and of this project.
+"""Decodes refused transactions to the contracts' custom errors and this project's errors.
 
-Contract: `Registry.decode` names a custom error and its arguments from revert bytes; `explain` turns any node
+Contract: `Registry.decode` names a custom error and its arguments from revert bytes. `explain` turns any node
 error into `Reverted`, `InsufficientFunds` or the error itself. Unknown revert bytes are shown as hex, never
-dropped.
-Source: the Solidity ABI specification (Error(string), Panic(uint256), custom errors).
+dropped. Source: the Solidity ABI specification (Error(string), Panic(uint256), custom errors).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BUILT_IN: Abi = [
 
 
 class DryRun(Stop):
-    """A transaction was due in a dry run, and was not sent."""
+    """A transaction was due in a dry run and not sent."""
 
     code = "dry-run"
 
@@ -59,7 +58,7 @@ class SpendLimit(Ask):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A decoded revert: `name` is the custom error's, or "" where the contract gave nothing that is known."""
+    """A decoded revert; `name`: the custom error's, or "" if unknown."""
 
     name: str
     arguments: dict[str, Any]
@@ -75,7 +74,7 @@ class Registry:
             self._errors.update({selector(e): e for e in abi if e.get("type") == "error"})
 
     def decode(self, data: bytes) -> Refusal:
-        """The meaning of revert bytes."""
+        """Decodes revert bytes."""
         if not data:
             return Refusal("", {}, "the contract gave no reason")
         entry = self._errors.get(data[:4])
@@ -104,7 +103,7 @@ def _show(value: Any) -> str:
 
 
 def revert_data(failure: RpcFailed) -> bytes | None:
-    """The revert bytes that a node error carries, or None when it is no revert."""
+    """Revert bytes in a node error; None if it is no revert."""
     if failure.data.startswith("0x"):
         try:
             return bytes.fromhex(failure.data[2:])

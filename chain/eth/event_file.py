@@ -1,8 +1,7 @@
-"""The file in which a follower keeps the events it has read: one process has it, and what is damaged is read
-anew.
+"""Opens the file in which a follower stores events: one owner at a time, damaged files are replaced.
 
-Contract: `own_or_copy` gives the file's database and the lock that makes it the caller's own; without the
-lock, which somebody else has, a copy in memory. The system frees the lock of a process that ends.
+Contract: `own_or_copy` returns the file's database with the lock that owns it, or a copy in memory if another
+process holds the lock. The system releases the lock of a process that ends.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def own_or_copy(path: Path) -> tuple[int | None, Database]:
 
 
 def _open(path: Path) -> Database:
-    """The file's database; where it is damaged, a new one, and the old one is moved aside."""
+    """Opens the file's database; a damaged one is moved aside and replaced by an empty one."""
     try:
         return _sound(path)
     except DamagedDatabase as error:

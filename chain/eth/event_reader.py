@@ -1,7 +1,7 @@
-"""Reads on in a follower's events, from where it was, and says how far back the past has changed since.
+"""Reads a follower's events incrementally, and reports how far back the past has changed.
 
-Contract: what `news` has given, less what it has taken back, is what the follower's `transactions` gives, at
-the price of what is new. Call it when the follower is not polled meanwhile.
+Contract: everything `news` has returned, minus what it has taken back, equals the follower's `transactions`;
+a call costs only what is new. Do not call it while the follower polls.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from assay.chain.eth.events import Event, EventFollower
 
 @dataclass(frozen=True)
 class News:
-    """What has changed: of what was read before, that of later blocks than `stays` never happened."""
+    """Changes since the last call: transactions read before, in blocks after `stays`, never happened."""
 
     stays: int | None
-    """None: nothing was taken back."""
+    """Last block that is still valid; None: nothing was replaced."""
     transactions: list[list[Event]]
-    """In chain order, those since."""
+    """New transactions in chain order."""
 
 
 class EventReader:
-    """One reader's place in the events of the transactions that it heeds."""
+    """One reader's position in the follower's transactions."""
 
     def __init__(self, follower: EventFollower, heeded: Callable[[str], bool]) -> None:
-        """`heeded`: of a log, as JSON in lower case, whether its transaction is wanted."""
+        """`heeded`: selects transactions by a log, as JSON in lower case."""
         self._follower, self._heeded = follower, heeded
         self._read_up_to = follower.first_block - 1
         self._rewinds = len(follower.rewinds)
 
     def news(self) -> News:
-        """What is new since the last call."""
+        """Returns the changes since the last call."""
         stays = min(self._follower.rewinds[self._rewinds :], default=None)
         after = self._read_up_to if stays is None else min(stays, self._read_up_to)
         found = list(self._follower.transactions(self._heeded, after))

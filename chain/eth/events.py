@@ -1,16 +1,17 @@
 """Follows the contracts' events through restarts, reorganisations and unreliable nodes.
 
-Contract: `poll` returns what changed since it last returned, in chain order: new events, and before them, if
-blocks that were read are gone, one `RolledBack` naming the events to forget. Every change is on disk before
-it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
-stalls or loses its head changes nothing; only a different block at a height that was read does. The file
-holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew. One follower
-has the file. Another one beside it (a command beside a running node) goes on from a copy in memory, so that
-neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
-apart. So the newest blocks are read one by one, by their hashes (decision 0070), and a range's logs have to
-lie between the block that was read last and the one that the range ends with. Both are compared again after
-the logs were read. What need not be asked in turn is asked at once (decision 0072).
-Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
+Contract: `poll` returns the changes since the last poll in chain order: new events and, before them, one
+`RolledBack` with the events to forget if blocks were replaced. Every change is on disk before it is returned,
+so after a restart `history` is complete and nothing is read twice. A node that lags, stalls or loses its head
+changes nothing; only a different block at a height that was read does.
+
+The file holds only what the chain tells: a damaged one, or one of other contracts, is read anew. One follower
+owns the file; another one (a command beside a running node) works on a copy in memory.
+
+Several nodes may be behind one address, on other forks or some blocks apart. So the newest blocks are read
+one by one, by hash (decision 0070), and a range's logs must lie between the last block read and the range's
+end; both are compared again after reading. Independent requests are sent concurrently (decision 0072). Not
+guaranteed: that the node shows all logs; compare with a second node or the contracts' state.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from assay.protocol.errors import RpcUnreachable
 _LOG = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 10_000
-"""Events after which a poll reads no further range: some 40 MB, decoded."""
+"""Number of events after which a poll reads no further range: about 40 MB, decoded."""
 NEWEST = 128
-"""How many of the last blocks are read one by one: as far as one node behind an address may be behind another
-one and hide nothing, whatever it answers."""
+"""Number of newest blocks that are read one by one: how far one node behind an address may lag behind another
+without hiding anything."""
 AT_ONCE = 6
-"""Questions that a poll has at once at most."""
+"""Maximum concurrent requests of a poll."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class RolledBack:
 
 
 class EventFollower:
-    """A cursor over the events of named contracts, kept in one SQLite file."""
+    """A cursor over the events of named contracts, stored in one SQLite file."""
 
     def __init__(
         self,
@@ -83,18 +84,18 @@ class EventFollower:
         confirmations: int = 0,
         at_once: int = 1,
     ) -> None:
-        """`contracts`: name -> (address, ABI). `confirmations`: how far behind the head to stay. `at_once`:
-        how many questions may go at once; for more than one `rpc` has to be safe to share between threads."""
+        """`contracts`: name -> (address, ABI). `confirmations`: blocks to stay behind the head. `at_once`:
+        maximum concurrent requests; for more than one, `rpc` must be thread-safe."""
         self.first_block = first_block
         self.rewinds: list[int] = []
-        """Each time that blocks were gone, the last one that stayed."""
+        """For each rollback, the last block that stayed."""
         self._range_blocks = range_blocks
         self._confirmations = confirmations
         self._untold: list[Event | RolledBack] = []
         self.more = False
-        """Whether the last poll has left something, so as not to hold a whole chain in memory."""
+        """True if the last poll left events to read, so as not to hold a whole chain in memory."""
         self._read_up_to: str | None = None
-        """Hash of the latest block at the last poll that read all it could."""
+        """Hash of the latest block at the last complete poll."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
             (checksummed(address), topic(entry)): entry
@@ -107,7 +108,7 @@ class EventFollower:
         self._bind(path, identity(rpc))
 
     def close(self) -> None:
-        """Close the file, and ask nothing more."""
+        """Closes the file and sends no further requests."""
         self._source.close()
         self._db.close()
         if self._lock is not None:
@@ -116,17 +117,19 @@ class EventFollower:
 
     @property
     def cursor(self) -> int:
-        """The last block that was read; `first_block` - 1 before the first."""
+        """The last block read; `first_block` - 1 before the first."""
         return self._last_block()[0]
 
     @property
     def cursor_hash(self) -> str | None:
-        """Hash of the last block that was read; None before the first."""
+        """Hash of the last block read; None before the first."""
         return self._last_block()[1]
 
     def poll(self) -> list[Event | RolledBack]:
-        """Read up to the head, or until some `MOST_AT_ONCE` events were read, and there is `more`. Raises
-        RpcUnreachable; what was read before it, the next poll returns."""
+        """Reads up to the head, or until about `MOST_AT_ONCE` events were read and there is `more`.
+
+        Raises RpcUnreachable; what was read before it is returned by the next poll.
+        """
         self.more = False
         self._source.drop()
         latest = self._source.latest()
@@ -140,8 +143,8 @@ class EventFollower:
         return changes
 
     def _follow(self, latest: Mapping[str, Any]) -> bool:
-        """Read the latest block, if it is the next one: its hash names its logs, and its parent's says that
-        nothing else has changed. False: nothing was read."""
+        """Reads the latest block if it directly follows the last one: then its hash names its logs, and its
+        parent's hash shows that nothing else has changed. False: nothing was read."""
         number, known = self._last_block()
         follows = latest.get("parentHash") == known and int(latest["number"], 16) == number + 1
         if self._confirmations or known is None or not follows:
@@ -154,7 +157,7 @@ class EventFollower:
         return read is not None
 
     def _catch_up(self, head: int) -> None:
-        """Forget what the chain no longer has, and read on to `head`, range by range."""
+        """Rolls back replaced blocks and reads on to `head`, range by range."""
         size = self._range_blocks
         newest: dict[int, dict[str, Any] | None] = {}
         number, known = self._last_block()
@@ -196,8 +199,8 @@ class EventFollower:
             self._untold.extend(read)
 
     def _ends(self, start: int, size: int, head: int) -> list[int]:
-        """The block with which the range ends that begins here; with the last range also the newest blocks,
-        which are read one by one."""
+        """Ends of the ranges to read: that of this range and, with the last one, each of the newest
+        blocks."""
         old = head + self._confirmations - NEWEST
         end = min(start + size - 1, head, max(start, old))
         return [end, *range(max(start, old + 1), head + 1)] if end >= old else [end]
@@ -205,8 +208,10 @@ class EventFollower:
     def history(
         self, heeded: Callable[[str, str], bool] = lambda contract, name: True, after: int = -1
     ) -> Iterator[Event]:
-        """Events read so far of the blocks after one, in chain order: those whose contract and name are
-        heeded, as others need not be decoded. To be read to its end before the next `poll`."""
+        """Events of the blocks after `after`, in chain order, whose contract and name `heeded` accepts.
+
+        Others need not be decoded. Exhaust it before the next `poll`.
+        """
         heeds = cache(heeded)
         for _, _, row in self._rows_after(after):
             log = bounded_json.loads(row)
@@ -214,8 +219,11 @@ class EventFollower:
                 yield self._decode(log)
 
     def transactions(self, heeded: Callable[[str], bool], after: int = -1) -> Iterator[list[Event]]:
-        """The events of each transaction of the blocks after one in which a log, as JSON in lower case, is
-        heeded: others are not even parsed. In chain order; to be read to its end before the next `poll`."""
+        """Events by transaction, for transactions after block `after` with a log that `heeded` accepts, as
+        JSON in lower case.
+
+        Other logs are not parsed. In chain order; exhaust it before the next `poll`.
+        """
         for _, block in groupby(self._rows_after(after), key=itemgetter(0)):
             rows = [row for _, _, row in block]
             found = [heeded(row.lower()) for row in rows]
@@ -231,8 +239,10 @@ class EventFollower:
         return self._db.rows("logs", "WHERE block > ? ORDER BY block, position", (block,))
 
     def at(self, places: Iterable[tuple[int, int]]) -> Iterator[Event]:
-        """The events at these places, each a block and an index in it. Raises DamagedDatabase if one is not
-        there. To be read to its end before the next `poll`."""
+        """Events at these places (block, index). Raises DamagedDatabase if one is missing.
+
+        Exhaust it before the next `poll`.
+        """
         for place in places:
             row = next(self._db.rows("logs", "WHERE block = ? AND position = ?", place), None)
             if row is None:
@@ -263,7 +273,7 @@ class EventFollower:
         return (self.first_block - 1, None) if row is None else (row[0], row[1])
 
     def _roll_back(self, head: int) -> RolledBack | None:
-        """Forget blocks that the chain no longer has. A block that the node does not know is no evidence."""
+        """Forgets blocks that the chain replaced. A block that the node does not know is no evidence."""
         agreed = self.first_block - 1
         differs = False
         # Row by row: as a rule the first one agrees.
@@ -280,7 +290,7 @@ class EventFollower:
         return self._forget_after(agreed) if differs else None
 
     def read_again(self, agreed: int) -> None:
-        """Forget the blocks after one: the next poll takes back what they told, and reads them anew."""
+        """Forgets the blocks after `agreed`: the next poll takes their events back and reads them anew."""
         self._untold.append(self._forget_after(agreed))
         self._read_up_to = None
 
@@ -294,7 +304,7 @@ class EventFollower:
         return gone
 
     def _read(self, start: int, end: int) -> list[Event] | None:
-        """Keep and return the events of a range, or None when the chain changed under the reading."""
+        """Stores and returns the events of a range; None if the chain changed while reading."""
         block, (before, known) = self._source.block(end), self._last_block()
         if block is None:
             return None
@@ -308,8 +318,8 @@ class EventFollower:
         return self._keep(logs, start, end, block["hash"]) if self._source.stand(stand) else None
 
     def _read_new(self, number: int, block: Mapping[str, Any] | None) -> list[Event] | None:
-        """The same of the next block, if it follows on what was read; of a node that takes no hashes it is
-        asked as a range."""
+        """As `_read`, for the next block, if it follows the last one; as a range if the node does not accept
+        hashes."""
         known = self.cursor_hash
         if block is None or known not in (None, block.get("parentHash")):
             return None
@@ -323,11 +333,11 @@ class EventFollower:
             return None
 
     def _read_named(self, number: int, block: Mapping[str, Any]) -> list[Event] | None:
-        """The same of one block. Raises RpcFailed where the node does not have it, or takes no hashes."""
+        """As `_read`, for one block. Raises RpcFailed if the node lacks it or does not accept hashes."""
         return self._keep(self._source.logs_of(block), number, number, block["hash"])
 
     def _keep(self, logs: list[dict[str, Any]], start: int, end: int, end_hash: str) -> list[Event] | None:
-        """Keep and return the events of a range that ends with this block; None when they contradict it."""
+        """Stores and returns the events of a range that ends with this block; None if they contradict it."""
         blocks = {end: end_hash}
         kept = []
         for log in logs:
@@ -348,7 +358,7 @@ class EventFollower:
         return events
 
     def _decoded(self, logs: Iterable[dict[str, Any]]) -> list[Event]:
-        """Events of logs that a node has shown; before they are kept, since what is kept is believed."""
+        """Decodes a node's logs before they are stored, since stored events are trusted."""
         try:
             return [self._decode(log) for log in logs]
         except MalformedData as error:
@@ -356,7 +366,7 @@ class EventFollower:
             raise RpcUnreachable(shown, hint="use another node") from error
 
     def start_over(self) -> None:
-        """Forget everything that was read: the next poll reads it anew."""
+        """Forgets everything: the next poll reads it anew."""
         self._untold.clear()
         self._read_up_to = None
         self.rewinds.append(self.first_block - 1)
@@ -365,9 +375,7 @@ class EventFollower:
             self._db.execute("DELETE FROM blocks")
 
     def _entry(self, log: dict[str, Any]) -> Mapping[str, Any] | None:
-        """The ABI's event for a log, or None for logs of other kinds (contracts may have events of
-        libraries).
-        """
+        """The ABI's event of a log; None for other logs (contracts may emit events of libraries)."""
         if not log["topics"]:
             return None
         return self._events.get((checksummed(log["address"]), bytes.fromhex(log["topics"][0][2:])))

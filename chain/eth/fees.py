@@ -1,12 +1,11 @@
-"""What to pay for gas, and how long to wait for it.
+"""Chooses gas fees: caps, tips, and raised fees of stuck transactions.
 
-Contract: `fees` leaves room for the base fee to double, within a cap; above the cap it asks. The cap is the
-operator's usual one; for a call without which something is lost at a known time (`Due`) it rises in steps
-with that clock, up to the operator's cap for emergencies (`most_wei`). The tip is the operator's, or else
-what the node proposes, or what recent blocks were paid. `raised_fees` gives what pools take in place of what
-waits, or nothing above the cap. All of it is gas of the chain itself: what a rollup adds for its data on
-another chain is not in it.
-Source: EIP-1559; go-ethereum's transaction pool (a replacement pays 10 % more).
+Contract: `fees` leaves room for the base fee to double, within a cap; above the cap it raises Ask. The cap is
+the operator's usual one. For a call that loses something at a known time (`Due`) it rises in steps as that
+time comes near, up to the operator's emergency cap (`most_wei`). The tip is the operator's, or what the node
+proposes, or what recent blocks paid. `raised_fees` gives what pools accept as a replacement, or nothing above
+the cap. All of it is gas of this chain: a rollup's fee for data on another chain is not included. Source:
+EIP-1559; go-ethereum's transaction pool (a replacement pays 10 % more).
 """
 
 from __future__ import annotations
@@ -23,60 +22,63 @@ _TOO_CHEAP = (
 
 
 _USUAL_BLOCKS = 10
-"""Blocks whose tips are looked at where the node proposes none."""
+"""Number of blocks whose tips are read if the node proposes none."""
 
 
 UNIT = 10**18
 """Smallest units of a token."""
 LEAST_BUMP_PERCENT = 10
-"""Percent by which pools want a replacement to pay more."""
+"""Minimum percentage by which a replacement must pay more."""
 STEPS = 3
-"""In which the cap rises, at a quarter, a half and three quarters of a clock."""
+"""Number of steps of the rising cap: at a quarter, a half and three quarters of the time."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """When a call has to be mined, and what is lost otherwise. Times are the chain's, in seconds."""
+    """Deadline of a call, and what being late costs. Times are the chain's, in seconds."""
 
     begins: int
     ends: int
     stake: int
-    """In the token's smallest unit."""
+    """Value at stake, in the token's smallest unit."""
 
 
 @dataclass(frozen=True)
 class FeePolicy:
-    """What to pay and how long to wait. Operator configuration."""
+    """Fee caps and waiting times. Operator configuration."""
 
     max_fee_per_gas_wei: int = 500 * 10**9
     emergency_fee_per_gas_wei: int = 2_000 * 10**9
-    """The cap of a call whose clock is three quarters over."""
+    """Cap of a call when three quarters of its time are over."""
     token_worth_wei: int | None = None
-    """What a token is worth; None: not known, so that only the cap for emergencies bounds what is paid."""
+    """Value of a token in wei; None: unknown, so that only the emergency cap limits the fee."""
     tip_wei: int | None = None
-    """None: what the node proposes."""
+    """Tip; None: what the node proposes."""
     bump_percent: int = 25
-    """How much more a transaction offers that waits for too long; pools take 10 and more."""
+    """Percentage by which a stuck transaction's fee is raised; pools require at least 10."""
     gas_margin_percent: int = 25
     stuck_after_s: float = 60.0
     heal_every_s: float = 5.0
-    """How often, while one transaction is waited for, the account's others are looked after."""
+    """Seconds between checks of the account's other transactions while one is awaited."""
     confirm_timeout_s: float = 300.0
     poll_s: float = 0.05
     longest_poll_s: float = 2.0
-    """A transaction is looked for every `poll_s` at first, and ever more seldom, up to this."""
+    """Maximum seconds between polls for a transaction; they start at `poll_s`."""
     rebroadcast_every_s: float = 4.0
     confirmations: int = 0
-    """Blocks on top of a transaction's before it counts as done."""
+    """Number of further blocks before a transaction counts as done."""
     final_blocks: int | None = 12
-    """Newer blocks may still be replaced, or not yet be indexed by the node; None: what the node calls
-    finalized is final."""
+    """Depth in blocks at which a block counts as final: newer ones may be replaced or not be indexed yet.
+    None: the node's finalized block."""
     spend_limit_wei: int | None = None
 
 
 def most_wei(policy: FeePolicy, now: int, due: Due | None, gas: int) -> int:
-    """The most for a unit of gas at chain time `now`, of a call that takes `gas`: the usual cap, which rises
-    for one that is due. Never more in all than what would be lost is worth, where that is known."""
+    """Maximum fee per gas at chain time `now` of a call that takes `gas`: the usual cap, raised for one that
+    is due.
+
+    The total never exceeds the value at stake, if known.
+    """
     usual = policy.max_fee_per_gas_wei
     if due is None:
         return usual
@@ -88,13 +90,15 @@ def most_wei(policy: FeePolicy, now: int, due: Due | None, gas: int) -> int:
 
 
 def fees(rpc: Rpc, policy: FeePolicy, purpose: str, gas: int = 0, due: Due | None = None) -> tuple[int, int]:
-    """(max fee, tip) in wei per gas: room for the base fee to double. Raises TooDear above the cap,
-    RpcUnreachable."""
+    """(max fee, tip) in wei per gas, with room for the base fee to double.
+
+    Raises TooDear above the cap, RpcUnreachable.
+    """
     return _offer(rpc, policy, purpose, gas, due)[:2]
 
 
 def _offer(rpc: Rpc, policy: FeePolicy, purpose: str, gas: int, due: Due | None) -> tuple[int, int, int]:
-    """The same, and the cap."""
+    """As `fees`, with the cap."""
     block = get_block(rpc, "latest")
     if block is None:
         raise RpcUnreachable("the node has no latest block; nothing was sent", hint="wait until it is synced")
@@ -118,9 +122,11 @@ def raised_fees(
     gas: int = 0,
     due: Due | None = None,
 ) -> tuple[int, int] | None:
-    """(max fee, tip) in wei per gas at which pools take a transaction in the place of one that is stuck: so
-    much more as the operator says, or up to the cap, and at least what `fees` says; None where the cap is
-    less than pools ask for. Raises as `fees`."""
+    """(max fee, tip) in wei per gas that replaces a stuck transaction; None if the cap is below what pools
+    require.
+
+    It is raised by the operator's percentage, up to the cap, and to at least `fees`. Raises as `fees`.
+    """
     fee, tip, cap = _offer(rpc, policy, purpose, gas, due)
     fee = max(fee, _more(last_fee_wei, policy.bump_percent))
     tip = max(tip, _more(last_tip_wei, policy.bump_percent))
@@ -136,7 +142,7 @@ def _more(wei: int, percent: int) -> int:
 
 
 class TooDear(Ask):
-    """Gas costs more than may be paid for a call."""
+    """Gas costs more than the operator allows for a call."""
 
     code = "gas-too-dear"
 
@@ -157,13 +163,12 @@ class TooDear(Ask):
 
 
 def gwei(amount_wei: int) -> str:
-    """A price of gas, for a person."""
+    """Formats a gas price."""
     return f"{amount_wei / 10**9:,.6g} gwei"
 
 
 def final_block(rpc: Rpc, policy: FeePolicy) -> int:
-    """Number of the last block that is taken for settled; below 0 where there is none yet. Raises
-    RpcUnreachable."""
+    """Number of the last block that counts as final; below 0 if there is none. Raises RpcUnreachable."""
     if policy.final_blocks is not None:
         return rpc.eth.block_number - policy.final_blocks
     block = get_block(rpc, "finalized")
@@ -171,7 +176,7 @@ def final_block(rpc: Rpc, policy: FeePolicy) -> int:
 
 
 def _proposed_tip(rpc: Rpc) -> int:
-    """What the node proposes; where it proposes nothing, what half of the recent gas was paid."""
+    """The node's proposed tip, or the median tip of recent gas."""
     try:
         return rpc.eth.max_priority_fee
     except RpcFailed:
@@ -181,5 +186,5 @@ def _proposed_tip(rpc: Rpc) -> int:
 
 
 def too_cheap(text: str) -> bool:
-    """Whether a node refuses a transaction for what it pays, in the node's own lower-case words."""
+    """True if a node's error (in lower case) refuses a transaction for its fee."""
     return any(words in text for words in _TOO_CHEAP)

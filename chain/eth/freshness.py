@@ -1,8 +1,7 @@
-"""How old an answer of the chain may be before it is asked for again.
+"""Decides how long a chain read may be reused.
 
-Contract: pure but for its clock. Near the chain an answer is good for a moment; over a far link, where asking
-takes long, for a few times as long as asking took, so that one decision is not asked for again and again
-while it is carried out. Not safe to share between threads; its owner takes turns.
+Contract: pure but for its clock. On a fast link a read is good for a moment; on a slow one for a few times
+its duration, so that one decision is not read again while it is carried out. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE, LONGEST_S = 4, 5.0
-"""An answer is good for so many times as long as it took, and at most so long."""
+"""A read is good for this multiple of its duration, up to this many seconds."""
 
 
 class Freshness:
-    """When something was asked, and whether that is too long ago. `floor_s` 0 or less: always."""
+    """Age of the last read. `floor_s` 0 or less: always stale."""
 
     def __init__(self, floor_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._floor_s, self._clock = floor_s, clock
@@ -24,7 +23,7 @@ class Freshness:
         self._took_s = 0.0
 
     def stale(self, since_s: float | None = None) -> bool:
-        """Whether to ask again: what was asked before `since_s`, or, without, what is no longer good."""
+        """True if it must be read again: read before `since_s`, or, if not given, too old."""
         if since_s is not None:
             return self._asked_s < since_s
         good_s = self._floor_s
@@ -34,7 +33,7 @@ class Freshness:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """A `with` block that asks. Where it fails, what there is counts as too old."""
+        """Measures a read within a `with` block. If it fails, the old value counts as stale."""
         self._asked_s, begun = float("-inf"), self._clock()
         yield
         self._took_s, self._asked_s = self._clock() - begun, begun

@@ -1,10 +1,10 @@
-"""Block headers in the form whose hash is the block's: what the record of a claim's seed brings along.
+"""Encodes block headers in RLP, to record the seed of a claim.
 
-Contract: `encode_header` gives the RLP of what `eth_getBlockByNumber` answered, with every field up to
-Amsterdam's that the answer has. `SeedHeaders.of` gives it only if its Keccak-256 is the block's hash and the
-contract will find a RANDAO value in it; else nothing, and a warning: the record then has to wait, and the
-block's hash serves (rule 4.5).
-Source: the Yellow Paper, 4.4.3, and the EIPs that appended fields: 1559, 4895, 4844, 4788, 7685, 7928, 7843.
+Contract: `encode_header` encodes the answer of `eth_getBlockByNumber` with every field up to Amsterdam's that
+it has. `SeedHeaders.of` returns it only if its Keccak-256 is the block's hash and the contract will find a
+RANDAO value in it. Otherwise it returns nothing and warns: the record must wait, and the block's hash serves
+as seed (rule 4.5). Source: the Yellow Paper, 4.4.3, and the EIPs that appended fields: 1559, 4895, 4844,
+4788, 7685, 7928, 7843.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FIELDS = (
     *("blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot"),  # Cancun
     *("requestsHash", "blockAccessListHash", "slotNumber"),  # Prague, Amsterdam
 )
-"""In the order of the encoding."""
+"""Header fields in the order of their encoding."""
 log = logging.getLogger(__name__)
 
 
 def encode_header(block: dict[str, Any]) -> bytes:
-    """RLP of a block's header. Raises ValueError when a field is not hex."""
+    """RLP of a block's header. Raises ValueError if a field is not hex."""
     fields: list[int | bytes] = []
     for name in _FIELDS:
         value = block.get(name)
@@ -47,14 +47,14 @@ def encode_header(block: dict[str, Any]) -> bytes:
 
 
 class SeedHeaders:
-    """Headers of seed blocks, for one node."""
+    """Headers of seed blocks from one node."""
 
     def __init__(self, rpc: Rpc) -> None:
         self._rpc = rpc
         self._warned: set[str] = set()
 
     def of(self, number: int) -> bytes:
-        """The header to record a seed with; empty while the block is not mined, and where it cannot serve.
+        """Header to record a seed with; empty if the block is not mined or its header is unusable.
 
         Raises RpcUnreachable.
         """
@@ -73,7 +73,7 @@ class SeedHeaders:
 
 
 def _usable(block: dict[str, Any]) -> tuple[bytes, str]:
-    """The header, or nothing and why."""
+    """The header, or empty and the reason."""
     try:
         header = encode_header(block)
         if "0x" + keccak(header).hex() != block["hash"]:

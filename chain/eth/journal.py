@@ -1,11 +1,10 @@
-"""The record of every transaction this node means to send, kept so that no crash can send one twice.
+"""Journal of every transaction that this node intends to send, so that no crash can send one twice.
 
-Contract: an intent (a unique key with its destination, data and value) is on disk before anything is signed.
-A signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for
-ever, so replays and fee bumps of an intent exclude one another on chain. Opened by several processes, nonces
-stay unique. A journal that is not what was written is not used (``disk.database``).
-Does not guarantee anything for transactions that other programs send from the same account (`lost` handles
-them).
+Contract: an intent (a unique key with destination, data and value) is on disk before anything is signed. A
+signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for ever,
+so resends and fee bumps of an intent exclude one another on chain. Several processes may open it; nonces stay
+unique. A damaged journal is refused (``disk.database``). Not guaranteed: anything for transactions that other
+programs send from the same account (`lost` handles them).
 
     RECORDED --sign--> SIGNED --mined--> MINED | FAILED
         ^                |  ^               |        |
@@ -69,13 +68,13 @@ _NEXT = (
 
 
 class IntentConflict(Retry):
-    """An intent key is used again for something else: what was sent before may still take effect."""
+    """An intent key is used again for another call; the earlier call may still take effect."""
 
     code = "intent-conflict"
 
 
 class IntentCarried(Retry):
-    """Another transaction carries an intent already; nothing was signed."""
+    """Another transaction already carries the intent; nothing was signed."""
 
     code = "intent-carried"
 
@@ -87,7 +86,7 @@ class WrongChain(Stop):
 
 
 class State(StrEnum):
-    """Where an intent stands."""
+    """State of an intent."""
 
     RECORDED = "recorded"
     SIGNED = "signed"
@@ -97,7 +96,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """What to send: `to` None creates a contract. `due`: until when, where that matters; it is not kept."""
+    """A call to send; `to` None creates a contract. `due`: its deadline, if any; not stored."""
 
     to: str | None
     data: bytes
@@ -108,7 +107,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a transaction. `logs` are as the node gave them."""
+    """Outcome of a transaction. `logs` are as the node gave them."""
 
     key: str
     tx_hash: str
@@ -122,7 +121,7 @@ class Receipt:
 
     @property
     def cost_wei(self) -> int:
-        """What the account paid for gas."""
+        """Amount that the account paid for gas."""
         return self.gas_used * self.gas_price_wei
 
 
@@ -151,27 +150,27 @@ class Intent:
 
     @property
     def worst_cost_wei(self) -> int:
-        """The most that this intent can take from the account: paid, or still open."""
+        """Maximum that this intent can cost the account: paid, or still open."""
         if self.receipt is not None:
             return self.receipt.cost_wei + (self.call.value_wei if self.receipt.ok else 0)
         return max((a.gas * a.max_fee_wei for a in self.attempts), default=0) + self.call.value_wei
 
 
 class Journal:
-    """The entries of one node on one chain. Safe to share between threads and processes."""
+    """Entries of one node on one chain. Safe to share between threads and processes."""
 
     def __init__(self, path: Path) -> None:
-        """Raises DamagedDatabase: without the record, what was sent could be sent again."""
+        """Raises DamagedDatabase: without its record, a transaction could be sent again."""
         self.path = path
         self._lock = threading.RLock()
         self._db = Database(path, _SCHEMA, hint=_NEXT.format(path=path), sealed=True)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._db.close()
 
     def bind(self, identity: str) -> None:
-        """Tie the journal to one chain for good. Raises WrongChain when it is tied to another."""
+        """Binds the journal to one chain for good. Raises WrongChain if it is bound to another."""
         known = self.remember("chain", identity)
         if known != identity:
             raise WrongChain(
@@ -181,7 +180,7 @@ class Journal:
             )
 
     def remember(self, name: str, value: str) -> str:
-        """Keep a fact under a name unless there is one; returns the one kept."""
+        """Stores a fact under a name unless there is one; returns the stored one."""
         with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
             kept = self.fact(name)
@@ -189,22 +188,21 @@ class Journal:
             return kept
 
     def fact(self, name: str) -> str | None:
-        """The fact under a name, if there is one."""
+        """The fact under a name, or None."""
         with self._lock:
             row = next(self._db.rows("facts", "WHERE name = ?", (name,)), None)
         return None if row is None else str(row[1])
 
     def keep_fact(self, name: str, value: str) -> None:
-        """Keep a fact under a name, in the place of the one that is there."""
+        """Stores or replaces the fact under a name."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def record(self, key: str, sender: str, call: Call, members: Sequence[str] = ()) -> Intent:
-        """Enter an intent, or return the one of this key. `members`: the intents that it carries, if it is a
-        batch.
+        """Adds an intent, or returns the existing one. `members`: the intents that a batch carries.
 
-        An intent that was never signed had no effect and takes the new call. Raises IntentConflict when the
-        key was signed for another call.
+        An intent that was never signed had no effect and takes the new call. Raises IntentConflict if the key
+        was signed for another call.
         """
         row = (key, sender, call.purpose, call.to, call.data, str(call.value_wei), State.RECORDED)
         with self._transaction():
@@ -229,10 +227,10 @@ class Journal:
         return intent
 
     def sign(self, key: str, chain_nonce: int, make: Callable[[int], Attempt]) -> Intent:
-        """Reserve a nonce and keep the transaction that `make(nonce)` signs, both or neither.
+        """Reserves a nonce and stores the transaction that `make(nonce)` signs, atomically.
 
-        The nonce is the intent's own if it has one, else the lowest from `chain_nonce` on that no entry
-        holds. Raises IntentCarried if that would send an intent a second time, by itself or in a batch.
+        The nonce is the intent's own if it has one, otherwise the lowest from `chain_nonce` on that no entry
+        holds. Raises IntentCarried if that would send an intent a second time, alone or in a batch.
         """
         with self._transaction():
             intent = self._require(key)
@@ -251,7 +249,7 @@ class Journal:
             return self._require(key)
 
     def settle(self, key: str, receipt: Receipt) -> Intent:
-        """Note that the chain has executed the intent."""
+        """Records that the chain has executed the intent."""
         state = State.MINED if receipt.ok else State.FAILED
         with self._transaction():
             self._db.execute(
@@ -261,7 +259,8 @@ class Journal:
             return self._require(key)
 
     def reorged(self, key: str) -> Intent:
-        """Note that the block of an executed intent is gone: the same transaction has to be mined again."""
+        """Records that the block of an executed intent was replaced: the same transaction must be mined
+        again."""
         with self._transaction():
             self._db.execute(
                 "UPDATE intents SET state = ?, receipt = NULL WHERE key = ?", (State.SIGNED, key)
@@ -269,9 +268,7 @@ class Journal:
             return self._require(key)
 
     def lost(self, key: str) -> Intent:
-        """Note that another program's transaction took the nonce for good: none of the attempts can ever be
-        mined.
-        """
+        """Records that another program's transaction took the nonce for good: no attempt can be mined."""
         with self._transaction():
             self._db.execute("DELETE FROM attempts WHERE key = ?", (key,))
             self._db.execute(
@@ -281,8 +278,7 @@ class Journal:
             return self._require(key)
 
     def renew(self, key: str) -> Intent:
-        """Note that an intent which failed on chain, for good, may be meant again; what it cost stays
-        counted."""
+        """Allows an intent that failed on chain, for good, to be sent again; its cost stays counted."""
         with self._transaction():
             intent = self._require(key)
             failed = f"failed/{intent.sender}"
@@ -290,17 +286,17 @@ class Journal:
             return self.lost(key)
 
     def get(self, key: str) -> Intent | None:
-        """The entry of this key."""
+        """The entry of this key, or None."""
         found = self._select("WHERE key = ?", (key,))
         return found[0] if found else None
 
     def is_open(self, key: str) -> bool:
-        """Whether the intent is still to be mined."""
+        """True if the intent is still to be mined."""
         intent = self.get(key)
         return intent is not None and intent.state in (State.RECORDED, State.SIGNED)
 
     def has_signed(self, prefix: str) -> bool:
-        """Whether a transaction was signed for an intent whose key begins so."""
+        """True if a transaction was signed for an intent whose key has this prefix."""
         end = prefix + chr(0x10FFFF)
         return bool(self._select("WHERE key >= ? AND key < ? AND state <> 'recorded' LIMIT 1", (prefix, end)))
 
@@ -312,17 +308,17 @@ class Journal:
         return found[0] if found else None
 
     def members(self, batch: str) -> list[str]:
-        """The intents that a batch carries; none if it is no batch."""
+        """Intents that a batch carries; empty if it is no batch."""
         with self._lock:
             rows = self._db.rows("members", "WHERE batch = ? ORDER BY rowid", (batch,))
             return [str(key) for key, _ in rows]
 
     def open_intents(self, sender: str) -> list[Intent]:
-        """Signed and not yet known to be mined, by nonce."""
+        """Signed intents not yet known to be mined, by nonce."""
         return self._select("WHERE sender = ? AND state = 'signed' ORDER BY nonce", (sender,))
 
     def executed(self, sender: str, since_block: int) -> list[Intent]:
-        """Mined or failed in `since_block` or later, by nonce."""
+        """Intents mined or failed in `since_block` or later, by nonce."""
         return self._select(
             "WHERE sender = ? AND state IN ('mined', 'failed')"
             " AND json_extract(receipt, '$.block_number') >= ? ORDER BY nonce",
@@ -330,12 +326,12 @@ class Journal:
         )
 
     def committed_wei(self, sender: str) -> int:
-        """The most that all signed and executed intents together can have taken or still take."""
+        """Maximum that all signed and executed intents together have cost or can still cost."""
         intents = self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
         return sum(i.worst_cost_wei for i in intents) + int(self.fact(f"failed/{sender}") or 0)
 
     def next_nonce(self, sender: str) -> int:
-        """One more than the highest nonce that an entry holds; 0 if none does."""
+        """Highest nonce of an entry plus one; 0 if there is none."""
         with self._lock:
             found = self._db.execute("SELECT max(nonce) FROM intents WHERE sender = ?", (sender,)).fetchone()
         return 0 if found[0] is None else int(found[0]) + 1
@@ -390,6 +386,6 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, one writer at a time across processes."""
+        """An atomic transaction; one writer at a time across processes."""
         with self._lock, self._db:
             yield

@@ -1,10 +1,9 @@
-"""Accounts as Web3 Secret Storage v3 files, interchangeable with Foundry's keystores.
+"""Stores accounts as Web3 Secret Storage v3 files, interchangeable with Foundry's keystores.
 
-Contract: a key file is created with mode 0600 and never overwritten; a private key is never logged
-or put in an error. Passwords come from a file that only its owner can read.
-Does not guarantee protection from whoever can read this process's memory.
-Source: Web3 Secret Storage Definition v3; EIP-55 for addresses. An address that states both cases of letters
-must have EIP-55's checksum, so that a flipped bit names nobody else.
+Contract: a key file has mode 0600 and is never overwritten. A private key is never logged or put in an error.
+Passwords come from a file that only its owner can read. Not guaranteed: protection from whoever can read this
+process's memory. Source: Web3 Secret Storage Definition v3; EIP-55 for addresses. A mixed-case address must
+have EIP-55's checksum, so that a flipped bit names nobody else.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError),
     *(ArithmeticError, MemoryError, NotImplementedError, AssertionError),
 )
-"""What the library raises for one key file or another that is damaged."""
+"""Exceptions that the library raises for damaged key files."""
 DEVNET_SCRYPT_N = 1 << 12  # for keys that guard nothing: test chains only
 
 
@@ -51,7 +50,7 @@ class BadKey(Stop):
 
 @dataclass(frozen=True)
 class StoredAccount:
-    """A key file by name; the address is as the file states it (checked when the key is loaded)."""
+    """A key file by name, with the address that it states (checked when the key is loaded)."""
 
     name: str
     address: str
@@ -65,15 +64,17 @@ class Keystore:
         self.directory = directory.expanduser()
 
     def create(self, name: str, password: str, *, scrypt_n: int | None = None) -> StoredAccount:
-        """Make a fresh key, strong unless told. Raises KeyProblem when the name is taken, BadKey when it is
-        malformed."""
+        """Creates a key, encrypted strongly unless told otherwise.
+
+        Raises KeyProblem if the name is taken, BadKey if it is malformed.
+        """
         self._new(name, password)
         return self._store(name, account_library().create(), password, scrypt_n)
 
     def import_key(
         self, name: str, private_key: bytes, password: str, *, scrypt_n: int | None = None
     ) -> StoredAccount:
-        """Keep an existing 32-byte key. Raises KeyProblem when the name is taken, BadKey."""
+        """Stores an existing 32-byte key. Raises KeyProblem if the name is taken, BadKey."""
         self._new(name, password)
         library = account_library()
         from eth_keys.exceptions import ValidationError
@@ -97,7 +98,7 @@ class Keystore:
         return found
 
     def find(self, name: str) -> StoredAccount:
-        """The key file of this name. Raises KeyProblem where there is none, or a damaged one; BadKey."""
+        """The key file of this name. Raises KeyProblem if missing or damaged; BadKey."""
         path = self._path(name)
         if not path.exists():
             known = [account.name for account in self.list()]
@@ -116,11 +117,11 @@ class Keystore:
         return StoredAccount(name, address, path)
 
     def load(self, name: str, password_file: Path) -> LocalAccount:
-        """Decrypt the key of this name. Raises KeyProblem."""
+        """Decrypts the key of this name. Raises KeyProblem."""
         return self.unlock(name, read_password(password_file))
 
     def unlock(self, name: str, password: str) -> LocalAccount:
-        """Decrypt the key of this name with a password. Raises KeyProblem."""
+        """Decrypts the key of this name with a password. Raises KeyProblem."""
         stored = self.find(name)
         library = account_library()
         try:
@@ -144,12 +145,12 @@ class Keystore:
         return self.directory / name
 
     def check_free(self, name: str) -> None:
-        """Raises KeyProblem where there is a key of this name, BadKey where there can be none."""
+        """Raises KeyProblem if the name is taken, BadKey if it is invalid."""
         if self._path(name).exists():
             raise _taken(name)
 
     def _new(self, name: str, password: str) -> None:
-        """Refuse what cannot be stored before a key is made for it. Raises KeyProblem, BadKey."""
+        """Checks name and password before a key is created. Raises KeyProblem, BadKey."""
         self.check_free(name)
         if not password:
             raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
@@ -178,7 +179,7 @@ def _taken(name: str) -> KeyProblem:
 
 
 def is_light(path: Path) -> bool:
-    """Whether this is a key file of DEVNET_SCRYPT_N: one that guards nothing."""
+    """True if the key file uses DEVNET_SCRYPT_N, which protects nothing."""
     try:
         return bool(bounded_json.loads(path.read_text())["crypto"]["kdfparams"]["n"] == DEVNET_SCRYPT_N)
     except (OSError, ValueError, KeyError, TypeError):
@@ -186,7 +187,7 @@ def is_light(path: Path) -> bool:
 
 
 def read_password(path: Path) -> str:
-    """The password in a file, without its line end. Raises KeyProblem when others may read the file."""
+    """Reads the password in a file, without its line end. Raises KeyProblem if others may read the file."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         text = path.read_text()
@@ -204,7 +205,7 @@ def read_password(path: Path) -> str:
 
 
 def _address(path: Path) -> str | None:
-    """The address that a key file states, or None when it is no key file."""
+    """The address that a key file states; None if it is no key file."""
     try:
         document = bounded_json.loads(path.read_text())
         if document["version"] != 3:

@@ -1,12 +1,11 @@
-"""A node's blocks and the logs of named contracts, as a follower asks for them.
+"""Reads blocks and logs of named contracts from a node, for an event follower.
 
-Contract: a block and the logs of one that is named by its hash may be asked for ahead, since neither depends
-on when it is asked; the logs of a range only once the block that it ends with is known, and whether blocks
-`stand` is asked of the node now. A block whose header has the block's hash proves by its Bloom filter that it
-has no log of these contracts, where that is so: then nothing is asked. Of a range it is not believed at once
-that nothing follows on its last log: who is asked may not have the range's end, and shows what it has. What
-gives an answer raises RpcFailed and RpcUnreachable.
-Source: the Yellow Paper, 4.4.1 (the Bloom filter M).
+Contract: blocks, and logs of a block named by its hash, may be prefetched, since they do not depend on the
+time. Logs of a range are only read once the block that ends it is known, and `stand` always asks the node
+now. If a block's header has the block's hash, its Bloom filter can prove that it has no log of these
+contracts; then nothing is read. The end of a range's logs is confirmed several times, because a node may not
+have the whole range yet. Reads raise RpcFailed and RpcUnreachable. Source: the Yellow Paper, 4.4.1 (the Bloom
+filter M).
 """
 
 from __future__ import annotations
@@ -22,37 +21,39 @@ from assay.chain.eth.rpc import Rpc
 from assay.protocol.errors import RpcUnreachable
 
 WITNESSES = 2
-"""Answers that have to agree with the first one that nothing more is in a range."""
+"""Number of empty answers that confirm the end of a range's logs."""
 
 
 class LogSource:
-    """Several questions at a time. Used from one thread at a time."""
+    """Concurrent reads of blocks and logs. For one thread at a time."""
 
     def __init__(self, rpc: Rpc, addresses: Sequence[str], at_once: int) -> None:
         self._rpc, self._addresses = AskedAhead(rpc, at_once), list(addresses)
         self._bits = [_bits(bytes.fromhex(address[2:])) for address in addresses]
 
     def latest(self) -> dict[str, Any]:
-        """The latest block's header fields."""
+        """Header fields of the latest block."""
         found = self._rpc.request(*_block("latest"))
         if found is None:
             raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
         return dict(found)
 
     def block(self, number: int) -> dict[str, Any] | None:
-        """A block's header fields, or None when the node has no such block."""
+        """Header fields of a block; None if the node does not have it."""
         found: dict[str, Any] | None = self._rpc.request(*_block(hex(number)))
         return found
 
     def stand(self, blocks: Mapping[int, str]) -> bool:
-        """Whether the node has these blocks, by number and hash, now."""
+        """True if the node has these blocks, by number and hash, now."""
         found = self._rpc.together([_block(hex(number)) for number in blocks])
         pairs = zip(found, blocks.values(), strict=True)
         return all(each is not None and each["hash"] == known for each, known in pairs)
 
     def logs(self, start: int, end: int) -> list[list[dict[str, Any]]]:
-        """Those of a range of blocks, in the parts in which they came: what follows on the last one is asked
-        for until `WITNESSES` answers in a row have shown nothing."""
+        """Logs of a range of blocks, in the parts in which they arrived.
+
+        It asks for logs after the last one until `WITNESSES` answers in a row are empty.
+        """
         parts: list[list[dict[str, Any]]] = [self._rpc.request(*self._between(start, end))]
         while (start := max((_number(log) for log in parts[-1]), default=start - 1) + 1) <= end:
             more = max(self._rpc.together([self._between(start, end)] * WITNESSES), key=len)
@@ -62,14 +63,14 @@ class LogSource:
         return parts
 
     def logs_of(self, block: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Those of one block. Raises RpcFailed where the node does not have it, or takes no hashes."""
+        """Logs of one block. Raises RpcFailed if the node lacks it or does not accept hashes."""
         if self._is_silent(block):
             return []
         found: list[dict[str, Any]] = self._rpc.request(*self._named(block["hash"]))
         return found
 
     def _is_silent(self, block: Mapping[str, Any]) -> bool:
-        """Whether a block proves that it has no log of these contracts."""
+        """True if the block's Bloom filter proves that it has no log of these contracts."""
         try:
             bloom = int(block["logsBloom"], 16)
             if any(bits & bloom == bits for bits in self._bits):
@@ -79,19 +80,19 @@ class LogSource:
             return False
 
     def begin_blocks(self, numbers: Iterable[int]) -> None:
-        """`block` will be asked for these."""
+        """Prefetches these blocks."""
         self._rpc.begin(_block(hex(number)) for number in numbers)
 
     def begin_logs(self, blocks: Iterable[Mapping[str, Any]]) -> None:
-        """`logs_of` will be asked for these."""
+        """Prefetches the logs of these blocks."""
         self._rpc.begin(self._named(block["hash"]) for block in blocks if not self._is_silent(block))
 
     def drop(self) -> None:
-        """Forget what was begun and not asked for: it may be of another time."""
+        """Discards unused prefetches, which may be outdated."""
         self._rpc.drop()
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Sends no further requests."""
         self._rpc.close()
 
     def _between(self, start: int, end: int) -> Question:

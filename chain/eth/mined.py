@@ -1,12 +1,10 @@
-"""Whether what was mined is still there, and who took a nonce: what the sender believes of a chain that may
-change.
+"""Detects replaced blocks under mined transactions, and who took a nonce.
 
-Contract: `MinedBlocks.gone` gives every executed intent whose block has been replaced since it was last
-looked at, however deep and however long ago that was, at the price of two requests where nothing has changed.
-It needs no bound on the depth of a reorganisation: it remembers blocks under which all receipts were seen to
-be mined, and starts from the highest of them that still stands. `taker` names the transaction that has a
-nonce from the block that holds it, since that a node does not know a receipt proves nothing.
-Not guaranteed: anything against a node that lies about its blocks.
+Contract: `MinedBlocks.gone` yields every executed intent whose block was replaced since the last check,
+however deep and long ago, with two requests if nothing has changed. It keeps checkpoints: blocks at which all
+earlier receipts were seen to be mined, and starts from the highest that still stands. `taker` finds the
+transaction that has a nonce in the block that holds it, since a missing receipt proves nothing. Not
+guaranteed: anything against a node that lies about its blocks.
 """
 
 from __future__ import annotations
@@ -21,14 +19,16 @@ from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, hash_of
 from assay.protocol import bounded_json
 
 _KEPT = 16
-"""Blocks kept: the last ones, and older ones at growing distances."""
+"""Number of checkpoints: the latest ones, and older ones at growing distances."""
 _WRITE_EVERY = 32
-"""Blocks: an older block on disk costs a look at the receipts since, and no more."""
+"""Blocks between writes: an older checkpoint on disk only costs checking more receipts."""
 
 
 class MinedBlocks:
-    """Blocks, latest last, under each of which every receipt of this account that the journal has of the
-    block's height or below is mined. Kept in the journal."""
+    """Checkpoint blocks, latest last, at or below which every receipt in the journal was seen to be mined.
+
+    Stored in the journal.
+    """
 
     def __init__(self, rpc: Rpc, journal: Journal, address: str) -> None:
         self._rpc, self._journal, self._address = rpc, journal, address
@@ -40,15 +40,19 @@ class MinedBlocks:
         self._written = self._blocks[-1][0] if self._blocks else -1
 
     def settled(self, receipt: Receipt) -> None:
-        """A receipt is about to be kept: blocks at its height or above it did not know of it."""
+        """Call before storing a receipt: drops checkpoints at its height or above, which did not include
+        it."""
         kept = [block for block in self._blocks if block[0] < receipt.block_number]
         if len(kept) < len(self._blocks):
             self._blocks = kept
             self._write()
 
     def gone(self) -> Iterator[tuple[Intent, Receipt]]:
-        """Executed intents whose block is no longer the chain's, oldest first; once all of them have been
-        dealt with, the present head is kept. Raises RpcUnreachable."""
+        """Yields executed intents whose block was replaced, oldest first; once all are handled, stores the
+        present head.
+
+        Raises RpcUnreachable.
+        """
         head = get_block(self._rpc, "latest")
         if head is None or (self._blocks and self._blocks[-1][1] == hash_of(head)):
             return
@@ -77,7 +81,7 @@ class MinedBlocks:
         return block is not None and hash_of(block) == known
 
     def _thin(self) -> None:
-        """Keep the latest, and ever fewer of the older ones."""
+        """Keeps the latest checkpoints, and ever fewer of the older ones."""
         top = self._blocks[-1][0]
         kept: list[tuple[int, str]] = []
         for block in reversed(self._blocks):
@@ -91,8 +95,10 @@ class MinedBlocks:
 
 
 def taker(rpc: Rpc, address: str, nonce: int) -> str | None:
-    """Hash of the mined transaction that has this nonce of an account; None where the node cannot tell: the
-    nonce is not used, or the states of its time are gone."""
+    """Hash of the mined transaction with this nonce of an account.
+
+    None if the nonce is unused or the node no longer has the states of that time.
+    """
     head: int = rpc.eth.block_number
 
     def used(block: int) -> bool:
@@ -117,7 +123,7 @@ def taker(rpc: Rpc, address: str, nonce: int) -> str | None:
 
 
 def stands(rpc: Rpc, receipt: Receipt, newest: int) -> bool:
-    """Whether the block of a receipt is the chain's, and no newer than block `newest`. Raises
+    """True if the receipt's block is on the chain and not newer than block `newest`. Raises
     RpcUnreachable."""
     if receipt.block_number > newest:
         return False
@@ -126,7 +132,7 @@ def stands(rpc: Rpc, receipt: Receipt, newest: int) -> bool:
 
 
 def receipt_of(key: str, found: dict[str, Any]) -> Receipt:
-    """The receipt of an intent's transaction, as a node gave it."""
+    """Builds the receipt of an intent's transaction from a node's answer."""
     return Receipt(
         key,
         found["transactionHash"],

@@ -1,8 +1,8 @@
-"""Which nonce an account signs with next, and which of its nonces nothing holds.
+"""Chooses the next nonce to sign with, and finds gaps in an account's nonces.
 
-Contract: what is signed is not signed too far ahead, where it would wait for ever: a count that the journal
-does not explain is asked for again at a named block, so that endpoints are compared. A nonce counts as
-overtaken only in a block that is taken for settled.
+Contract: nothing is signed too far ahead, where it would wait for ever. A transaction count that the journal
+does not explain is read again at a named block, so that endpoints are compared. A nonce only counts as
+overtaken in a final block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WIDEST_GAP = 256
-"""Nonces that are filled; what lies further ahead than transactions wait is a lie."""
+"""Maximum number of nonces that are filled; a wider gap means a false answer."""
 _CONFIRMATIONS = 2
 
 
@@ -37,12 +37,15 @@ class Nonces:
         self._policy = policy
 
     def next(self) -> int:
-        """The nonce of the account's next mined transaction. Raises RpcUnreachable."""
+        """Nonce of the account's next mined transaction. Raises RpcUnreachable."""
         return self._at("latest")
 
     def to_sign_from(self) -> int:
-        """The chain's count of this account. One that our own transactions do not explain is asked for at a
-        named block, and more than once. Raises RpcUnreachable."""
+        """The chain's transaction count of this account.
+
+        A count that our own transactions do not explain is read at a named block, and more than once. Raises
+        RpcUnreachable.
+        """
         count = self.next()
         if count <= self._journal.next_nonce(self._address):
             return count
@@ -56,8 +59,7 @@ class Nonces:
         return count
 
     def overtaken_for_good(self, nonce: int) -> bool:
-        """Whether the nonce was used in the last block that is taken for settled. A node that no longer, or
-        not yet, has the state of that block cannot tell."""
+        """True if the nonce was used in the last final block; False if the node lacks that block's state."""
         final = max(final_block(self._rpc, self._policy), 0)
         try:
             return self._at(final) > nonce
@@ -66,8 +68,10 @@ class Nonces:
             return False
 
     def gaps(self) -> list[int]:
-        """Each nonce, from the chain's own count on, that none of ours holds and that one of ours waits
-        behind. Raises NonceTaken for more than can be, RpcUnreachable."""
+        """Nonces that block one of our transactions and that none of ours holds.
+
+        Raises NonceTaken for an impossible number of them, RpcUnreachable.
+        """
         open_intents = self._journal.open_intents(self._address)
         if not open_intents:
             return []

@@ -1,10 +1,8 @@
-"""A block's logs, proven by its header: what decides where two endpoints show different ones.
+"""Proves a block's logs by its header, to decide between two endpoints that show different ones.
 
-Contract: `proven_logs` gives the logs of some contracts in a block from receipts whose trie has the root that
-the block's header names; the header has to have the block's hash. None where that is not so, whatever was
-given.
-Not guaranteed: `transactionHash`, which no receipt's encoding has.
-Source: the Yellow Paper, 4.3 (receipts) and appendix D (the trie); EIP-658, EIP-2718.
+Contract: `proven_logs` returns the contracts' logs from receipts whose trie has the root in the block's
+header, which must have the block's hash; otherwise None. Not guaranteed: `transactionHash`, which receipts do
+not encode. Source: the Yellow Paper, 4.3 (receipts) and appendix D (the trie); EIP-658, EIP-2718.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from eth_utils.crypto import keccak
 from assay.chain.eth.headers import encode_header
 
 _Pairs = list[tuple[tuple[int, ...], bytes]]
-"""Keys in nibbles, sorted, with their values."""
+"""Keys as nibbles, sorted, with their values."""
 
 
 def proven_logs(
     block_hash: str, addresses: Sequence[str], header: Any, receipts: Any
 ) -> list[dict[str, Any]] | None:
-    """The logs of these contracts, in the shape of eth_getLogs; None where nothing is proven."""
+    """Logs of these contracts in the format of eth_getLogs; None if not proven."""
     try:
         if "0x" + keccak(encode_header(dict(header))).hex() != block_hash.lower():
             return None
@@ -48,7 +46,7 @@ def _said(log: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(receipt: dict[str, Any]) -> bytes:
-    """A receipt as it is in the trie."""
+    """Encodes a receipt as in the trie."""
     logs = [
         [_bytes(log["address"]), [_bytes(topic) for topic in log["topics"]], _bytes(log["data"])]
         for log in receipt["logs"]
@@ -64,7 +62,7 @@ def _bytes(text: str) -> bytes:
 
 
 def trie_root(values: Sequence[bytes]) -> bytes:
-    """Root of the trie of these values by their places."""
+    """Root of the trie that maps indices to these values."""
     if not values:
         return keccak(rlp.encode(b""))
     pairs = [(_nibbles(rlp.encode(place)), value) for place, value in enumerate(values)]
@@ -88,7 +86,7 @@ def _node(pairs: _Pairs) -> list[Any]:
 
 
 def _link(pairs: _Pairs) -> Any:
-    """How a node is named in the one above it: by itself where it is short."""
+    """Reference to a node in its parent: the node itself if it is short, otherwise its hash."""
     node = _node(pairs)
     encoded = rlp.encode(node)
     return node if len(encoded) < 32 else keccak(encoded)

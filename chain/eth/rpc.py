@@ -1,13 +1,11 @@
-"""A node as web3 sees it, and one Ethereum JSON-RPC endpoint over HTTP.
+"""Calls one Ethereum JSON-RPC endpoint over HTTP, and defines the interface of a node.
 
-Contract: `request` returns the call's result, of the shape that its method gives (`chain.eth.shapes`), or
-raises `RpcFailed` with the node's own words, or `RpcUnreachable` when no well-formed answer came in time.
-Whatever comes over the wire (HTML, half an answer, endless or slow ones, numbers of a million digits), no
-other error leaves it. It never retries by itself: `chain.eth.endpoints` does. `eth` is web3's module of the
-same name over `request`: its methods raise what `request` raises. web3 fills in nothing, follows no off-chain
-lookup and repeats nothing (decision 0003).
-Does not guarantee that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they
-can.
+Contract: `request` returns the result in its method's shape (`chain.eth.shapes`), or raises `RpcFailed` with
+the node's own words, or `RpcUnreachable` if no well-formed answer came in time. No other error is raised,
+whatever the endpoint sends (HTML, partial, endless or slow answers, numbers of a million digits). It never
+retries: `chain.eth.endpoints` does. `eth` is web3's module over `request`: its methods raise what `request`
+raises. web3 fills in nothing, follows no off-chain lookup and repeats nothing (decision 0003). Not
+guaranteed: that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they can.
 """
 
 from __future__ import annotations
@@ -29,40 +27,40 @@ if TYPE_CHECKING:
     from web3.types import BlockData
 
 BlockTag = int | str | dict[str, Any]
-"""A block's number or name, or EIP-1898's object that names it by its hash."""
+"""A block's number or name, or EIP-1898's object that names it by hash."""
 TIMEOUT_S = 20.0
 LARGEST_ANSWER = 32 << 20
-"""Bytes of an answer, unpacked: some 20,000 logs."""
+"""Maximum bytes of an unpacked answer: about 20,000 logs."""
 MOST_VALUES = 500_000
-"""Of an answer: some 30,000 logs. Each takes a hundred times as much memory as the three bytes of "{},"."""
+"""Maximum values in an answer: about 30,000 logs. Each takes a hundred times the memory of the three bytes
+"{},"."""
 REFUSALS = (400, 405, 406, 409, 414, 416, 422, 431)
-"""Statuses with which gateways refuse a range of logs that is too long for them."""
+"""Statuses with which gateways refuse a range of logs as too long."""
 _VALUES = (b",", b"[", b"{")
-"""Of which a text has at least one for each value but the first."""
+"""Bytes of which a JSON text has at least one for each value but the first."""
 _REVERTED = 3
-"""The code of an execution that was reverted."""
+"""Error code of a reverted execution."""
 _NO_BLOCK = (
     *("missing trie node", "blockoutofrange", "pruned", "pruning", "not currently canonical"),
     *("header not found", "block not found", "resource not found", "unknown block"),
 )
-"""In what nodes say of a block that they do not have, or of which they no longer have the state: Geth,
-Erigon, Reth, Nethermind, Besu, Anvil."""
+"""Texts of nodes that lack a block or its state: Geth, Erigon, Reth, Nethermind, Besu, Anvil."""
 _NO_STATE = ("not available", "unavailable", "not found", "no state", "missing")
-"""The same, beside the word "state"."""
+"""The same, if the text also has the word "state"."""
 _TOO_OFTEN = 429
 _RATE = (
     *("too many requests", "rate limit", "rate-limit", "request rate", "request limit", "throttl"),
     *("requests per second", "compute units per second"),
 )
-"""In what providers say of being asked too often."""
+"""Texts of rate limits."""
 _LONGEST_TEXT = 500
-"""Characters of a node's words that are shown."""
+"""Maximum characters of a node's error text to show."""
 
 
 class RpcFailed(Retry):
-    """The node answered with an error: `rpc_code` and `data` are the node's own.
+    """The node answered with an error; `rpc_code` and `data` are the node's own.
 
-    It may answer otherwise later: it was over its rate, say, or had dropped the state of that block.
+    A retry may succeed: it may have been rate-limited or lack the state of that block.
     """
 
     code = "rpc-failed"
@@ -73,9 +71,9 @@ class RpcFailed(Retry):
         self.text = text
         self.data = data
         self.lacks_block = self._lacks_block()
-        """Whether the node says that it does not have the block that was named, or no longer its state."""
+        """True if the node says that it lacks the named block or its state."""
         self.too_often = rpc_code == _TOO_OFTEN or any(words in text.lower() for words in _RATE)
-        """Whether the node refuses to be asked so often."""
+        """True if the node rate-limits us."""
         message, hint = f"{method} failed: {text}", "see the node's log"
         if self.lacks_block:
             message = f"the node does not have the block that {method} is about, or its state: {text}"
@@ -95,28 +93,29 @@ class RpcFailed(Retry):
 
 
 class RateLimited(RpcUnreachable):
-    """The endpoint refuses to be asked so often."""
+    """The endpoint refuses requests because of their rate."""
 
     code = "rate-limited"
 
 
 class Rpc(ABC):
-    """What the rest of the package needs of a node; tests bring their own."""
+    """Interface of a node; tests bring their own."""
 
     @abstractmethod
     def request(self, method: str, params: list[Any]) -> Any:
-        """The result of one JSON-RPC call, as the node spells it. Raises RpcFailed, RpcUnreachable."""
+        """Returns the result of one JSON-RPC call, as the node spells it. Raises RpcFailed,
+        RpcUnreachable."""
 
     @cached_property
     def eth(self) -> Eth:
-        """The same node by web3's methods, with numbers as int and bytes as HexBytes."""
+        """The same node through web3's methods, with numbers as int and bytes as HexBytes."""
         from assay.chain.eth.client import eth_module
 
         return eth_module(self.request)
 
 
 class HttpRpc(Rpc):
-    """A node reached over HTTP. Safe to share between threads."""
+    """A node reached over HTTP. Thread-safe."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url
@@ -127,11 +126,11 @@ class HttpRpc(Rpc):
         self._numbers = itertools.count(1)
 
     def request(self, method: str, params: list[Any]) -> Any:
-        """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
+        """Returns the result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
         return self.ask(method, params, self.timeout_s)
 
     def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
-        """`request` with another time limit, of the whole exchange. Raises RpcFailed, RpcUnreachable."""
+        """As `request`, with another timeout for the whole exchange. Raises RpcFailed, RpcUnreachable."""
         number = next(self._numbers)
         question = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
@@ -166,7 +165,7 @@ class HttpRpc(Rpc):
 
 
 def _result(method: str, params: list[Any], number: int, answer: Any) -> Any:
-    """The result in a JSON-RPC answer. Raises RpcFailed, Misshapen."""
+    """Extracts the result of a JSON-RPC answer. Raises RpcFailed, Misshapen."""
     if not isinstance(answer, dict):
         raise shapes.Misshapen("it is not a JSON-RPC object")
     failure = answer.get("error")
@@ -195,7 +194,7 @@ def _failed(method: str, failure: Any) -> RpcFailed:
 
 
 def _cause(error: Exception) -> str:
-    """A cause short enough to read, without the URL."""
+    """Short cause of an error, without the URL."""
     name = type(error).__name__
     if "Timeout" in name:
         return "timed out"
@@ -205,7 +204,7 @@ def _cause(error: Exception) -> str:
 
 
 def get_block(rpc: Rpc, block: BlockTag) -> BlockData | None:
-    """A block's header fields, or None when the node has no such block. Raises RpcFailed, RpcUnreachable."""
+    """Header fields of a block; None if the node does not have it. Raises RpcFailed, RpcUnreachable."""
     from web3.exceptions import BlockNotFound
 
     try:
@@ -220,7 +219,7 @@ def hash_of(block: BlockData) -> str:
 
 
 def identity(rpc: Rpc) -> str:
-    """What tells this chain from every other: chain id and genesis hash, as "31337:0x…"."""
+    """Identifies the chain: chain id and genesis hash, as "31337:0x…"."""
     chain_id, genesis = rpc.eth.chain_id, get_block(rpc, 0)
     if genesis is None:
         raise RpcUnreachable(

@@ -1,9 +1,8 @@
-"""How far this process has seen its chain go, and which answers fall behind that.
+"""Tracks the newest block seen, and detects answers that lag behind it.
 
-Contract: `lag` is by how many blocks an answer about the head, or about a block that must be there, falls
-behind the newest block that was seen. A chain may be set back (a development chain, a deep reorganisation to
-fewer blocks): heads that stay behind for `went_back_s`, with none among them that does not, are believed. Of
-an account's nonce it is only told that it fell. Safe to share between threads.
+Contract: `lag` is the number of blocks by which an answer about the head, or about a block that must exist,
+lags behind the newest block seen. A chain may be set back (a development chain, a deep reorganisation): heads
+that all lag for `went_back_s` are accepted. For an account's nonce it only says that it fell. Thread-safe.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ BLOCK, HEAD, NONCE, RECEIPT = (
 
 
 class EndpointBehind(RpcUnreachable):
-    """An endpoint answers from before what was seen already."""
+    """An endpoint's answer lags behind what was already seen."""
 
     code = "endpoint-behind"
 
     def __init__(self, who: str, blocks: int, seen: int, file: Path | None = None) -> None:
-        """`file`: where an earlier process has kept that block."""
+        """`file`: file from which alone an earlier process's block is known."""
         self.blocks = blocks
         if file is None:
             last = "some node behind this address is not in step: use another one (--rpc-url)"
@@ -45,24 +44,24 @@ class EndpointBehind(RpcUnreachable):
 
 
 class Seen:
-    """The furthest that answers have gone."""
+    """The newest head and nonces seen."""
 
     def __init__(self, clock: Callable[[], float], went_back_s: float) -> None:
         self.head = -1
         self.kept: tuple[int, Path] | None = None
-        """What an earlier process has kept: the block, and in which file."""
+        """Newest block that an earlier process stored, and the file."""
         self._clock, self._went_back_s = clock, went_back_s
         self._behind_since: float | None = None
         self._nonces: dict[str, int] = {}
 
     def behind(self, who: str, blocks: int) -> EndpointBehind:
-        """The error for an answer that is behind; it names the file from which alone that is known."""
+        """The error for a lagging answer; it names the file if only that knows the newer block."""
         file = self.kept[1] if self.kept is not None and self.kept[0] == self.head else None
         return EndpointBehind(who, blocks, self.head, file)
 
     def lag(self, method: str, params: list[Any], answer: Any, known: int) -> int:
-        """By how many blocks an answer is behind the head that was `known` when it was asked for; 0 where it
-        is not, or is believed nevertheless."""
+        """Number of blocks by which an answer lags behind the head `known` when it was requested; 0 if it is
+        accepted."""
         number = _head_of(method, params, answer)
         if number is not None:
             return self._lag_of_head(number, known)
@@ -84,11 +83,11 @@ class Seen:
         return since is not None and self._clock() - since >= self._went_back_s
 
     def fell(self, method: str, params: list[Any], answer: Any) -> bool:
-        """Whether an account's nonce is lower than it was."""
+        """True if an account's nonce is lower than before."""
         return _is_nonce(method, params) and int(answer, 16) < self._nonces.get(params[0], 0)
 
     def note(self, method: str, params: list[Any], answer: Any) -> None:
-        """Take in an answer that is believed."""
+        """Records an accepted answer."""
         number = _head_of(method, params, answer)
         if number is not None and (number >= self.head or self._is_set_back()):
             self.head, self._behind_since = number, None
@@ -99,7 +98,7 @@ class Seen:
 
 
 def _head_of(method: str, params: list[Any], answer: Any) -> int | None:
-    """The head that an answer tells; None if it tells none."""
+    """The head in an answer; None if it has none."""
     if method == HEAD:
         return int(answer, 16)
     return int(answer["number"], 16) if method == BLOCK and params[0] == "latest" and answer else None

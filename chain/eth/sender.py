@@ -1,16 +1,17 @@
 """Sends transactions exactly once, through crashes, restarts, reorganisations and stuck fees.
 
-Contract: `send(key, call)` has the effect of at most one mined transaction for a key, however often and in
+Contract: `send(key, call)` has the effect of at most one mined transaction per key, however often and in
 however many processes it is called. It returns the receipt, or raises with the decoded reason. Every call is
-simulated first, so a call that would fail costs nothing. One that failed on chain all the same had no effect:
-once its failure is `final_blocks` deep, the key may be sent again. Keys never leave `account`. `resume` makes
-the account whole after a reorganisation of any depth: what is gone is sent again, a nonce that nothing holds
-is filled, and what is too cheap to be mined is paid better. Where a nonce is used and nobody can tell by
-what, `NonceTaken` is raised once, and the key may be sent again.
-Does not guarantee inclusion in time: `ConfirmationTimeout` leaves the transaction live, and the same call
-waits on. A failure that is undone by a reorganisation deeper than `final_blocks` after its key was sent again
-may take effect beside it.
-Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's transaction pool.
+simulated first, so a call that would fail costs nothing. One that failed on chain had no effect: once its
+failure is `final_blocks` deep, the key may be sent again. Private keys never leave `account`.
+
+`resume` repairs the account after a reorganisation of any depth: lost transactions are sent again, nonce gaps
+are filled, and underpaid transactions are raised. If a nonce is used and nobody can tell by what,
+`NonceTaken` is raised once, and the key may be sent again.
+
+Not guaranteed: inclusion in time; `ConfirmationTimeout` leaves the transaction live, and the same call waits
+on. A failure undone by a reorganisation deeper than `final_blocks`, after its key was sent again, may take
+effect too. Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's transaction pool.
 """
 
 from __future__ import annotations
@@ -62,17 +63,17 @@ _NONCE_TAKEN = (
     "replacement transaction underpriced",
 )
 _FILLER = "gap/"
-"""Keys of transactions that only fill a nonce."""
+"""Key prefix of transactions that only fill a nonce."""
 SILENT_S = 10.0
-"""For which a receipt may be late without a word."""
+"""Seconds for which a missing receipt is not reported."""
 _PARTS = 8
-"""Of a clock: what is due by it and waits for one of them is paid better."""
+"""A due transaction counts as stuck after this fraction (1/n) of its time."""
 _DENIALS = 5
-"""How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
+"""How often a node that cannot say who took a nonce is asked for our receipt before it counts as gone."""
 
 
 class Sender:
-    """One account on one chain. Safe to share between threads."""
+    """One account on one chain. Thread-safe."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Unless it `sends`, `resume` does nothing and whatever would be broadcast raises DryRun."""
+        """Unless it `sends`, `resume` does nothing and a broadcast raises DryRun."""
         self._sends = sends
         self.rpc = rpc
         self.address = checksummed(account.address)
@@ -102,17 +103,17 @@ class Sender:
         self._nonces = Nonces(rpc, self.address, journal, self.policy)
         self._mined_blocks = MinedBlocks(rpc, journal, self.address)
         self.told: Callable[[str, str], None] = partial(log.warning, "%s: %s")
-        """Told at once, for a person, which call that is due meets gas above the usual cap, and the whole."""
+        """Called with a due call that meets gas above the usual cap, and with the message."""
         self._due: dict[str, Due] = {}
-        """Of intents that this process was asked to send, until when."""
+        """Deadlines of intents that this process was asked to send."""
         self._unreceipted: dict[str, tuple[str, float]] = {}
-        """Of intents whose nonce is used, what they are and since when no receipt of them comes."""
+        """Intents whose nonce is used: what they are, and since when no receipt comes."""
         self._pending_since: dict[str, float] = {}
         self._pending_lock = threading.Lock()
         self._broadcast_at: dict[str, float] = {}
 
     def send(self, key: str, call: Call) -> Receipt:
-        """Submit and wait; for an intent that a batch carries, wait for the batch.
+        """Submits and waits; for an intent that a batch carries, waits for the batch.
 
         Raises Reverted, InsufficientFunds, RpcUnreachable, ConfirmationTimeout, NonceTaken, SpendLimit,
         IntentConflict, IntentCarried.
@@ -127,17 +128,16 @@ class Sender:
         return self.wait(key)
 
     def send_batch(self, key: str, members: Sequence[str], call: Call) -> Receipt:
-        """Send one call that carries the intents `members`; from then on `send` of any of them waits for it.
+        """Sends one call that carries the intents `members`; `send` of any of them then waits for it.
 
-        Raises as `send` does; after Reverted none of them has had any effect.
+        Raises as `send`; after Reverted none of them had any effect.
         """
         self.submit(key, call, members)
         return self.wait(key)
 
     def submit(self, key: str, call: Call, members: Sequence[str] = ()) -> Intent:
-        """Record, simulate, sign and broadcast; returns without waiting. Does nothing again for a key already
-        signed, unless that failed on chain for good.
-        """
+        """Records, simulates, signs and broadcasts without waiting. No effect for a signed key, unless it
+        failed for good."""
         known = self.journal.get(key)
         if known is not None and known.state is State.FAILED and self._is_final(known.receipt):
             self.journal.renew(key)
@@ -150,18 +150,19 @@ class Sender:
         return intent
 
     def unsent(self, key: str) -> bool:
-        """Whether no transaction was signed for this intent, by itself or in a batch that took effect."""
+        """True if no transaction was signed for this intent, alone or in a batch that took effect."""
         intent = self.journal.get(key)
         return (intent is None or intent.state is State.RECORDED) and self.journal.batch_of(key) is None
 
     def effects_of(self, receipt: Receipt) -> int:
-        """How many intents the transaction has carried out."""
+        """Number of intents that the transaction has carried out."""
         return max(len(self.journal.members(receipt.key)), 1)
 
     def wait(self, key: str) -> Receipt:
-        """The receipt of a submitted intent; rebroadcasts, bumps the fee when stuck, and decodes a failure.
+        """Waits for the receipt of a submitted intent; rebroadcasts, raises the fee when stuck, and decodes a
+        failure.
 
-        Raises as `send` does.
+        Raises as `send`.
         """
         begin = healed = self._clock()
         pause = self.policy.poll_s
@@ -185,17 +186,16 @@ class Sender:
             pause = max(min(1.5 * pause, self.policy.longest_poll_s), self.policy.poll_s)
 
     def simulate(self, call: Call) -> Simulation:
-        """Try a call without sending it. Raises Reverted, InsufficientFunds, RpcUnreachable."""
+        """Simulates a call. Raises Reverted, InsufficientFunds, RpcUnreachable."""
         return simulate(self.rpc, self.address, call, self.policy, self.registry)
 
     def resume(self) -> list[Intent]:
-        """After a start, and now and then: look at all that this account has under way; returns what is still
+        """Checks all open transactions of this account, after a start and periodically; returns those still
         open.
 
-        Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed,
-        at a better price if they wait for long; fills nonces that nothing holds any more. Intents that were
-        never signed are left to whoever meant them. One that cannot go on holds up no
-        other: its error is raised last. Raises RpcUnreachable at once.
+        Broadcasts signed transactions that are not mined or were removed by a reorganisation, with a raised
+        fee after a long wait; fills nonce gaps. Intents that were never signed are left to their callers. One
+        that cannot go on does not block others: its error is raised last. Raises RpcUnreachable at once.
         """
         if not self._sends:
             return []
@@ -214,7 +214,7 @@ class Sender:
         return self.journal.open_intents(self.address)
 
     def _look_after_others(self) -> None:
-        """`resume`, while one is waited for: what hinders another is its own caller's to hear."""
+        """`resume` while one is awaited; errors of others are left to their own callers."""
         try:
             self.resume()
         except RpcUnreachable:
@@ -223,8 +223,8 @@ class Sender:
             log.info("while waiting: %s", error.message)
 
     def _look_after_open(self) -> Iterator[Callable[[], object]]:
-        """What is to be done for each open intent, by nonce. Whatever has a lower nonce than one that is due
-        is as due: it has to be mined first."""
+        """Next step for each open intent, by nonce. A lower nonce inherits the deadlines behind it: it must
+        be mined first."""
         now, open_intents = self._clock(), self.journal.open_intents(self.address)
         with self._pending_lock:
             for key in [key for key in list(self._due) if not self.journal.is_open(key)]:
@@ -239,7 +239,7 @@ class Sender:
                 yield partial(self._bump_if_open, intent.key, due[intent.key])
 
     def _inherited(self, open_intents: Sequence[Intent]) -> dict[str, Due | None]:
-        """Of each open intent, by nonce, the clock that ends first of its own and of those behind it."""
+        """For each open intent, by nonce, the earliest deadline of its own and of those behind it."""
         found: dict[str, Due | None] = {}
         first: Due | None = None
         for intent in reversed(open_intents):
@@ -250,18 +250,18 @@ class Sender:
         return found
 
     def _stuck_after_s(self, due: Due | None) -> float:
-        """How long a transaction may wait before it is paid better: a part of the clock that it is due by."""
+        """Seconds after which a transaction counts as stuck: a part of the time to its deadline."""
         usual = self.policy.stuck_after_s
         return usual if due is None else min(usual, (due.ends - due.begins) / _PARTS)
 
     def _gap_fillers(self) -> Iterator[Callable[[], object]]:
-        """A transaction without effect for each nonce that one of ours waits behind and nothing holds."""
+        """An empty transaction for each nonce gap that blocks one of ours."""
         for nonce in self._nonces.gaps():
             call = Call(self.address, b"", f"fill nonce {nonce}, which nothing holds any more")
             yield partial(self.submit, f"{_FILLER}{nonce}", call)
 
     def troubles(self) -> dict[str, str]:
-        """What is mined, by the account's nonce, and has had no receipt for `SILENT_S`, by intent."""
+        """Intents that are mined, by the account's nonce, and have had no receipt for `SILENT_S`."""
         late = self._clock() - SILENT_S
         return {
             f"receipt of {purpose}": "it is mined, and the chain's node gives no receipt: what follows on it"
@@ -271,15 +271,15 @@ class Sender:
         }
 
     def balance_wei(self) -> int:
-        """The account's ether."""
+        """Balance of the account in wei."""
         return self.rpc.eth.get_balance(self.address, "latest")
 
     def secret(self, purpose: bytes) -> bytes:
-        """32 bytes that only who has the account's key can make, and always the same ones."""
+        """32 bytes derived from the account's key: deterministic, and unknown without the key."""
         return hmac.digest(bytes(self._account.key), purpose, "sha256")
 
     def next_nonce(self) -> int:
-        """The nonce of the account's next mined transaction."""
+        """Nonce of the account's next mined transaction."""
         return self._nonces.next()
 
     def _sign_first(self, intent: Intent) -> Intent:
@@ -314,7 +314,7 @@ class Sender:
         )
 
     def _tell_dear(self, call: Call, fee_wei: int) -> None:
-        """Say that more than usual may be paid for a call."""
+        """Reports that a call may cost more than usual."""
         assert call.due is not None, "the cap rises for nothing else"
         stake, usual = call.due.stake / UNIT, gwei(self.policy.max_fee_per_gas_wei)
         self.told(
@@ -324,8 +324,11 @@ class Sender:
         )
 
     def _advance(self, key: str, *, patiently: bool = False) -> Intent:
-        """One look at an intent: settled if mined, signed anew if its nonce was lost, else sent again;
-        `patiently`: not what the node was given a moment ago."""
+        """Checks an intent once: settles it if mined, signs it anew if its nonce was lost, else sends it
+        again.
+
+        `patiently`: skips what was sent to the node a moment ago.
+        """
         intent = self.journal.get(key)
         if intent is None or intent.state is State.RECORDED:
             raise NonceTaken(
@@ -345,9 +348,11 @@ class Sender:
         return intent
 
     def _when_overtaken(self, intent: Intent) -> Intent:
-        """The account's nonce has passed the intent's. Sign anew only when that can no longer be undone, and
-        another transaction is seen to have it: effects may be there without their block, as of a node that
-        was killed while it wrote its state, and what cannot be told is for the chain's state to tell."""
+        """Handles an intent whose nonce is used on chain without a receipt.
+
+        It is signed anew only once that is final and another transaction is known to have the nonce. A node
+        that was killed while it wrote its state may show effects without their block.
+        """
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
@@ -374,9 +379,11 @@ class Sender:
         return intent
 
     def _broadcast(self, intent: Intent, *, raised: bool = False) -> None:
-        """Hand the latest signed transaction to the node; harmless if it is already there. One that the node
-        finds too cheap is raised once, unless it just was (`raised`): a node that lies about it has as little
-        signed as one that keeps silent."""
+        """Sends the latest signed transaction to the node; harmless if it is already there.
+
+        One that the node finds underpaid is raised once, unless it just was (`raised`), so that a lying node
+        gains nothing.
+        """
         if not self._sends:
             raise DryRun(
                 f"{intent.call.purpose}: not sent, since this is a dry run; no money has moved",
@@ -395,7 +402,7 @@ class Sender:
         self._broadcast_at = {attempt.hash: now, **self._recent(now)}
 
     def _recent(self, now: float) -> dict[str, float]:
-        """What was handed over so lately that it need not be again."""
+        """Transactions that were sent so recently that they need not be sent again."""
         end = now - self.policy.rebroadcast_every_s
         return {key: sent for key, sent in self._broadcast_at.items() if sent > end}
 
@@ -407,8 +414,7 @@ class Sender:
             self._bump(intent, due)
 
     def _bump(self, intent: Intent, due: Due | None) -> bool:
-        """Offer the same transaction at a fee that pools accept as a replacement; False if the cap or the
-        spending limit forbids it."""
+        """Replaces the transaction with a higher fee; False if the cap or the spending limit forbids it."""
         last = intent.attempts[-1]
         purpose = intent.call.purpose
         offer = raised_fees(self.rpc, self.policy, purpose, last.max_fee_wei, last.tip_wei, last.gas, due)
@@ -448,12 +454,12 @@ class Sender:
         return self.journal.settle(receipt.key, receipt)
 
     def _is_final(self, receipt: Receipt | None) -> bool:
-        """Whether what was mined lies so deep that it is taken for settled."""
+        """True if the receipt's block is final."""
         return receipt is not None and stands(self.rpc, receipt, final_block(self.rpc, self.policy))
 
     def _is_confirmed(self, intent: Intent, receipt: Receipt) -> bool:
-        """Whether as many blocks as the operator asks for are on top of the transaction's. One whose block is
-        gone is on its way again."""
+        """True if the transaction has the operator's number of confirmations. If its block was replaced, it
+        is sent again."""
         if not self.policy.confirmations:
             return True
         head = self.rpc.eth.block_number

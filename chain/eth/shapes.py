@@ -1,12 +1,10 @@
-"""What a node's answer to each method looks like, so that nothing behind it meets any other.
+"""Validates the shape of each method's answer, so that other code can rely on it.
 
-Contract: `check` returns the answer, or raises `Misshapen` with what is wrong with it. An answer that passes
-can be read, and given to web3's formatters, without another look at its types: quantities are "0x" and hex
-digits within their bounds, data is whole bytes of the right number, and a block, receipt or log has every
-field that this package reads. Of these objects other fields are left out.
-Not guaranteed: that an answer is true. Methods that are not named here (a development node's own) are not
-checked.
-Source: the Ethereum JSON-RPC specification (execution-apis), its schemas of quantities and data.
+Contract: `check` returns the answer, or raises `Misshapen`. A valid answer needs no further type checks, also
+in web3's formatters: quantities are "0x" and hex digits within bounds, data is whole bytes of the right
+length, and a block, receipt or log has every field that this package reads. Other fields of these objects are
+dropped. Not guaranteed: that an answer is true. Methods not named here (a development node's own) are not
+checked. Source: the Ethereum JSON-RPC specification (execution-apis), its schemas of quantities and data.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from typing import Any
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 _LONGEST_EXTRA = 1 << 15
-"""Bytes of extra data: some chains keep signatures in it."""
+"""Maximum bytes of extra data: some chains keep signatures in it."""
 _MOST_TOPICS = 4
 
 
 class Misshapen(ValueError):
-    """An answer is not what its method gives."""
+    """An answer does not have the shape of its method."""
 
 
 def _below(bits: int, value: str) -> str:
@@ -44,7 +42,7 @@ def _bytes(size: int | None = None, most: int | None = None) -> CoreSchema:
 
 
 def _object(fields: dict[str, CoreSchema], **optional: CoreSchema) -> CoreSchema:
-    """An object of these fields, and of those that may be missing; no others are kept."""
+    """Schema of an object with these fields and optional ones; others are dropped."""
     needed = {name: core_schema.typed_dict_field(kind) for name, kind in fields.items()}
     may_be = {name: core_schema.typed_dict_field(kind, required=False) for name, kind in optional.items()}
     return core_schema.typed_dict_schema(needed | may_be)
@@ -55,7 +53,7 @@ def _null_or(kind: CoreSchema, *names: str) -> dict[str, CoreSchema]:
 
 
 _BLOCK, _GAS, _WEI, _ANY = map(_number, (62, 53, 128, 256))
-"""Numbers of blocks, nonces and gas also fit SQLite's integers, with room for arithmetic."""
+"""Block numbers, nonces and gas also fit SQLite's integers, with room for arithmetic."""
 _ADDRESS, _HASH, _DATA = _bytes(20), _bytes(32), _bytes()
 _LOG = _object(
     {
@@ -124,7 +122,7 @@ _BLOCKS = _checked(
 
 
 def check(method: str, params: list[Any], answer: Any) -> Any:
-    """The answer. Raises Misshapen."""
+    """Returns the valid answer. Raises Misshapen."""
     shape = _SHAPES.get(method)
     if method == "eth_getBlockByNumber":
         shape = _BLOCKS if params[1:] == [True] else _HEADERS
@@ -140,7 +138,7 @@ def check(method: str, params: list[Any], answer: Any) -> Any:
 
 
 def _told(error: ValidationError) -> str:
-    """What is wrong, in few enough characters for a status line, whatever a node has sent."""
+    """Short description of a validation error, whatever the node sent."""
     first = error.errors(include_url=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     given = first["input"] if isinstance(first["input"], str) else type(first["input"]).__name__
@@ -165,4 +163,4 @@ _ASKED: dict[str, Callable[[list[Any], Any], None]] = {
     "eth_getBlockByNumber": _of_this_block,
     "eth_getTransactionReceipt": _of_this_transaction,
 }
-"""What of an answer follows from the question."""
+"""Checks of an answer against its question."""

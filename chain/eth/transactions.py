@@ -1,10 +1,8 @@
-"""What one call becomes: tried before it is sent, signed, and tried again after it has failed.
+"""Builds, simulates and signs transactions, and replays failed ones for their reason.
 
-Contract: what a call would do is what the node says of the block that comes next, with what waits in its
-pool: a race that somebody else has won is seen before gas is spent on it, though no block says so yet. A node
-that cannot say is asked about its latest block. The same call, terms and key give the same bytes (RFC 6979),
-so that a hash names one content. Nothing here sends.
-Source: EIP-1559, EIP-2718.
+Contract: a call is simulated on the pending block with the node's pool, so that a race lost to a waiting
+transaction shows before gas is spent; if the node cannot, on its latest block. The same call, terms and key
+give the same bytes (RFC 6979), so a hash names one content. Nothing here sends. Source: EIP-1559, EIP-2718.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a call would do now. `cost_wei` is the worst case, value included."""
+    """Result of a call if it were sent now. `cost_wei`: worst case, value included."""
 
     result: bytes
     gas: int
@@ -35,7 +33,7 @@ class Simulation:
 
 
 def transaction_of(sender: str, call: Call) -> TxParams:
-    """A call as web3 takes it; whatever is not said here, nobody fills in."""
+    """A call in web3's format; fields not set here are not filled in."""
     fields: TxParams = {"from": checksummed(sender), "data": call.data, "value": cast("Wei", call.value_wei)}
     return fields if call.to is None else {**fields, "to": checksummed(call.to)}
 
@@ -43,7 +41,7 @@ def transaction_of(sender: str, call: Call) -> TxParams:
 def signed(
     account: LocalAccount, call: Call, chain_id: int, nonce: int, gas: int, fees_wei: tuple[int, int]
 ) -> Attempt:
-    """The transaction, ready to broadcast. `fees_wei`: the most for a gas, and the tip."""
+    """Signs the transaction. `fees_wei`: maximum fee per gas, and tip."""
     max_fee_wei, tip_wei = fees_wei
     terms = {"type": 2, "chainId": chain_id, "nonce": nonce, "gas": gas}
     prices = {"maxFeePerGas": max_fee_wei, "maxPriorityFeePerGas": tip_wei}
@@ -53,7 +51,7 @@ def signed(
 
 
 def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Registry) -> Simulation:
-    """What a call would do and cost. Raises Reverted, InsufficientFunds, Ask (gas is too dear),
+    """Simulates a call: result and cost. Raises Reverted, InsufficientFunds, Ask (gas is too dear),
     RpcUnreachable."""
     transaction = transaction_of(sender, call)
     try:
@@ -72,13 +70,13 @@ def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Reg
 
 
 def _tried(rpc: Rpc, transaction: TxParams, block: BlockParams) -> tuple[bytes, int]:
-    """What a call returns, and its gas. Raises RpcFailed."""
+    """Return data and gas of a call. Raises RpcFailed."""
     return bytes(rpc.eth.call(transaction, block)), rpc.eth.estimate_gas(transaction, block)
 
 
 def why_failed(rpc: Rpc, sender: str, call: Call, block: int) -> bytes:
-    """Revert bytes of a call that failed in a block, which a receipt does not hold: run again before that
-    block."""
+    """Revert bytes of a call that failed in a block, by replaying it before that block; receipts do not hold
+    them."""
     try:
         rpc.eth.call(transaction_of(sender, call), max(block - 1, 0))
     except RpcFailed as failure:

@@ -1,12 +1,11 @@
-"""HTTP POST with one time limit for the whole exchange and one size limit for the answer.
+"""Sends HTTP POST requests with one timeout for the whole exchange and a size limit for the answer.
 
-Contract: `post` returns the status and the unpacked body, or raises one of FAILURES. Each address that is
-tried, each part that is written and each read of the socket (a proxy's answer, headers, interim answers, the
-body) has only the time that is left. No thread is started, no redirect is followed, nothing is repeated, and
-a connection that ran out of time is closed. Safe to share between threads.
-Not guaranteed: how long the system looks for a host's name; proxies that speak SOCKS.
-Source: httpcore, on which httpx is built, and its network backends. `requests`, `httpx` and web3's own HTTP
-provider give every read of the socket the whole limit anew, so a byte now and then holds them for good.
+Contract: `post` returns the status and the unpacked body, or raises one of FAILURES. Every connection
+attempt, write and read (of a proxy's answer, headers, interim answers, the body) gets only the time that is
+left. It starts no thread, follows no redirect, repeats nothing, and closes a connection that timed out.
+Thread-safe. Not guaranteed: the duration of name resolution; SOCKS proxies. Source: httpcore, on which httpx
+is built, and its network backends. `requests`, `httpx` and web3's HTTP provider give every read of the socket
+the whole timeout, so that a slow drip of bytes holds them for ever.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ FAILURES = (
     *(httpcore.UnsupportedProtocol, httpcore.ConnectionNotAvailable, zlib.error, OSError, ValueError),
 )
 _PART = 1 << 14
-"""Bytes written at a time: a record of TLS."""
+"""Bytes per write: one TLS record."""
 
 
 class TooLarge(Exception):
-    """An answer is larger than was allowed."""
+    """An answer exceeds the size limit."""
 
 
 def _left_s(end: float | None) -> float:
-    """Seconds until `end`. Raises TimeoutException when there are none.
-
-    Each of httpcore's time limits is given as the moment at which the exchange has to be over."""
+    """Seconds until `end`, the deadline passed in place of httpcore's timeouts. Raises TimeoutException if it
+    is over."""
     left = (end or 0.0) - time.monotonic()
     if left <= 0:
         raise httpcore.TimeoutException("timed out")
@@ -71,8 +69,8 @@ class _Backend(httpcore.SyncBackend):
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, *given: Any, **named: Any
     ) -> httpcore.NetworkStream:
-        """The first of the host's addresses that answers. (`socket.create_connection` gives each the whole
-        limit.)"""
+        """Connects to the first address of the host that answers. (`socket.create_connection` gives each the
+        whole timeout.)"""
         failure: Exception = OSError("the host has no address")
         for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             try:
@@ -86,14 +84,15 @@ _Made = tuple[httpcore.ConnectionPool, httpcore.URL, dict[str | bytes, str | byt
 
 
 class Http:
-    """One URL. What the environment says of proxies and certificates is looked up once."""
+    """Client of one URL. Proxies and certificates are read from the environment once."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._made: _Made | None = None
 
     def post(self, body: bytes, timeout_s: float, most_bytes: int) -> tuple[int, bytes]:
-        """The answer's status and body; of another status than 200 no body. Raises TooLarge, FAILURES."""
+        """Returns the answer's status and body; no body unless the status is 200. Raises TooLarge,
+        FAILURES."""
         pool, url, headers = self._made = self._made or self._prepared()
         end = time.monotonic() + timeout_s
         within = {"timeout": {"connect": end, "read": end, "write": end}}
@@ -129,7 +128,7 @@ class Http:
 
 
 def _body(answer: httpcore.Response, most_bytes: int) -> bytes:
-    """The unpacked body. Raises TooLarge before it is in memory."""
+    """Reads the unpacked body. Raises TooLarge before it is in memory."""
     parts, size = [], 0
     for part in answer.iter_stream():
         parts.append(part)

@@ -1,7 +1,7 @@
-"""What is known of one RPC endpoint: how long it takes, whether it rests, and where its head stands.
+"""Tracks per-endpoint latency, back-off, rate limit and head.
 
-Contract: who fails rests twice as long each time, up to the longest; questions that were under way together
-are one failure. Whoever answers has failed never. Safe to share between threads.
+Contract: an endpoint that fails backs off twice as long each time, up to a maximum; concurrent failures count
+once. A success resets it. Thread-safe.
 """
 
 from __future__ import annotations
@@ -16,42 +16,44 @@ from assay.chain.eth.rpc import RateLimited, RpcFailed
 from assay.protocol.errors import RpcUnreachable
 
 _FIRST_REST_S, _LONGEST_REST_S, _MOST_DOUBLINGS = 0.25, 30.0, 7
-"""An endpoint that fails rests twice as long each time, up to the longest; its failures are many more in a
-night than a power of two can have."""
+"""Back-off in seconds: doubles with each failure up to the maximum. The exponent is bounded, as failures may
+be many."""
 
 _REMEMBERED_S = 60.0
-"""For how long it counts how far an endpoint was behind, and that it has refused to be asked so often."""
+"""Seconds for which lag and rate limits of an endpoint are remembered."""
 _MOST_A_SECOND, _LONGEST_GAP_S = 1_000, 2.0
 _LATELY, _MANY = 20, 3
-"""Refusals among the last requests from which on there is a limit."""
+"""Number of refusals among the latest requests from which the rate is limited."""
 _SLOWER, _FASTER = 1.25, 0.998
-"""The pause between two requests, after a refusal and after an answer, as a part of what it was."""
+"""Factors of the pause between requests after a refusal and after an answer."""
 
 
 class Endpoint(Protocol):
-    """What is asked: `chain.eth.rpc.HttpRpc`; tests bring their own."""
+    """An endpoint: `chain.eth.rpc.HttpRpc`; tests bring their own."""
 
     shown_url: str
 
     def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
-        """The result of one call. Raises RpcFailed, RpcUnreachable."""
+        """Returns the result of one call. Raises RpcFailed, RpcUnreachable."""
 
 
 class Pace:
-    """How often an endpoint may be asked, learnt from its refusals: where these are many, it is asked no more
-    often than it has answered in the second before, and ever so slowly more often after that. Safe to share
-    between threads."""
+    """Adaptive rate limit of an endpoint, learnt from its refusals.
+
+    After many refusals the rate drops to what it answered in the second before, and rises slowly again.
+    Thread-safe.
+    """
 
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._clock, self._sleep = clock, sleep
         self._gap_s, self._next, self._slowed_at = 0.0, float("-inf"), float("-inf")
         self._answered = deque[float](maxlen=_MOST_A_SECOND)
         self._lately = deque[bool](maxlen=_LATELY)
-        """Whether each of the last requests was refused."""
+        """For each of the latest requests, whether it was refused."""
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Wait for one's turn."""
+        """Waits for a slot."""
         with self._lock:
             now = self._clock()
             begins = max(now, self._next)
@@ -60,15 +62,15 @@ class Pace:
             self._sleep(begins - now)
 
     def answered(self) -> None:
-        """It was not refused."""
+        """Records a request that was not rate-limited."""
         with self._lock:
             self._answered.append(self._clock())
             self._lately.append(False)
             self._gap_s = 0.0 if self._gap_s < 1 / _MOST_A_SECOND else _FASTER * self._gap_s
 
     def refused(self) -> None:
-        """It was, for being asked too often. A gateway that refuses one now and then, whatever it is asked,
-        is none that wants to be asked less."""
+        """Records a rate-limited request. A gateway that refuses an occasional request is not slowed down for
+        it."""
         with self._lock:
             self._lately.append(True)
             if sum(self._lately) < _MANY:
@@ -80,12 +82,12 @@ class Pace:
 
     @property
     def a_second(self) -> float:
-        """Requests that it gets at most, where it has refused some of late; 0: it has not."""
+        """Present limit in requests per second; 0: none."""
         return 1 / self._gap_s if self._gap_s and self._clock() - self._slowed_at < _REMEMBERED_S else 0.0
 
 
 class Watched:
-    """An endpoint with what is known of it."""
+    """An endpoint with its statistics."""
 
     def __init__(
         self,
@@ -96,12 +98,12 @@ class Watched:
     ) -> None:
         self.url, self.place = endpoint.shown_url, place
         self.usual_s: dict[str, float] = {}
-        """How long answers to a method took of late."""
+        """Recent response time in seconds, by method."""
         self.rests_until = float("-inf")
         self.error = ""
-        """Why it was last not answered; empty once it has answered."""
+        """Last error; empty after an answer."""
         self.behind, self.behind_at = 0, float("-inf")
-        """By how many blocks answers of it were behind what was seen of late, and when one last was."""
+        """Number of blocks by which recent answers lagged, and the time of the last one."""
         self._endpoint, self._clock = endpoint, clock
         self._failures, self._counted_at = 0, float("-inf")
         self._lock = threading.Lock()
@@ -137,8 +139,8 @@ class Watched:
         self.pace.answered()
 
     def _failed(self, begin: float, error: RpcUnreachable) -> None:
-        """Questions that were under way when one was counted as a failure are none of their own: six that
-        time out together are one. Those after it are, so who never answers rests ever longer."""
+        """Records a failure. Requests that were in flight when one failed count as the same failure; later
+        ones count anew, so an endpoint that never answers backs off ever longer."""
         with self._lock:
             now = self._clock()
             if begin >= self._counted_at:
@@ -149,18 +151,18 @@ class Watched:
             self.error = error.message
 
     def doubted(self) -> None:
-        """Ask another one next."""
+        """Prefers another endpoint for the next request."""
         self.rests_until = self._clock() + 0.5
 
     def fell_behind(self, blocks: int) -> None:
-        """An answer of it was behind."""
+        """Records an answer that lagged."""
         if blocks > 0:
             now = self._clock()
             before = self.behind if now - self.behind_at < _REMEMBERED_S else 0
             self.behind, self.behind_at = max(blocks, before), now
 
     def is_behind(self) -> bool:
-        """Whether an answer of it was behind of late."""
+        """True if an answer lagged recently."""
         return self._clock() - self.behind_at < _REMEMBERED_S
 
     def stands_at(self, head: int) -> None:

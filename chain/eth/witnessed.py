@@ -1,11 +1,9 @@
-"""What two endpoints are compared by: which questions have one answer, and what of it has to be the same.
+"""Decides which answers two endpoints must agree on, and which fields are compared.
 
 Contract: `gist` is equal for two honest answers to a question that `has_one_answer`, however the nodes spell
-them, and differs where any field differs that this package reads of a block, its transactions or a log: so an
-endpoint that lies about one of them is found out by another.
-Not guaranteed: the other fields of a block's header, which `chain.eth.headers` reads. They prove themselves
-by the block's hash: a lie about them leaves a header that cannot be used, and no false one. Nor the price of
-gas in a receipt, which some nodes leave out.
+them. It differs if any field differs that this package reads of a block, its transactions or a log. Not
+guaranteed: the other header fields, which `chain.eth.headers` reads. The block's hash proves them: a false
+one makes the header unusable, not false. Nor the gas price in a receipt, which some nodes leave out.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ RECEIPT = "eth_getTransactionReceipt"
 
 
 def has_one_answer(method: str, params: list[Any]) -> bool:
-    """Whether all honest endpoints give the same to a question, once they know the block that it names."""
+    """True if all honest endpoints that know the named block give the same answer."""
     if method in ("eth_getLogs", "eth_chainId", RECEIPT):
         return True
     block = {"eth_getBlockByNumber": 0, "eth_call": 1, "eth_getTransactionCount": 1, "eth_getCode": 1}
@@ -27,7 +25,7 @@ def has_one_answer(method: str, params: list[Any]) -> bool:
 
 
 def gist(method: str, params: list[Any], answer: Any) -> Any:
-    """What of an answer of the right shape (`chain.eth.shapes`) must be the same everywhere."""
+    """The fields of a valid answer (`chain.eth.shapes`) that must be the same everywhere."""
     if method == "eth_getBlockByNumber":
         return _block(answer, whole=params[1:] == [True])
     if method == "eth_getLogs":
