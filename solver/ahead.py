@@ -167,7 +167,7 @@ class Ahead:
     def __init__(self, true: StateProvider) -> None:
         self._true = true
         self._tasks: tuple[bytes, ...] = ()
-        """Output roots of those that the guess is made from."""
+        """Output roots of the tasks on which the speculation is based."""
         self._expected: ExpectedStates | None = None
         self._ours: dict[tuple[int, int], ClaimView] = {}
         self._ends: dict[bytes, End] = {}

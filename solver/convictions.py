@@ -41,10 +41,10 @@ class Convictions:
         self._path = path
         self._heeded: tuple[ClaimId, ...] = ()
         self._doubted: tuple[ClaimId, ...] = ()
-        """Claims of which this node's own replay has said that they cannot be defended."""
+        """Claims that this node's own replay contradicts."""
         self._at = Seconds(0)
         self.alarm = ""
-        """Why nothing is staked until a person has looked; empty if nothing is wrong."""
+        """Reason why nothing is staked until a person has looked; empty if there is none."""
         body = record.read(path, _KIND, hint=f"look why this node was convicted, then move {path} away")
         if body is not None:
             self._heeded = tuple(ClaimId(bytes.fromhex(claim)) for claim in body["heeded"])

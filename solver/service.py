@@ -83,7 +83,7 @@ class SolverService(Node):
         self.tasks = Tasks(self.pool.ended)
         self._rewinds: dict[JobId, int] = {}
         self._commits: dict[str, tuple[JobId, tuple[Kind, int, int]]] = {}
-        """Of claims that are being committed, by the action's subject: whose job, and which place."""
+        """Job and place of claims that are being committed, by the action's subject."""
         self._seen: Observation | None = None
 
     def books(self) -> SolverBooks:

@@ -62,12 +62,12 @@ class TaskTrainer:
         self.state_provider = states
         self._blocks, self._books, self._budget, self._clock = blocks, books, budget, clock
         self._segment_s = 0.0
-        """What a segment took of late, in seconds."""
+        """Recent duration of a segment in seconds."""
         self._task: OpenTask | None = None
         self._over: dict[TaskKey, OpenTask] = {}
-        """Tasks that are trained, of late, by their places."""
+        """Recently completed tasks."""
         self._lent: dict[TaskKey, bytes] = {}
-        """Roots of last states that are worked on ahead, before they are stored."""
+        """Roots of last states offered to speculation before they are stored."""
         self._storing = Storing(blocks, books, self.job_id, self.draft_of, self.work.segments(Kind.TASK))
         self._diverged = False
         self._resuming = Resuming(blocks, books, self.job_id, self.work.program(Kind.TASK))

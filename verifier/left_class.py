@@ -25,7 +25,7 @@ class LeftClass:
         instead = "no class is come back to; `assay verifier subscribe CLASS` agrees to one"
         body = record.read_or_set_aside(self._path, _KIND, instead=instead)
         self.class_id = ZERO_DIGEST if body is None else bytes.fromhex(body["class"])
-        """Zeros: none."""
+        """Id of the class; zeros: none."""
         self._block: int | None = None if body is None else body["block"]
 
     def keep(self, class_id: bytes) -> None:

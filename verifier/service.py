@@ -88,15 +88,15 @@ class VerifierService(Node):
         self._paid: Mapping[JobId, Wei] = {}
         self._no_room: dict[tuple[ClaimId, bytes], str] = {}
         self._pinned: set[ClaimId] = set()
-        """Claims of which this process has looked whether our vote's states are on the disk."""
+        """Claims for which this process has checked the pinned states of our vote."""
         self._stays = Stays(folder / "stays")
         self._rest = rest or Rest(Drained(folder, "verifier"))
         self._left = LeftClass(folder)
         self._ballots = Ballots(folder / "ballots")
         self._findings: dict[tuple[ClaimId, Address], Finding | None] = {}
-        """Of claims (zero address) and of others' votes; None of a vote that is right."""
+        """Findings on claims (zero address) and on others' votes; None for a vote that is right."""
         self._too_late = set[str]()
-        """Replays under way of seats that were given up, by the action's subject."""
+        """Running replays of abandoned seats, by the action's subject."""
         self._seen: Observation | None = None
 
     def spec(self, job_id: JobId) -> JobSpec:

@@ -85,7 +85,8 @@ class WhistleblowerService(Node):
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
         self._not_asked: set[ClaimId] = set()
-        """Claims of which nothing is demanded, as it is not known what may have been demanded already."""
+        """Claims of which nothing is demanded, because an earlier demand may exist whose record is
+        damaged."""
 
     def spec(self, job_id: JobId) -> JobSpec:
         return self.accusing.spec(job_id)

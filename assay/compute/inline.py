@@ -26,7 +26,7 @@ class InlinePool:
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Never called."""
         self.on_slower: Callable[[Slower], object] = lambda slower: None
-        """Never called: this process says so itself."""
+        """Never called: this process logs it itself."""
 
     def submit(
         self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None

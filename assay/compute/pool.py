@@ -143,7 +143,7 @@ class Task(Future[R]):
         self.order, self.priority, self.progress = order, priority, progress
         self.cancelled_running = threading.Event()
         self.unwanted = self.gives_way = False
-        """Why it ends early: it was cancelled, or is to run again later."""
+        """True if it was cancelled or preempted."""
         self.losses = 0
 
     def cancel(self) -> bool:
@@ -177,9 +177,9 @@ class Pool:
         self._closed = False
         self._begun_s = time.monotonic()
         self.on_loss: Callable[[Loss], object] = lambda loss: None
-        """Told of each lost worker, by a thread of the pool's."""
+        """Called for each lost worker, in a thread of the pool."""
         self.on_slower: Callable[[Slower], object] = lambda slower: None
-        """Told of each new reason, once for a device."""
+        """Called once for each device and reason."""
         self._slower: set[Slower] = set()
         self._workers = list(workers)
         self._status = [WorkerStatus(worker.device) for worker in workers]

@@ -148,7 +148,7 @@ class LinkWorker:
         self._hold: AbstractContextManager[Any] = nullcontext()
         self._callers: ThreadPoolExecutor | None = None
         self._telling = threading.Lock()
-        """Held while the node's books take something in."""
+        """Held while the node's books handle a message."""
         self._closed = False
         self._told = UNKNOWN
         self.ended = 0

@@ -51,7 +51,7 @@ class Line:
         self._numbers = count()
         self._asked: dict[int, Future[Any]] = {}
         self.orders: queue.SimpleQueue[Order[Any] | None] = queue.SimpleQueue()
-        """None: the other end is gone."""
+        """None: the node is gone."""
         self.cancelled = threading.Event()
 
     def send(self, message: object) -> None:

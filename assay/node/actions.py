@@ -66,11 +66,11 @@ class Actions:
         self._report, self._clock = report, clock
         self.backoff = Backoff()
         self.sender: Executor | None = None
-        """Where calls are sent, while the loop goes on; None: the loop waits for each."""
+        """Thread that sends transactions while the loop goes on; None: the loop waits for each."""
         self.put_off = set[object]()
-        """Actions that fetch, and were put off since they were last done."""
+        """Fetching actions that were put off and not done since."""
         self.any_put_off = False
-        """Whether one was, since this was last set."""
+        """True if an action was put off since this was last cleared."""
         self._running: dict[object, _Running] = {}
         self._later: deque[Callable[[], object]] = deque()
 

@@ -31,11 +31,11 @@ class Loop:
         self._report, self._actions, self._clock = report, actions, clock
         self._tick, self._rest_s = tick, rest_s
         self.housekeeping: Callable[[], None] = lambda: None
-        """Done before each wait, such as to look after peers and pending transactions."""
+        """Called before each wait, for peers and pending transactions."""
         self.at_once = False
-        """Whether there is to be another look without a wait: the last one ended before all was done."""
+        """True if the next tick follows without a wait: the last one left work undone."""
         self.unsaid = 0
-        """Errors of which nothing could be said."""
+        """Number of errors that could not be reported."""
 
     def run(self) -> None:
         """Ticks until the clock says stop."""

@@ -43,7 +43,7 @@ class OpenJob:
         self.state_provider.reader.cache = tensors_of(bench, spec)
         self.disputant = Disputant(desk.market.me, lambda game: replay_for(self.state_provider, game))
         self.role: object = None
-        """What a role keeps with the job."""
+        """The role's own data about the job."""
 
     @property
     def is_storing(self) -> bool:

@@ -38,10 +38,10 @@ class Published:
         self.blocks, self.reader = blocks, reader
         self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
         self._hidden: set[ClaimId] = set()
-        """Claims whose manifest cannot be had, or is refused: nobody knows which states they publish."""
+        """Claims whose manifest is unavailable or refused."""
         self._slots: dict[tuple[bytes, int], Slots] = {}
-        """Of states that are known, by their root and how many slots they have: a claim may name the root of
-        another program's state."""
+        """Slots of known states, by root and slot count: a claim may name the root of another program's
+        state."""
         self._used_claims = Used[ClaimId](self._forget)
         self._used_slots = Used[tuple[bytes, int]](lambda key: self._slots.pop(key, None))
 

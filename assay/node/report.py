@@ -69,10 +69,10 @@ class Report:
         self.status = Status(role=role, address=address)
         self._emit, self._poll_s = emit, poll_s
         self._broken: dict[str, str] = {}
-        """Parts of the loop, jobs and claims that have failed, with what was said of them."""
+        """Failed parts of the loop, jobs and claims, with the reported error."""
         self._aside: dict[str, str] = {}
         self._aside_now: dict[str, str] = {}
-        """What the last look, and this one, have set aside, and why."""
+        """Jobs and claims left out of the last poll and of this one, with the reason."""
 
     def emit(self, event: str, **fields: Any) -> None:
         """Emits one event."""

@@ -112,10 +112,10 @@ class Retention:
         self._under_way: tuple[Future[Any], _Decided] | None = None
         self._stopped = Event()
         self.kept: frozenset[str] = frozenset()
-        """CIDs of the files that had to stay at the last deletion."""
+        """CIDs that the last collection had to keep."""
         self._seen: object = None
         self._over: dict[JobId, frozenset[str]] = {}
-        """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
+        """Collected closed jobs, with the CIDs that stay; they are not looked at again."""
 
     def __call__(self) -> Any:
         """Starts or continues a collection; returns what was freed, or None if nothing changed or it is still

@@ -66,7 +66,7 @@ class Fairness:
     def __init__(self, kinds: tuple[type, ...]) -> None:
         self._kinds = kinds
         self._tried: dict[object, None] = {}
-        """The longest ago first."""
+        """Least recently tried first."""
 
     def order(self, actions: Sequence[Action], put_off: set[object]) -> Sequence[Action]:
         """Reorders fetching actions among their own positions; drops from `put_off` those that are no longer
@@ -133,15 +133,15 @@ class Node:
             lambda: self.report.emit("worker-slower", device=slower.device, why=slower.why)
         )
         self.retention: Callable[[], object] | None = None
-        """Deletes what is over, at each look."""
+        """Garbage-collects at each tick."""
         self.wanted: frozenset[str] = frozenset()
-        """Subjects of what the last look has decided."""
+        """Subjects of the actions of the last decision."""
         self._turns, self._fairness = upkeep.Turns(), Fairness(self.FETCHING)
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._look_s = 0.0
         self._pressing: list[tuple[Seconds, Task[Any]]] = []
-        """Orders that a clock runs for, and until when they may wait for a worker."""
+        """Orders with a deadline, and until when they may wait for a worker."""
 
     @property
     def status(self) -> Status:
