@@ -1,1 +1,1 @@
-"""The job file: read, written from a template, and made into what a client publishes and posts."""
+"""Reads job files, writes them from templates, and builds what a client publishes and posts."""

@@ -1,9 +1,9 @@
-"""Whether a job's amounts pay honest verifiers and learners, and nobody else, as far as a job file tells.
+"""Warns if a job's amounts do not pay honest verifiers and learners, as far as the job file shows.
 
-Contract: `short_amounts` compares fee and stakes with the least that docs/economics.md finds for the job's
-`[outer] algorithm`, and its held-out records, at a price of 20 tok, in proportion to the price;
-`short_outer_fee` what an outer claim is paid with what its operations cost. They warn; nothing is refused.
-Not guaranteed: that amounts above these suit every model: what a replay costs beside a task is the model's.
+Contract: `short_amounts` compares fee and stakes with the minimum that docs/economics.md gives for the job's
+`[outer] algorithm` and its held-out records, at a price of 20 tok, scaled to the price. `short_outer_fee`
+compares the fee of an outer claim with the cost of its operations. Both only warn. Not guaranteed: that
+higher amounts suit every model; the cost of a replay relative to a task depends on the model.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from assay.training.catalogue import CATALOGUE, GRPO, NUMBERS, OWN, RANKS
 
 _TOK = 10**18
 _SHOWN = _TOK // 100
-"""To which a least fee is rounded up."""
+"""Unit to which a minimum fee is rounded up."""
 PRICE = 20
-"""Tokens, of which the amounts below are."""
+"""Price of a task in tokens for which the amounts below hold."""
 COST_SHARE = Fraction(8, 10)
-"""What an honest task costs, of its price."""
+"""Cost of an honest task as a share of its price."""
 LEAST: dict[str, tuple[float, float, float]] = {
     **{name: entry.fees for name, entry in CATALOGUE.items() if entry.fees is not None},
     GRPO: (25.7, 450, 1200),
 }
-"""verifier_fee, verifier_stake and solver_stake; a vote of `grpo` replays the whole task."""
+"""verifier_fee, verifier_stake and solver_stake by algorithm; a vote on `grpo` replays the whole task."""
 PLAIN = (2.23, 36.0, 350.0)
-"""Those of the algorithms that are not named above, where they are asked for."""
+"""Amounts for all other algorithms, if asked for."""
 HELD_OUT = 0.8
-"""A vote's steps for the loss on a batch of held-out records, its trace with it, the worst of three
-templates; stakes are asked for ten times what a vote is dearer, or for two votes, and are halved."""
+"""Cost of a vote's steps for the loss on a batch of held-out records, with its trace: the worst of three
+templates. Stakes rise by ten times what a vote costs more, or by two votes, and are halved."""
 LEARNERS = {GRPO: Fraction(28, 100)}
-"""What an operation of an outer claim costs, in those of a task, where that is not the same: many rows at
-once are cheaper than position by position."""
+"""Cost of an outer claim's operation relative to a task's, where they differ: many rows at once are cheaper
+than position by position."""
 OUTER_GAS = Fraction(12, 100)
-"""Tokens, to commit and settle an outer claim."""
+"""Tokens to commit and settle an outer claim."""
 DEAR = frozenset(name for name, entry in CATALOGUE.items() if entry.unpaid)
-"""Whose votes cost several times what their task does: a round of one step."""
+"""Algorithms whose votes cost several times their task: rounds of one step."""
 UNMEASURED = frozenset({OWN})
-"""Of which it is not known: the client's code says what a vote replays, and no two clients' are the same."""
+"""Algorithms with unknown cost: the client's code decides what a vote replays."""
 
 
 def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
-    """verifier_fee, verifier_stake and solver_stake at `PRICE`; None where the templates' are known to do."""
+    """Minimum verifier_fee, verifier_stake and solver_stake at `PRICE`; None if the templates' amounts
+    suffice."""
     found, held, training = LEAST.get(file.outer.algorithm), file.held_out, file.training
     if held is None:
         return found
@@ -58,7 +59,7 @@ def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
 
 
 def short_amounts(file: JobFile) -> list[str]:
-    """A line for the amounts that are too low; empty if none is known to be."""
+    """One line about amounts that are too low; empty if none is known to be."""
     name, money = file.outer.algorithm, file.money
     if name in DEAR:
         return [
@@ -94,7 +95,7 @@ def short_amounts(file: JobFile) -> list[str]:
 
 
 def _of_rank(file: JobFile) -> list[str]:
-    """A line where more columns are sent than those whose votes were measured."""
+    """A warning if more columns are sent than in the measured votes."""
     rank, usual = numbers_in(file.outer).get("rank"), NUMBERS["rank"].usual.get(file.outer.algorithm)
     if rank is None or usual is None or rank <= usual:
         return []
@@ -107,8 +108,10 @@ def _of_rank(file: JobFile) -> list[str]:
 
 
 def short_outer_fee(file: JobFile, terms: Terms, share: Fraction) -> list[str]:
-    """A line where outer claims are paid less than they cost, and one where usual solvers leave the job for
-    that alone. `share`: operations of an outer claim over those of a task."""
+    """Warnings if outer claims are paid below cost, and if usual solvers refuse the job only for that.
+
+    `share`: operations of an outer claim over those of a task.
+    """
     cap, name, said = terms.price_cap, file.outer.algorithm, []
     work = share * LEARNERS.get(name, Fraction(1)) * COST_SHARE
     least = Wei(ceil((work * cap + OUTER_GAS * _TOK) / _SHOWN) * _SHOWN)

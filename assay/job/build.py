@@ -1,5 +1,4 @@
-"""From a job file to what is published: its model, data and optimiser traced into a job's files (terms:
-``terms.py``).
+"""Builds a job's files from its job file: traces model, data and optimiser (terms: ``terms.py``).
 
 Contract: the same file, data, weights and code give the same programs, dataset and genesis, and so the same
 roots.
@@ -43,11 +42,11 @@ from assay.training.results import RESULTS
 
 Say = Callable[[str], None]
 _LINES_NAMED = 8
-"""Of all that are at fault."""
+"""Maximum number of faulty lines to name."""
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
-    """The manifest's model entry: a template's config, from which anybody builds it again, or a name."""
+    """The manifest's model entry: a template's config, from which anybody can rebuild it, or a name."""
     kind = type(made.model)  # itself: a subclass may compute something else
     if isinstance(made.model, (models.Gpt, models.Mlp, models.Cnn)) and kind in models.Model.__args__:
         return models.describe(made.model.config)
@@ -67,14 +66,14 @@ def _check_rounds(file: JobFile) -> None:
 
 
 def _check_algorithm(file: JobFile, made: Recipe) -> None:
-    """Raises Stop where the outer algorithm's numbers cannot train, whoever named them."""
+    """Raises Stop if the outer algorithm's numbers cannot train, wherever they come from."""
     algorithm = outer_of(file.outer.algorithm, rule_of(file), made.outer)
     assert algorithm is not None, "a job that trains has one"
     check_algorithm(algorithm, file.training.shards, file.training.min_shards)
 
 
 def _check_idle(file: JobFile, what: str) -> None:
-    """Raises BadJobFile where the file says how something would be trained."""
+    """Raises BadJobFile if the file has settings for training in a use without training."""
     training, said = file.training, file.outer
     unused = {"learning_rate": said.learning_rate, "momentum": said.momentum}
     if said.slices is not None:
@@ -89,8 +88,8 @@ def _check_idle(file: JobFile, what: str) -> None:
 
 
 def _evaluation(file: JobFile, made: Recipe, blocks: Files | None) -> JobArtifacts:
-    """The job that computes the loss of a model. Raises Stop where the file says what an evaluation has no
-    use for."""
+    """Builds a job that computes the loss of a model. Raises Stop for settings that an evaluation cannot
+    use."""
     training = file.training
     _check_idle(file, "an evaluation")
     if file.weights is not None:
@@ -114,7 +113,7 @@ def _evaluation(file: JobFile, made: Recipe, blocks: Files | None) -> JobArtifac
 
 
 def _inference(file: JobFile, blocks: Files | None) -> JobArtifacts:
-    """The job that continues prompts."""
+    """Builds a job that continues prompts."""
     section, training = file.inference, file.training
     assert section is not None and file.weights is not None, "the job file was validated"
     _check_idle(file, "an inference")
@@ -138,7 +137,7 @@ def _inference(file: JobFile, blocks: Files | None) -> JobArtifacts:
 
 
 def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
-    """The job in which actors play and the outer claim learns."""
+    """Builds a GRPO job: actors play and the outer claim learns."""
     section, training, model = file.grpo, file.training, file.model
     assert section is not None and isinstance(model, DecoderModel), "the job file was validated"
     _check_idle(file, "GRPO's outer claim learns by [optimiser]: [outer]")
@@ -166,7 +165,7 @@ def _grpo(file: JobFile, blocks: Files | None, say: Say) -> JobArtifacts:
 
 
 def _counting(steps: int, say: Say) -> Callable[[int], None]:
-    """Says how far the supervised steps are, at the first and at every tenth part of them."""
+    """Progress callback of the supervised steps: reports the first and every tenth part."""
     every = max(1, steps // 10)
 
     def each(done: int) -> None:
@@ -177,15 +176,15 @@ def _counting(steps: int, say: Say) -> Callable[[int], None]:
 
 
 def policy_weights(policy: Policy, held: Mapping[str, Tensor]) -> list[Tensor]:
-    """A policy's parameters out of weights, such as those of a job that trained it before. Raises Stop."""
+    """Selects a policy's parameters from weights, such as those of an earlier job. Raises Stop."""
     found = {name: tensor for name, tensor in held.items() if name not in RESULTS}
     with_parameters(policy.net, found)
     return [found[name] for name in policy.names]
 
 
 def read_prompts(path: Path) -> list[bytes]:
-    """A prompt a line; the line's end is no part of it. Raises Stop where the file cannot be read, is empty
-    or has an empty line."""
+    """Reads one prompt per line, without line ends. Raises Stop if the file is unreadable, empty or has an
+    empty line."""
     try:
         found = path.read_bytes().splitlines()
     except OSError as error:
@@ -204,7 +203,7 @@ def read_prompts(path: Path) -> list[bytes]:
 
 
 def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
-    """DiPaCo's paths, once the parameters' names are known."""
+    """DiPaCo's paths as a function of the parameters' names."""
     section, training = file.paths, file.training
     if section is None:
         return None
@@ -218,8 +217,10 @@ def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
 
 
 def check_outer(file: JobFile, files: JobArtifacts) -> None:
-    """Raises Stop where an outer claim takes more memory than the class admits and slices would mend it, with
-    how many are needed; this number is not guaranteed to be the least to the unit."""
+    """Raises Stop if an outer claim needs more memory than the class admits and slices would help.
+
+    The error has the number of slices, which may not be the exact minimum.
+    """
     if unsliced_because(file.outer.algorithm):
         return
     most, needed = file.conditions, files.slices
@@ -242,9 +243,11 @@ def build(
     say: Say = lambda _: None,
     keep: Keep = at_once,
 ) -> JobArtifacts:
-    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
-    weights are read that the file names by their CID; `say` is told how far long parts are; `keep` may know a
-    step that was traced before (``job.kept``). Raises Stop."""
+    """Traces the job's step and makes all its files. Raises Stop.
+
+    `own`: as in `recipe_of`; `blocks`: source of weights named by CID; `say`: progress callback; `keep`:
+    cache of traced steps (``job.kept``).
+    """
     if file.outer.algorithm == INFER:
         return _inference(file, blocks)
     if file.outer.algorithm == GRPO:

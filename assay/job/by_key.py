@@ -1,7 +1,7 @@
-"""Terms and conditions that are refused, by the keys of the job file that they come from.
+"""Translates refused terms and conditions to the job file's keys.
 
-Contract: ``protocol.params`` refuses by the words of the contracts and in smallest units. `by_key` says the
-same by section and key, with the value as it is written, amounts in tokens and times in seconds.
+Contract: ``protocol.params`` refuses with the contracts' field names, in smallest units. `by_key` names
+section and key, with the value as written, amounts in tokens and times in seconds.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ KEYS = {
     "stepBytes": ("class", "step_bytes"),
     "stepOperations": ("class", "step_operations"),
 }
-"""Of the contracts' words, for what a job file decides. Of what the program decides, the class's limit."""
+"""Section and key of each contract field that a job file decides. For what the program decides: the class's
+limit."""
 _OF_CLASS = frozenset({"segmentSteps"})
-"""In a class of conditions another key than in terms; elsewhere they have the same."""
+"""Fields whose key in a class of conditions differs from that in terms."""
 _WORD = re.compile(r"\b[a-z]+[A-Z]\w*\b")
 _NUMBER = re.compile(r"(?<![\d/^.])\d+(?![\d/^.])")
 
 
 @contextmanager
 def by_key(file: JobFile) -> Iterator[None]:
-    """Raises BadJobFile where BadTerms or BadConditions are raised about something that `file` decides."""
+    """Converts BadTerms and BadConditions about fields that `file` decides to BadJobFile."""
     try:
         yield
     except (BadTerms, BadConditions) as error:
@@ -89,6 +90,6 @@ def _said(file: JobFile, error: BadTerms | BadConditions) -> BadJobFile:
 
 
 def _of_file(file: JobFile, why: str) -> str:
-    """A sentence about samples without those that loops beside the training's have of their own."""
+    """Rewrites a message about samples without those of loops other than training."""
     more = conditions_of(file).samples - file.verification.samples
     return _NUMBER.sub(lambda number: str(max(int(number[0]) - more, 1)), why)

@@ -1,8 +1,8 @@
-"""What a client should know before he pays: amounts that pay nobody honest, outer steps that overshoot,
-numbers of compression that save nothing, data that are few.
+"""Warns a client before it pays: low amounts, overshooting outer steps, useless compression, too little data.
 
-Contract: `cautions` says it of a job file that is sound otherwise, without training a step. Nothing is
-refused. Not guaranteed: that a job without any learns."""
+Contract: `cautions` checks an otherwise valid job file without training a step. Nothing is refused. Not
+guaranteed: that a job without warnings learns.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from assay.training.stability import covers_at_most, steady_rate
 from assay.training.streaming import fragments_of
 
 OFTEN = 500
-"""Times that a job of many epochs sees each record."""
+"""Number of times that a job of many epochs sees each record."""
 
 
 def seen_too_often(training: Training, records: int) -> list[str]:
-    """A line where a job draws each of its records more than `OFTEN` times."""
+    """A warning if a job draws each of its records more than `OFTEN` times."""
     steps = training.rounds * training.shards * training.steps_per_round
     drawn = steps * training.batch * training.accumulate
     if not records or drawn <= OFTEN * records:
@@ -35,7 +35,7 @@ def seen_too_often(training: Training, records: int) -> list[str]:
 
 
 def overshooting(file: JobFile) -> list[str]:
-    """A line where outer steps can overshoot further with every round; none otherwise."""
+    """A warning if outer steps can overshoot further with every round."""
     outer, shards = file.outer, file.training.shards
     rule = rule_of(file)
     covered = covers_at_most(outer.algorithm, rule, shards)
@@ -50,8 +50,11 @@ def overshooting(file: JobFile) -> list[str]:
 
 
 def unsent(file: JobFile, parameters: int) -> list[str]:
-    """A line where a job by streaming has fewer rounds than fragments, or one by delayed Nesterov fewer than
-    its momentum waits for; `parameters`: the model's tensors."""
+    """A warning if a streaming job has fewer rounds than fragments, or a delayed Nesterov job fewer than its
+    momentum needs.
+
+    `parameters`: number of the model's tensors.
+    """
     every, rounds = file.outer.momentum_every or 1, file.training.rounds
     if every > rounds:
         return [
@@ -72,7 +75,7 @@ def unsent(file: JobFile, parameters: int) -> list[str]:
 
 
 def stepless(file: JobFile) -> list[str]:
-    """A line where a round is no whole step of the optimiser."""
+    """A warning if a round is no whole number of optimiser steps."""
     training = file.training
     if training.micro_steps <= training.steps_per_round:
         return []
@@ -84,7 +87,7 @@ def stepless(file: JobFile) -> list[str]:
 
 
 def unsettled(files: JobArtifacts) -> list[str]:
-    """A line where training changes what the settled model lacks, as it does with slices and of paths."""
+    """A warning if training changes parameters that the settled model lacks, as with slices and paths."""
     if not files.unsettled:
         return []
     return [
@@ -95,7 +98,7 @@ def unsettled(files: JobArtifacts) -> list[str]:
 
 
 def idle(files: JobArtifacts) -> list[str]:
-    """A line where parameters have no part in the loss."""
+    """A warning if parameters do not affect the loss."""
     if not files.idle:
         return []
     return [
@@ -105,7 +108,7 @@ def idle(files: JobArtifacts) -> list[str]:
 
 
 def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None) -> list[str]:
-    """A line for each; empty where there is nothing to say. `wire`: what ``job.wire`` has found."""
+    """All warnings, one line each. `wire`: result of ``job.wire``."""
     late = [
         *idle(files),
         *unsettled(files),

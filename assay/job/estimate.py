@@ -1,7 +1,7 @@
-"""What a job will cost, take and move, from its file and its programs, before it is published or posted.
+"""Estimates a job's cost, duration and traffic from its file and programs, before it is published or posted.
 
-Contract: arithmetic on the terms that would be posted, refused as `post` would refuse them; no chain is asked
-and nothing is timed. What machines take for a step is theirs to say (`assay solver bench`).
+Contract: arithmetic on the terms that would be posted, refused as `post` would refuse them; no chain is read
+and nothing is timed. Machines measure their own step time (`assay solver bench`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from assay.training.job import JobArtifacts
 
 
 def counted(records: Records | None) -> tuple[int, int]:
-    """How many records there are, and the bytes of each; zeros without a dataset."""
+    """Number of records, and bytes of each; zeros without a dataset."""
     return (0, 0) if records is None else (len(records), records.record_size)
 
 
 def drafted(body: JobFile, files: JobArtifacts, bounds: Bounds | None = None) -> Terms:
-    """The terms of a job that was traced and not published, but for its client, nonce and id of its class.
-    `bounds`: the market's; without them those that admit its class. Raises BadManifest, BadJobFile where a
-    key is at fault, and BadTerms where what the program is makes them such."""
+    """Terms of a traced, unpublished job, without client, nonce and class id.
+
+    `bounds`: the market's; without them, those that admit its class. Raises BadManifest, BadJobFile for a
+    key, and BadTerms for a value that the program decides.
+    """
     conditions = conditions_of(body)
     terms = terms_of(body, publish_job(UnstoredBlocks(), files))
     with by_key(body):
@@ -42,37 +44,38 @@ def drafted(body: JobFile, files: JobArtifacts, bounds: Bounds | None = None) ->
 
 @dataclass(frozen=True)
 class Estimate:
-    """Amounts in smallest units, times in seconds, sizes in bytes."""
+    """Estimated amounts in smallest units, times in seconds, sizes in bytes."""
 
     least: Wei
-    """Every shard is taken at the floor."""
+    """Cost if every shard is taken at the floor price."""
     most: Wei
-    """Every shard is taken at the cap; what a budget must cover. What is not paid comes back."""
+    """Cost if every shard is taken at the cap, which the budget must cover. The unspent rest is refunded."""
     votes: Wei
-    """Of both: the verifiers' fees."""
+    """Verifiers' fees, part of both."""
     solver_locks: Wei
-    """What a solver locks for each claim."""
+    """Stake that a solver locks for each claim."""
     steps: int
-    """In all shards together; `micro_steps` of them make one of the optimiser."""
+    """Steps of all shards together; `micro_steps` of them make one optimiser step."""
     examples: int
-    """Records that they see, with repetition."""
+    """Records processed, with repetition."""
     operations: int
-    """Multiply-adds and elementwise operations of all claims' loops, outer ones too."""
+    """Multiply-adds and elementwise operations of all loops of all claims."""
     step_memory: int
     state: int
-    """Of the inner program: what a solver commits to at each segment's end."""
+    """Bytes of the inner program's state, committed at each segment's end."""
     checkpoints: int
-    """What solvers publish if they keep every segment's end: of which a verifier fetches its samples'."""
+    """Bytes that solvers publish if they keep every segment's end; a verifier fetches those of its
+    samples."""
     audited: float
-    """Share of the tasks' operations that drawn verifiers do again."""
+    """Share of the tasks' operations that drawn verifiers replay."""
     last_payment: Seconds
-    """From the last outer claim until nobody can dispute it, if all its verifiers vote."""
+    """Time from the last outer claim until nobody can dispute it, if all its verifiers vote."""
     round_at_most: Seconds
-    """Until a round is closed without a solver that is gone, from min_shards on."""
+    """Time until a round is closed without an absent solver, from min_shards on."""
 
 
 def estimated(terms: Terms, files: JobArtifacts, batch: int) -> Estimate:
-    """What terms come to, of a job with these programs; `batch`: records a step."""
+    """Estimates a job with these terms and programs; `batch`: records per step."""
     tasks = terms.rounds * terms.shards
     votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
     least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.slices * terms.outer_fee)
@@ -101,7 +104,7 @@ def estimated(terms: Terms, files: JobArtifacts, batch: int) -> Estimate:
 
 
 def _task_operations(terms: Terms, files: JobArtifacts) -> tuple[int, float]:
-    """Operations of a round's tasks, and those of them that verifiers do again: of each loop its samples."""
+    """Operations of a round's tasks, and how many of them verifiers replay: the samples of each loop."""
     trained, again = 0, 0.0
     for loop, program in zip(terms.loops, files.tasks, strict=True):
         steps = sum(loop.of(shard).steps for shard in range(terms.shards))

@@ -1,7 +1,7 @@
-"""What pydantic finds wrong with a job file, in words: the key as the file has it, and what may be meant.
+"""Formats pydantic's validation errors of a job file: the key as written, and the likely intended one.
 
-Contract: a fault is one sentence after the key that it is about. A key is named by its place in the file: not
-by the kind of section that pydantic tried, and not by a word of the contracts.
+Contract: one sentence per fault, after its key. A key is named by its place in the file, not by pydantic's
+union branches or a contract's field name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from assay.protocol.words import meant
 _QUOTED = re.compile(r"'([^']*)'")
 _QUOTED_KINDS = re.compile(r'"(\w+)"')
 _SHOWN = 60
-"""Characters of a value in a fault at most."""
+"""Maximum characters of a value in a message."""
 
 
 def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) -> str:
-    """One fault of `body`, which was read as a `whole`."""
+    """Formats one validation error of `body`, parsed as `whole`."""
     path = _path(found["loc"], body)
     key = ".".join(path)
     match found["type"]:
@@ -50,7 +50,7 @@ def fault(found: ErrorDetails, body: Mapping[str, Any], whole: type[BaseModel]) 
 
 
 def _instead(value: object) -> str:
-    """The value that is there instead, as TOML has it; nothing of one that is long or no value by itself."""
+    """The invalid value in TOML syntax; empty if it is long or a table."""
     if not isinstance(value, str | int | float):
         return ""
     odd = not str(value).isprintable()  # a terminal may do something else with it than show it
@@ -64,7 +64,7 @@ def _choice(value: object, expected: str) -> str:
 
 
 def _path(place: Sequence[int | str], body: object) -> list[str]:
-    """A place without the kinds that pydantic tried on the way, which are no keys."""
+    """A location without pydantic's union branches."""
     path = []
     for number, part in enumerate(place, 1):
         there = part in body if isinstance(body, Mapping) else isinstance(part, int)
@@ -75,7 +75,7 @@ def _path(place: Sequence[int | str], body: object) -> list[str]:
 
 
 def _keys(whole: type[BaseModel], path: Sequence[str], body: object) -> list[str]:
-    """Keys that a section of `body` may have: of the kind that it says to be, of any where it says none."""
+    """Keys that a section of `body` may have: of its stated kind, or of any kind if it states none."""
     kinds = [whole]
     for part in path:
         fields = [(field.alias or name, field) for kind in kinds for name, field in kind.model_fields.items()]
@@ -86,7 +86,7 @@ def _keys(whole: type[BaseModel], path: Sequence[str], body: object) -> list[str
 
 
 def _said_to_be(kind: type[BaseModel], section: object) -> bool:
-    """Whether a section names this kind by the one word that the kind's field may hold, or by having it."""
+    """True if a section states this kind by its literal field, or by having the field."""
     if not isinstance(section, Mapping):
         return False
     words = [(field.alias or name, get_args(field.annotation)) for name, field in kind.model_fields.items()]

@@ -1,10 +1,9 @@
-"""Traced programs that are kept: a job's step is traced once, however often commands need it.
+"""On-disk cache of traced programs, so that a job's step is traced once for all commands.
 
-Contract: `Traces.keep` returns what the call returns, to the last bit. It is read from the home folder only
-where the call's key (``job.trace_key``) is that of the call that made it, and every file that was read and
-every module that was imported while it was traced is as it was. A kept file has its own digest in it: one
-that is damaged is not used. Where a call has no key, or nothing can be written, all is made anew. Files that
-were not used for longest are removed beyond `MAX_BYTES`.
+Contract: `Traces.keep` returns what the call returns, to the last bit. A cached file is only used if its key
+(``job.trace_key``) matches the call and every file read and module imported while tracing is unchanged. Its
+digest is checked; a damaged file is ignored. A call without a key, or a failed write, just traces. The least
+recently used files are removed beyond `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ _NOWHERE = ("/proc/", "/sys/", "/dev/", tempfile.gettempdir() + "/torchinductor"
 
 
 def traces(app: App, source: str = "") -> Traces:
-    """Those of this home; a dry run adds none. `source`: the reference of a model of one's own, whose file is
-    part of every key."""
+    """The cache of this home; a dry run adds nothing. `source`: reference of an own model, whose file is part
+    of every key."""
     files = [Path(parts(source)[0]).resolve()] if source else []
     return Traces(app.settings.home / FOLDER, files, adds=not app.dry_run)
 
@@ -61,7 +60,8 @@ class Traces:
         self.folder, self._files, self._adds = folder, files, adds
 
     def keep(self, make: Callable[..., TracedRound], *arguments: Any, **options: Any) -> TracedRound:
-        """What ``make(*arguments, **options)`` returns. Raises what it raises."""
+        """Returns ``make(*arguments, **options)``, from the cache if possible. Raises what the call
+        raises."""
         try:
             key = key_of(make, *arguments, files=self._files, **options)
         except Unkeyed as error:
@@ -85,7 +85,7 @@ class Traces:
 
 
 def _trim(folder: Path) -> None:
-    """Remove what was not used for longest, beyond `MAX_BYTES`; the last used stays."""
+    """Removes the least recently used files beyond `MAX_BYTES`; the latest stays."""
     files = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
     total = 0
     for number, path in enumerate(files):
@@ -95,7 +95,7 @@ def _trim(folder: Path) -> None:
 
 
 class _Watched:
-    """Files that Python opens, while somebody wants to know; a hook of the interpreter cannot be removed."""
+    """Audit hook that records opened files while enabled; Python cannot remove such a hook."""
 
     names: set[str] | None = None
     hooked = False
@@ -109,7 +109,7 @@ class _Watched:
 
 @contextmanager
 def _reading() -> Iterator[dict[Path, bytes]]:
-    """What was read in the meantime: files that belong to nobody's installation, with their digests."""
+    """Records user files read within the `with` block, with their digests."""
     if not _Watched.hooked:
         sys.addaudithook(_Watched.hook)
         _Watched.hooked = True
@@ -127,7 +127,7 @@ def _reading() -> Iterator[dict[Path, bytes]]:
 
 
 def encode(made: TracedRound, key: bytes, read: Mapping[Path, bytes] | None = None) -> bytes:
-    """The file of a traced round."""
+    """Encodes a traced round."""
     blobs: dict[str, Tensor] = {}
 
     def kept(tensors: Iterable[Tensor]) -> list[Any]:
@@ -160,8 +160,11 @@ def encode(made: TracedRound, key: bytes, read: Mapping[Path, bytes] | None = No
 
 
 def decode(data: bytes, key: bytes) -> TracedRound:
-    """The round that `encode` was given. Raises ValueError where the file is damaged, is another call's, or
-    what was read while it was traced has changed; and what safetensors raises."""
+    """Decodes a traced round.
+
+    Raises ValueError if the file is damaged, belongs to another call, or a file read while tracing has
+    changed; and safetensors' errors.
+    """
     head = len(_KIND) + 32
     data, stated = data[head:], data[:head]
     if stated != _KIND + sha256(data).digest():
@@ -212,8 +215,7 @@ def _bytes_of(data: bytes) -> Tensor:
 
 
 def _kept(blobs: dict[str, Tensor], tensor: Tensor) -> list[Any]:
-    """How a tensor is written: as nothing but its shape where all its bits are zero, and once where several
-    are the same."""
+    """Encodes a tensor: only its shape if all bits are zero, and once if several are equal."""
     held = tensor.detach().cpu().contiguous()
     form = [str(held.dtype).removeprefix("torch."), list(held.shape)]
     data = held.reshape(-1).view(torch.uint8)

@@ -21,11 +21,11 @@ from assay.training.optimisers import OPTIMISERS, Optimiser
 from assay.training.schedules import Schedule
 
 KEYS = {"lr": "learning_rate", "eps": "epsilon"}
-"""Keys of the job file that are not the dataclass's word."""
+"""Job file keys of fields whose dataclass name differs."""
 CLIP = "clip_norm"
 BOUNDS: dict[str, Any] = {"rate": Rate, "decay": Decay, "positive": Positive}
 NESTED = "others"
-"""The field that is an optimiser itself."""
+"""Field that holds another optimiser."""
 
 
 def _options(kind: type[Any], nested: bool = False) -> Iterator[tuple[str, Field[Any]]]:
@@ -77,7 +77,7 @@ def _made(kind: type[Any], section: Section, nested: bool = False, **more: Any) 
 
 
 def optimiser_text(name: str) -> str:
-    """The text of [optimiser] of this name."""
+    """Text of the [optimiser] section with this name."""
     others = ", ".join(f'"{other}"' for other in OPTIMISERS if other != name)
     head = f"\n[optimiser]                 # or {others}: `assay job init --optimiser` writes their keys\n"
     return head + f'name = "{name}"\n' + _lines(OPTIMISERS[name])
@@ -99,7 +99,7 @@ def _lines(kind: type[Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value as a job file has it; no clipping is 0."""
+    """Formats a value for a job file; None (no clipping) is 0."""
     if isinstance(value, bool | tuple):
         return json.dumps(value)
     return repr(0.0 if value is None else value).replace("e-0", "e-")

@@ -1,7 +1,7 @@
-"""The section of job files that names an outer algorithm, and the keys that each algorithm's file has.
+"""The [outer] section of job files: the outer algorithm and its keys.
 
-Contract: names, whole numbers and their bounds are those of ``training.catalogue``; `unsuitable` says what is
-wrong with a section by itself.
+Contract: names, integers and their bounds are those of ``training.catalogue``; `unsuitable` validates a
+section by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assay.job.values import Count, Decay, Number, Rate, Section
 from assay.training.catalogue import CATALOGUE, NUMBERS, OTHER_USES, OWN
 
 MAX_OVERLAP = 254
-"""Rounds: a link's lag, which is one more, is a byte (docs/protocol.md)."""
+"""Maximum rounds of overlap: a link's lag, which is one more, is a byte (docs/protocol.md)."""
 if TYPE_CHECKING:
     Name = str
 else:
@@ -25,12 +25,14 @@ else:
 
 
 class _Outer(Section):
-    """What shards send and how the parameters follow, by its name in ``training.catalogue``; the rate and the
-    momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``job.uses``), and an algorithm
-    of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the momentum of
-    "delayed-nesterov" moves. `fragments`, `overlap_rounds` (τ, in rounds) and `alpha` are "streaming"'s;
-    without them it has ``training.outer.Overlap``'s. `slices`: into how many equal parts the outer step is
-    cut; without it there is one, of whole tensors. The keys of `NUMBERS` are added."""
+    """The outer algorithm, by its name in ``training.catalogue``, with rate and momentum of its outer rule.
+
+    "evaluate", "infer" and "grpo" have no rate or momentum (``job.uses``); an "own" algorithm sets them
+    itself (``training.recipe``). `momentum_every`: rounds between moves of the momentum of
+    "delayed-nesterov". `fragments`, `overlap_rounds` (τ, in rounds) and `alpha` are "streaming"'s; their
+    defaults are ``training.outer.Overlap``'s. `slices`: number of equal parts of the outer step; without it
+    there is one, of whole tensors. The keys of `NUMBERS` are added.
+    """
 
     algorithm: Name
     learning_rate: Rate
@@ -49,12 +51,12 @@ else:
 
 
 def numbers_in(outer: Outer) -> dict[str, int]:
-    """Those of `NUMBERS` that the section states."""
+    """The `NUMBERS` that the section states."""
     return {key: number for key in NUMBERS if (number := getattr(outer, key)) is not None}
 
 
 def unsuitable(outer: Outer) -> str:
-    """What is wrong with a section; empty if nothing is."""
+    """Describes what is wrong with a section; empty if nothing is."""
     name = outer.algorithm
     for other, entry in CATALOGUE.items():
         for key in entry.requires:
@@ -83,8 +85,8 @@ def unsuitable(outer: Outer) -> str:
 
 
 def levels_of(parameters: Iterable[str]) -> tuple[str, ...]:
-    """Patterns of two levels of modules, for a model's parameters by their names: its first two numbered
-    blocks, or else its first two modules; fewer where it has fewer."""
+    """Patterns of two levels of modules for a model with these parameters: its first two numbered blocks, or
+    its first two modules; fewer if it has fewer."""
     names = list(parameters)
     blocks = [found[0] for name in names if (found := re.match(r".*?\.\d+(?=\.)", name))]
     modules = dict.fromkeys(blocks), dict.fromkeys(name.partition(".")[0] for name in names)
@@ -93,7 +95,7 @@ def levels_of(parameters: Iterable[str]) -> tuple[str, ...]:
 
 
 def more_keys(name: str, levels: Iterable[str]) -> str:
-    """Lines of [outer], and sections after it, that an algorithm's file has and others have not."""
+    """Extra lines of [outer], and extra sections, of an algorithm's job file."""
     own = [f"{key} = {n.usual[name]}  # {n.comment}" for key, n in NUMBERS.items() if name in n.usual]
     more = CATALOGUE[name].more.replace("{levels}", json.dumps([[pattern] for pattern in levels]))
     return "\n".join(lines for lines in (*own, more) if lines)

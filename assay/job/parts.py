@@ -1,6 +1,6 @@
-"""A job file's sections as what they stand for: a model, its data, an optimiser, a precision.
+"""Converts a job file's sections to a model, its data, an optimiser and a precision.
 
-Contract: the same file, data and code give the same ones. What is made of them is ``job.build``'s.
+Contract: the same file, data and code give the same results. ``job.build`` assembles them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from assay.training.verifiable import Addition, Brackets, Sorting, Verifiable
 
 
 def schedule_of(file: JobFile) -> Schedule:
-    """The learning rate's course over the job, by steps of the optimiser: as many as micro-steps make. Raises
-    Stop where it ends within its warm-up."""
+    """Learning rate schedule over the job, in optimiser steps of as many micro-steps as the file states.
+
+    Raises Stop if it ends within its warm-up.
+    """
     assert file.schedule is not None, "the job file was validated"
     steps = file.training.steps_per_round if file.grpo is None else file.grpo.epochs
     whole = file.training.rounds * steps
@@ -45,7 +47,7 @@ def optimiser_of(file: JobFile) -> Optimiser:
 
 
 def rule_of(file: JobFile) -> DiLoCo:
-    """The outer rate and momentum that the file states, and what its algorithm has beside them."""
+    """Outer rate and momentum of the file, with the algorithm's further settings."""
     said = file.outer
     usual = Overlap()
     overlap = Overlap(
@@ -58,11 +60,11 @@ def rule_of(file: JobFile) -> DiLoCo:
 
 
 def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
-    """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
+    """Module, loss, data and optimiser of a job; `made`: the recipe of an own model, if already called.
 
-    An evaluation needs no optimiser. Raises Stop where the data cannot be read or does not fit, BadRecipe for
-    a file that gives no recipe, and BadJobFile where both the recipe and the job file name an optimiser or a
-    precision, or neither.
+    An evaluation needs no optimiser. Raises Stop if the data cannot be read or does not fit, BadRecipe if the
+    file gives no recipe, and BadJobFile if optimiser or precision is named by both the recipe and the job
+    file, or by neither.
     """
     if not isinstance(file.model, OwnModel):
         model = _module(file)
@@ -89,7 +91,7 @@ def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
 
 
 def _module(file: JobFile) -> nn.Module:
-    """The template's module. Raises Stop where this machine has no memory for it."""
+    """Creates the template's module. Raises Stop if this machine has too little memory."""
     try:
         return models.build(config_of(file), file.training.seed)
     except (MemoryError, RuntimeError) as error:  # PyTorch's own says so in words alone
@@ -102,7 +104,7 @@ def _module(file: JobFile) -> nn.Module:
 
 
 def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, sections: str) -> None:
-    """Raises BadJobFile unless either the recipe or the job file has it."""
+    """Raises BadJobFile unless exactly one of recipe and job file states it."""
     if (by_recipe is None) != (by_file is None):
         return
     assert isinstance(file.model, OwnModel)
@@ -116,7 +118,7 @@ def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, se
 
 
 def precisions_of(file: JobFile) -> Precisions:
-    """The precision of products that the file states."""
+    """Precision of matrix products in the file."""
     assert file.precision is not None, "the job file was validated"
     return Precisions(file.precision.products, dict(file.precision.at))
 
@@ -142,7 +144,7 @@ def _template(file: JobFile) -> str:
 
 
 def config_of(file: JobFile) -> models.Config:
-    """Shape of the template's model. Raises Stop where it is impossible."""
+    """Shape of the template's model. Raises Stop if it is invalid."""
     model = file.model
     if isinstance(model, GptModel):
         if model.width % model.heads:

@@ -1,6 +1,6 @@
-"""From a traced job to a job on the market: price it, ask, store its files, post it.
+"""Posts a traced job: prices it, asks for confirmation, stores its files and posts it.
 
-Contract: `agreed` writes nothing and sends nothing; whoever answers no leaves no trace.
+Contract: `agreed` writes and sends nothing, so a declined job leaves no trace.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Agreed:
-    """A job that may be posted: its terms, but for the nonce, and what is paid into the vault for it."""
+    """A confirmed job: terms without the nonce, and the deposit for it."""
 
     body: JobFile
     files: JobArtifacts
     terms: Terms
     budget: Wei
     bond: Wei
-    """For a dispute of the client's own audit; deposited where the account holds it."""
+    """Bond for a dispute by the client's own audit; deposited if the account holds it."""
 
 
 def agreed(
@@ -42,8 +42,10 @@ def agreed(
     *,
     audits: bool = False,
 ) -> Agreed:
-    """Check that a job with these terms (`estimate.drafted`) can be paid for, say what it costs, and ask.
-    `audits`: whether the client will dispute. Raises what `posting.quote` raises, and Ask."""
+    """Checks that a job with these terms (`estimate.drafted`) can be paid for, shows its cost, and asks.
+
+    `audits`: whether the client will dispute. Raises what `posting.quote` raises, and Ask.
+    """
     from assay.client import posting
     from assay.job.by_key import by_key
     from assay.job.terms import conditions_of
@@ -66,7 +68,7 @@ def agreed(
 
 
 def publish_and_post(connection: Connection, storage: NodeStorage, job: Agreed) -> JobId:
-    """Store the job's files and post it. Raises what the port raises."""
+    """Stores the job's files and posts it. Raises what the port raises."""
     from assay.client import posting
     from assay.job.terms import conditions_of
     from assay.node.artifacts import publish_job
@@ -78,7 +80,7 @@ def publish_and_post(connection: Connection, storage: NodeStorage, job: Agreed) 
 
 
 def _nonce(connection: Connection, job: Agreed) -> int:
-    """A fresh nonce; that of the same job and budget where its posting was cut off under way."""
+    """A new nonce, or that of an interrupted posting of the same job and budget."""
     tag = int.from_bytes(sha256(f"{job.body!r} {job.budget}".encode()).digest()[:5], "big")
     prefix = f"post/{job.terms.manifest.hex()}/"
     for key in connection.unfinished(prefix):

@@ -1,7 +1,7 @@
-"""The job file: everything a client decides about a job, in TOML.
+"""Parses the job file: everything a client decides about a job, in TOML.
 
-Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
-refused, with the key's path in the error. ``assay job init`` writes a complete file (``job.templates``).
+Contract: the file states every consensus parameter; code has no defaults, and unknown keys are refused with
+the key's path. ``assay job init`` writes a complete file (``job.templates``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from assay.training.schedules import Decay
 
 
 class BadJobFile(Stop):
-    """The job file cannot be read as a job."""
+    """The job file is invalid."""
 
     code = "bad-job-file"
 
@@ -68,22 +68,21 @@ class CnnModel(Section):
 
 
 class OwnModel(Section):
-    """The client's own model: `from` is a Python file and a function that returns a
-    ``assay.training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
-    """
+    """The client's own model. `from` names a Python file and a function that returns a
+    ``assay.training.recipe.Recipe``; the dataset is the recipe's, and so is the optimiser if it names one."""
 
     source: str = Field(alias="from")
 
 
 class Data(Section):
-    """`source`: "stdlib" (the Python standard library's own text), "digits", or a path to the user's text."""
+    """`source`: "stdlib" (the Python standard library's text), "digits", or a path to the user's text."""
 
     source: str
     max_bytes: Count
 
 
 class ScheduleSection(Section):
-    """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
+    """Learning rate schedule in steps of one shard; `total_steps` 0 means all of the job's."""
 
     warmup_steps: Whole
     decay: Decay
@@ -95,7 +94,8 @@ ProductPrecision = Literal["single", "split", "auto"]
 
 
 class PrecisionSection(Section):
-    """Of matrix products: of all, and [precision.at] of those from lines such as "my_model.py:31"."""
+    """Precision of all matrix products, and in [precision.at] of those from lines such as
+    "my_model.py:31"."""
 
     products: ProductPrecision
     at: dict[str, ProductPrecision]
@@ -142,17 +142,18 @@ class Money(Section):
 
 
 class SpeedsSection(Section):
-    """The last `slow_shards` of the shards, which slower machines take: `slow_by` times fewer steps a round,
-    and in each of their segments."""
+    """Slow shards: the last `slow_shards` take `slow_by` times fewer steps per round and segment."""
 
     slow_shards: Count
     slow_by: Count
 
 
 class PathsSection(Section):
-    """DiPaCo's modules: of each level `modules` of the same shapes. A level is patterns of parameters' names,
-    such as "blocks.0.*"; what no level names all paths share. Each shard trains one path, on its own equal
-    part of the records."""
+    """DiPaCo's modules: each level has `modules` of the same shapes.
+
+    A level is a list of patterns of parameter names, such as "blocks.0.*"; all paths share parameters in no
+    level. Each shard trains one path on its own equal part of the records.
+    """
 
     modules: Annotated[int, Field(ge=2, le=MAX_SHARDS)]
     levels: Annotated[
@@ -161,8 +162,8 @@ class PathsSection(Section):
 
 
 class ClassSection(Section):
-    """The rest of the class of conditions to which the job's verifiers have subscribed: the least fee, and
-    the most of everything that has a size. Jobs that differ in nothing else share their verifiers."""
+    """The rest of the class of conditions: minimum fee, and maximum sizes. Jobs of the same class share
+    verifiers."""
 
     least_fee: Amount
     nodes: Count
@@ -175,7 +176,7 @@ class ClassSection(Section):
 
 
 def _kind(model: object) -> str | None:
-    """Which kind of model a [model] section is."""
+    """Kind of model of a [model] section."""
     if isinstance(model, dict):
         return "from" if "from" in model else model.get("template")
     return "from" if isinstance(model, OwnModel) else getattr(model, "template", None)
@@ -211,9 +212,7 @@ _OPTIONAL = (
 
 
 class JobFile(Section):
-    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule, or
-    its products' precision.
-    """
+    """A whole job file. An own model brings its data, and may bring optimiser and schedule, or precision."""
 
     model: Model
     data: Data | None = None
@@ -245,7 +244,7 @@ class JobFile(Section):
 
 
 def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
-    """Job file from what TOML holds. Raises BadJobFile with every key at fault."""
+    """Validates parsed TOML. Raises BadJobFile with every faulty key."""
     try:
         return JobFile.model_validate(body)
     except ValidationError as error:
@@ -257,7 +256,7 @@ def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
 
 
 def parse_job_file(text: str, origin: str) -> JobFile:
-    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+    """Parses TOML text. Raises BadJobFile with every faulty key."""
     try:
         return job_file_of(tomllib.loads(text), origin)
     except tomllib.TOMLDecodeError as error:
@@ -270,8 +269,7 @@ def parse_job_file(text: str, origin: str) -> JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """Job file from disk; a model of one's own, weights and prompts are looked for from the file's folder.
-    Raises BadJobFile."""
+    """Reads a job file; paths in it are relative to its folder. Raises BadJobFile."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -293,7 +291,7 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def is_cid(text: str) -> bool:
-    """Whether this is the CID of a block."""
+    """True if the text is a block's CID."""
     try:
         Cid.parse(text)
     except BadCid:

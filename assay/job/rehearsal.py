@@ -1,13 +1,11 @@
-"""What the first steps of a job show before anybody is paid for them.
+"""Rehearses the first steps of a job and warns about problems before anybody is paid.
 
-Contract: `warnings_of` executes the first steps of shard 0 with the job's own seed, and names the first
-number that is Inf or NaN, a first loss that is not PyTorch's, and every product that is further from the
-exact one than bfloat16's.
-`own_warnings` plays the first rounds by an outer algorithm of the client's own, of as many steps, in which
-every shard changes what shard 0 does: it names numbers that are not finite, and says where the rounds move
-no parameter, or against what training changed, or where one shard's absence changes where they go. Nothing
-is refused: a job that diverges is as exact as any other. Not guaranteed: anything about later steps and
-rounds.
+Contract: `warnings_of` runs the first steps of shard 0 with the job's seed. It reports the first Inf or NaN,
+a first loss that differs from PyTorch's, and every product that is less accurate than bfloat16's.
+`own_warnings` plays the first rounds of a client's own outer algorithm; every shard changes what shard 0
+does. It reports non-finite numbers, rounds that move no parameter or move against the training, and an effect
+of one shard's absence. Nothing is refused: a job that diverges is as exact as any other. Not guaranteed:
+anything about later steps and rounds.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from assay.training.losses import LOSS_SLOT
 from assay.training.precision import REHEARSED_STEPS
 
 REHEARSED_ROUNDS = 3
-"""Of an outer algorithm of one's own: of two nothing would be seen where changes come a round late."""
+"""Rounds for an own outer algorithm: two would show nothing if changes come a round late."""
 
 
 def warnings_of(files: JobArtifacts, seed: int, steps: int = REHEARSED_STEPS) -> list[str]:
-    """A line for each thing that a client wants to know before it posts; empty if all is well."""
+    """Warnings for the client before it posts, one line each."""
     executor, state, meter = Executor(files.inner, kernels=FAST), list(files.genesis), Meter(files.inner)
     lines = []
     if what := not_finite(files.slot_names, files.inner.params, state):
@@ -49,11 +47,11 @@ def warnings_of(files: JobArtifacts, seed: int, steps: int = REHEARSED_STEPS) ->
 
 
 _APART = 0.02
-"""Of a loss: further from PyTorch's than the precision of products explains."""
+"""Relative difference of a loss from PyTorch's that the precision of products does not explain."""
 
 
 def _unlike_native(files: JobArtifacts, seed: int, state: Sequence[Tensor]) -> list[str]:
-    """A line where the first step's loss is not what PyTorch computes on the same records."""
+    """A warning if the first step's loss differs from PyTorch's on the same records."""
     if files.native_loss is None or LOSS_SLOT not in files.slot_names:
         return []
     ours = float(state[files.slot_names.index(LOSS_SLOT)])
@@ -78,8 +76,8 @@ def _inaccurate(files: JobArtifacts, meter: Meter) -> list[str]:
 
 
 class _Rounds:
-    """A job's first rounds, in which every shard does what shard 0 does; its outer step is in one piece, as
-    by any algorithm of one's own."""
+    """The first rounds of a job in which every shard does what shard 0 does; its outer step is in one
+    piece."""
 
     def __init__(self, files: JobArtifacts, terms: Terms, seed: int, steps: int) -> None:
         self._files, self._terms, self._seed, self._steps = files, terms, seed.to_bytes(32, "big"), steps
@@ -97,7 +95,7 @@ class _Rounds:
         return put_together(self._terms, (kind, round_, 0), stands, output, genesis)
 
     def _run(self, round_: int, loop: Loop, run: Executor, state: list[Tensor], steps: int) -> list[Tensor]:
-        """The state after the first steps of a loop."""
+        """State after the first steps of a loop."""
         for step in range(steps):
             context = StepContext(self._files.records, self._seed, 0, round_ * loop.steps + step)
             state = list(run.step(state, context))
@@ -122,8 +120,8 @@ class _Rounds:
         return before, state[: len(before)]
 
     def outer_without(self, round_: int, shard: int) -> list[Tensor]:
-        """The parameters after a round's outer step that one shard's tasks of all rounds do not reach; no
-        later round begins from them."""
+        """Parameters after a round's outer step without one shard's tasks of all rounds; no later round
+        starts from them."""
         begun = self._begun(Kind.OUTER, round_, lambda _, at: at != shard)
         before, state = self._outer(round_, begun)
         return state[: len(before)]
@@ -136,7 +134,7 @@ class _Rounds:
 
 
 def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """The inner product of two changes, each of pairs of before and after."""
+    """Inner product of two changes, each given as pairs of before and after."""
     return sum(
         float(((b.double() - a.double()) * (d.double() - c.double())).sum())
         for (a, b), (c, d) in zip(moved, trained, strict=True)
@@ -144,19 +142,19 @@ def _along(moved: Sequence[tuple[Tensor, Tensor]], trained: Sequence[tuple[Tenso
 
 
 _AS_FAR = 1e-3
-"""Of a round's change: what another count of the same terms may make of it."""
+"""Relative change of a round that another count of the same terms may cause."""
 _ABSENT = 4
-"""Shards that are absent in turn: a mean may read some of many alone."""
+"""Number of shards left out in turn: a mean may read only some of many."""
 
 
 def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    """The squared distance of two lists of tensors."""
+    """Squared distance between two lists of tensors."""
     return sum(float((a.double() - b.double()).square().sum()) for a, b in zip(one, other, strict=True))
 
 
 def _counted_absent(played: _Rounds, outers: Sequence[tuple[list[Tensor], list[Tensor]]]) -> bool:
-    """Whether the outer step that moved furthest, of those played, goes elsewhere when a shard is absent: one
-    of the first `_ABSENT`, or the last."""
+    """True if the outer step that moved furthest changes when a shard (one of the first `_ABSENT`, or the
+    last) is absent."""
     gone, round_ = max((_apart(*outer), number) for number, outer in enumerate(outers))
     shards = {*range(min(_ABSENT, played.shards)), played.shards - 1}
     ends = (played.outer_without(round_, shard) for shard in sorted(shards))
@@ -166,8 +164,7 @@ def _counted_absent(played: _Rounds, outers: Sequence[tuple[list[Tensor], list[T
 def own_warnings(
     files: JobArtifacts, terms: Terms, seed: int, steps: int = REHEARSED_STEPS, rounds: int = REHEARSED_ROUNDS
 ) -> list[str]:
-    """A line for what the first rounds show of an outer algorithm of the client's own; empty if all is
-    well."""
+    """Warnings about a client's own outer algorithm from its first rounds, one line each."""
     played = _Rounds(files, terms, seed, steps)
     names, count = files.slot_names[: files.inner.params], files.inner.params
     along, moved, trained, rounds = 0.0, False, False, min(rounds, terms.rounds)

@@ -1,7 +1,7 @@
-"""The complete job files that ``assay job init`` writes.
+"""Templates of the job files that ``assay job init`` writes.
 
-Contract: every text is a whole job file, with every key that ``job.read`` reads and a word on those that
-need one. Not guaranteed: that the learning rates suit another shape of model.
+Contract: every text is a complete job file, with every key that ``job.read`` reads and comments where needed.
+Not guaranteed: that the learning rates suit another shape of model.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ products = "{precision}"           # "single"; "split": operands in two parts; "
 """
 
 _HEADS = {"gpt": (_GPT, 4, "adamw"), "mlp": (_MLP, 32, "sgd"), "cnn": (_CNN, 32, "sgd")}
-"""By template: its sections, rows a pass, and its usual optimiser."""
+"""By template: its sections, rows per pass, and usual optimiser."""
 LOCAL = {
     "seed_delay": "2",
     "task": "120s",
@@ -147,7 +147,7 @@ LOCAL = {
     "window": "60s",
     "move": "3m",
 }
-"""Times for a chain on one's own machine; `seed_delay` in blocks."""
+"""Times for a local chain; `seed_delay` in blocks."""
 PUBLIC = {
     "seed_delay": "32",
     "task": "1h",
@@ -156,29 +156,31 @@ PUBLIC = {
     "window": "1d",
     "move": "1h",
 }
-"""Times for a chain with other people on it."""
+"""Times for a public chain."""
 
 
 def _aligned(text: str) -> str:
-    """The same with comments under each other, whatever the values' lengths are."""
+    """Aligns comments, whatever the values' lengths."""
     return re.sub(r"(?m)^([\w\[].*?) +(# .*)$", lambda line: f"{line[1]:<27} {line[2]}", text)
 
 
 def common(batch: int, rounds: int, times: dict[str, str]) -> str:
-    """What every job file has. A task of the last second is given its draw and every call to empty seats,
-    so that silent verifiers do not leave it out: the stragglers' time is five times the vote's, unless
-    `times` states another."""
+    """The part that all job files share.
+
+    A task of the last second still has time for its draw and every replacement draw, so that silent verifiers
+    do not leave it out: the stragglers' time is five times the vote's, unless `times` states another.
+    """
     straggler = f"{(2 + MAX_CALLS) * parse_duration(times['vote'])}s"
     return _aligned(_COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times}))
 
 
 def precision_section(precision: str) -> str:
-    """[precision] with this for all products."""
+    """A [precision] section with this precision for all products."""
     return _aligned(_PRECISION.format(precision=precision))
 
 
 def optimiser_section(name: str) -> str:
-    """[optimiser] of this name, and [schedule]. Raises BadJobFile for an unknown one."""
+    """The [optimiser] section with this name, and [schedule]. Raises BadJobFile for an unknown name."""
     if name not in OPTIMISERS:
         near = meant(name, OPTIMISERS)
         raise BadJobFile(
@@ -189,15 +191,15 @@ def optimiser_section(name: str) -> str:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published setting: what it says of itself, its template, and the keys that differ from it."""
+    """A published setting: its comment, its template, and the keys that differ from that."""
 
     words: str
     template: str
     rounds: int
     least_rounds: int
-    """With which its learning rate has risen before the end."""
+    """Minimum rounds with which the learning rate passes its warm-up."""
     keys: dict[str, str]
-    """"section.key" to the value as TOML."""
+    """TOML value by "section.key"."""
 
 
 PRESETS = {
@@ -226,11 +228,11 @@ PRESETS = {
         },
     )
 }
-"""By name. Rounds × steps_per_round are the published steps."""
+"""By name. Rounds × steps_per_round equals the published number of steps."""
 
 
 def stated(text: str, key: str, value: str) -> str:
-    """The job file with one key's value replaced, its comment kept."""
+    """Replaces one key's value, keeping its comment."""
     section, name = key.split(".")
     head = _head(text, section)
     assert head, f"a job file has [{section}]"
@@ -241,14 +243,17 @@ def stated(text: str, key: str, value: str) -> str:
 
 
 def _head(text: str, section: str) -> re.Match[str] | None:
-    """Where a section begins; a comment may name it before."""
+    """Finds the start of a section; a comment may name it before."""
     return re.search(rf"(?m)^\[{section}\]", text)
 
 
 def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str] = ()) -> str:
-    """A template's job file by another outer algorithm: numbers to begin with, as far as the file has their
-    sections, and amounts that pay for its votes where any can. `rounds` 0: the algorithm's own; `levels`: of
-    paths, of a model that is no template's. Raises BadJobFile for an unknown name."""
+    """Changes a template's job file to another outer algorithm, with initial numbers and amounts that pay for
+    its votes.
+
+    `rounds` 0: the algorithm's own; `levels`: of paths, for an own model. Raises BadJobFile for an unknown
+    name.
+    """
     if name not in CATALOGUE:
         if name == OWN:
             raise BadJobFile(
@@ -284,15 +289,16 @@ def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str]
 
 
 def by_own_algorithm(text: str) -> str:
-    """A job file whose recipe brings the outer algorithm."""
+    """Changes a job file to an outer algorithm from the recipe."""
     for key, value in (("algorithm", f'"{OWN}"'), ("learning_rate", "0.0"), ("momentum", "0.0")):
         text = stated(text, f"outer.{key}", value)
     return _aligned(text)
 
 
 def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) -> str:
-    """Text of the complete job file of a published setting, on the client's own text; `rounds` 0 are the
-    published ones. Raises BadJobFile for an unknown name, or without a text.
+    """Job file of a published setting on the client's text; `rounds` 0: the published number.
+
+    Raises BadJobFile for an unknown name, or without a text.
     """
     if name not in PRESETS:
         near = meant(name, PRESETS)
@@ -317,14 +323,13 @@ def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) ->
 
 
 def escaped(text: str) -> str:
-    """Text as TOML's quotes hold it."""
+    """Escapes text for TOML quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def template(name: str, *, source: str, rounds: int, times: dict[str, str], optimiser: str = "") -> str:
-    """Text of a complete job file; `optimiser` "" is the template's usual one. Raises BadJobFile for an
-    unknown name.
-    """
+    """A complete job file; `optimiser` "": the template's usual one. Raises BadJobFile for an unknown
+    name."""
     if name not in _HEADS:
         every = (*_HEADS, "eval", "infer", "grpo")
         near = meant(name, every)
@@ -343,8 +348,9 @@ def own_template(
     optimiser: str = "",
     precision: str = "auto",
 ) -> str:
-    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names; `optimiser` or
-    `precision` "" leaves it to the recipe. Raises BadJobFile for an unknown name.
+    """A complete job file for the recipe `source` ("my_model.py:build").
+
+    `optimiser` or `precision` "" leaves it to the recipe. Raises BadJobFile for an unknown name.
     """
     head = _OWN.format(function=source.rpartition(":")[2], source=escaped(source))
     chosen = optimiser_section(optimiser) if optimiser else ""
@@ -374,12 +380,13 @@ def build() -> Recipe:
 
 
 def fine_tuning_recipe(model: str, tokenizer: str, data: str, context: int, rank: int) -> str:
-    """Text of the file whose `build` fine-tunes the model in a folder; paths begin at the file's folder."""
+    """A recipe file whose `build` fine-tunes the model in a folder; paths are relative to the file's
+    folder."""
     return _RECIPE.format(model=model, tokenizer=tokenizer, data=data, context=context, rank=rank)
 
 
 def for_fine_tuning(text: str, adapters: bool) -> str:
-    """A job file with the rates that are usual for a model that has been trained."""
+    """Sets the usual rates for fine-tuning."""
     rates = {"adamw": (2e-4, 2e-5), "lion": (6e-5, 6e-6), "sgd": (1e-2, 1e-3)}
     name = tomllib.loads(text)["optimiser"]["name"]
     if name in rates:
@@ -391,7 +398,7 @@ def for_fine_tuning(text: str, adapters: bool) -> str:
 
 _TOK = 10**18
 _SHOWN = _TOK // 100
-"""To which amounts are rounded up."""
+"""Unit to which amounts are rounded up."""
 _SECTION = """
 [held_out]                  # the loss on these of the parameters with which each round begins
 records = {records}
@@ -399,9 +406,11 @@ records = {records}
 
 
 def with_held_out(text: str, records: int, origin: str) -> str:
-    """The job file `text` with the loss on so many held-out records, every round; raises what
-    `job.amounts` finds too low, and the solver's stake to what a job may waste (rule 3.1). `origin`: what
-    it is called where it is at fault. Raises BadJobFile for an algorithm that computes none."""
+    """Adds the loss on this many held-out records to every round.
+
+    It raises amounts that `job.amounts` finds too low, and the solver's stake to what a job may waste (rule
+    3.1). `origin`: name of the file in errors. Raises BadJobFile for an algorithm that computes no such loss.
+    """
     head, mark, rest = text.partition("\n[training]")
     text = head + _SECTION.format(records=records) + mark + rest
     body = parse_job_file(text, origin)
@@ -424,7 +433,7 @@ def with_held_out(text: str, records: int, origin: str) -> str:
 
 
 def _least_solver_stake(body: JobFile, fee: int) -> int:
-    """What rule 3.1 asks for with this fee, rounded up."""
+    """Minimum solver stake by rule 3.1 with this fee, rounded up."""
     checks, money = body.verification, body.money
     task, outer = money.price_cap + checks.verifiers * fee, (body.outer.slices or 1) * money.outer_fee
     wasted = wasted_at_most(task, outer, body.training.shards, checks.max_unsettled_rounds)

@@ -1,6 +1,6 @@
-"""From a job file to its terms and its class of conditions, the words that go on chain.
+"""Builds terms and class of conditions from a job file.
 
-Contract: every consensus parameter comes from the file or from what was published; nothing has a default.
+Contract: every consensus parameter comes from the file or from the published files; nothing has a default.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from assay.training.catalogue import loops_of
 
 
 def conditions_of(file: JobFile) -> Conditions:
-    """The class of conditions that the file's jobs are of. Its least solver's stake is the least that any
-    class can have, so that jobs of other stakes share its verifiers."""
+    """Class of conditions of the file's jobs.
+
+    Its minimum solver stake is the lowest that any class can have, so that jobs with other stakes share its
+    verifiers.
+    """
     verification, times, money, rest = file.verification, file.times, file.money, file.conditions
     return Conditions(
         verifiers=verification.verifiers,
@@ -38,7 +41,7 @@ def conditions_of(file: JobFile) -> Conditions:
 
 
 def _slow(file: JobFile) -> tuple[int, int]:
-    """The first slow shard, and how many times fewer steps it takes."""
+    """First slow shard, and the divisor of its steps."""
     speeds = file.speeds
     return (0, 1) if speeds is None else (file.training.shards - speeds.slow_shards, speeds.slow_by)
 
@@ -50,8 +53,7 @@ def terms_of(
     client: Address = ZERO_ADDRESS,
     nonce: int = 0,
 ) -> Terms:
-    """The job's terms, which its id is the hash of once they have a client, a nonce and the id of the file's
-    conditions."""
+    """The job's terms; their hash is its id once client, nonce and class id are set."""
     training, verification, times, money = file.training, file.verification, file.times, file.money
     return Terms(
         client=client,

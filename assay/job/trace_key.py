@@ -1,13 +1,12 @@
-"""A name for everything that decides what a function makes of its arguments: the key under which a traced
-program is kept.
+"""Computes the cache key of a traced program from everything that determines it.
 
-Contract: two calls have the same key only if all of these are the same: the arguments, as far as anything can
-be reached from them (numbers, tensors to the last bit, objects with all that they hold, the code of functions
-and classes with the values that it names); the source files of every loaded module that was not installed;
-every file of this package; the versions of Python, of PyTorch and of all that is installed; PyTorch's
-defaults. Code that asks for the environment has all of it in its key. What cannot be told apart has no key
-(`Unkeyed`): it is made anew each time. Not guaranteed: that the same work has the same key everywhere, and
-anything about a step that draws numbers of Python's own while it is traced, which no two runs agree about.
+Contract: two calls have the same key only if all of these are equal. The arguments and everything reachable
+from them: numbers, tensors to the last bit, objects with their contents, the code of functions and classes
+with the values it names. The source files of every loaded module that is not installed, and every file of
+this package. The versions of Python, PyTorch and all installed packages, and PyTorch's defaults. Code that
+reads the environment has all of it in its key. An argument that cannot be hashed has no key (`Unkeyed`): its
+program is traced each time. Not guaranteed: that the same work has the same key everywhere, or anything about
+a step that draws Python's random numbers while it is traced, on which no two runs agree.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ _NO_PART = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__annotations__", "__slotnames__", "__static_attributes__"}
     | {"_abc_impl"}
 )
-"""Of a class: what is no value that code of it computes with."""
+"""Class attributes that do not affect its behaviour."""
 
 
 class Unkeyed(Exception):
-    """There is something that cannot be told from something else."""
+    """A value cannot be distinguished from another, so there is no key."""
 
 
 def key_of(make: Callable[..., Any], *arguments: Any, files: Iterable[Path] = (), **options: Any) -> bytes:
-    """The key of ``make(*arguments, **options)``; `files`: others that decide it. Raises Unkeyed."""
+    """Key of ``make(*arguments, **options)``; `files`: further files that determine it. Raises Unkeyed."""
     walk = _Walk()
     walk.add(_surroundings())
     walk.add([(str(path), digest_of(path)) for path in sorted({*files, *own_sources()})])
@@ -67,7 +66,7 @@ def key_of(make: Callable[..., Any], *arguments: Any, files: Iterable[Path] = ()
 
 
 def digest_of(path: Path) -> bytes:
-    """SHA-256 of a file; of nothing where there is none."""
+    """SHA-256 of a file; of nothing if it is missing."""
     try:
         return sha256(path.read_bytes()).digest()
     except OSError:
@@ -75,14 +74,14 @@ def digest_of(path: Path) -> bytes:
 
 
 def own_sources() -> list[Path]:
-    """Source files of the loaded modules that nobody installed: the user's."""
+    """Source files of the loaded modules that are not installed: the user's."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return [Path(file) for file in files if file and file.endswith(".py") and not is_installed(file)]
 
 
 @cache
 def is_installed(file: str) -> bool:
-    """Whether a file belongs to this package, Python, or what is installed beside it."""
+    """True if a file belongs to this package, Python, or an installed package."""
     path = Path(file).resolve()
     return any(path.is_relative_to(folder) for folder in _installed_folders())
 
@@ -98,7 +97,7 @@ def _installed_folders() -> tuple[Path, ...]:
 
 @cache
 def _package() -> bytes:
-    """Of all files of this package."""
+    """Digest of all files of this package."""
     sha = sha256()
     for folder, below, names in os.walk(PACKAGE, followlinks=True):
         below[:] = sorted(name for name in below if name != "__pycache__")
@@ -109,7 +108,7 @@ def _package() -> bytes:
 
 
 def _surroundings() -> tuple[Any, ...]:
-    """Versions and defaults that decide what code does."""
+    """Versions and defaults that affect what code does."""
     folders = (Path(name) for name in dict.fromkeys(sys.path) if name)
     infos = (path.name for folder in folders if folder.is_dir() for path in folder.glob("*.dist-info"))
     return (
@@ -122,13 +121,13 @@ def _surroundings() -> tuple[Any, ...]:
 
 
 class _Walk:
-    """Goes through everything that can be reached, once, and hashes what it is."""
+    """Hashes everything reachable from the arguments, visiting each object once."""
 
     def __init__(self) -> None:
         self.sha = sha256()
         self._seen: dict[int, int] = {}
         self._held: list[Any] = []
-        """What was seen: nothing else can have its place in memory meanwhile."""
+        """Keeps visited objects alive, so that their ids are not reused."""
 
     def put(self, *parts: str | bytes) -> None:
         for part in parts:
@@ -137,7 +136,7 @@ class _Walk:
             self.sha.update(data)
 
     def add(self, x: Any) -> None:
-        """Raises Unkeyed."""
+        """Hashes one value. Raises Unkeyed."""
         kind = type(x)
         if kind in _NUMBERS:
             return self.put(kind.__name__, repr(x) if kind is not str else x)
@@ -237,7 +236,7 @@ class _Walk:
             self._all(sorted(os.environ.items()))
 
     def _add_looked_up(self, names: list[str], among: dict[str, Any], been: set[str]) -> None:
-        """What code that has these names may find under them, also in modules of the user's."""
+        """Hashes what code may find under these names, also in the user's modules."""
         for name in names:
             if name not in among:
                 continue
@@ -253,7 +252,7 @@ class _Walk:
         self._all((x.co_argcount, x.co_posonlyargcount, x.co_kwonlyargcount, x.co_consts))
 
     def _add_object(self, x: Any, kind: type) -> None:
-        """By what it would be made of again, and of a class that nobody installed by all that it holds."""
+        """Hashes an object by what recreates it, and one of a user's class by all its contents."""
         self.add(kind)
         try:
             made = x.__reduce_ex__(4)
@@ -275,7 +274,7 @@ def _unkeyed(kind: type) -> NoReturn:
 
 
 def is_known(module: str | None) -> bool:
-    """Whether a module is Python's, this package's or installed: its name and versions say what it is."""
+    """True if a module is Python's, this package's or installed: then its name and version identify it."""
     if module is None:
         return False
     if module.partition(".")[0] == "assay":
@@ -301,13 +300,13 @@ def _is_full(cell: CellType) -> bool:
 
 
 def _alone(x: Any) -> bytes:
-    """Of one element of a set, whose order says nothing."""
+    """Digest of one element of a set, whose order is arbitrary."""
     walk = _Walk()
     walk.add(x)
     return walk.sha.digest()
 
 
 def _names(code: CodeType) -> set[str]:
-    """Names that a function's code and that within it may look up among its globals."""
+    """Global names that a function's code, and code within it, may look up."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return {*code.co_names}.union(*(_names(each) for each in inner))

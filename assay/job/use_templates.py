@@ -1,7 +1,7 @@
-"""The complete job files that ``assay job init`` writes for an evaluation, batch inference and GRPO.
+"""Templates of job files for evaluation, batch inference and GRPO, for ``assay job init``.
 
-Contract: as ``job.templates``. Rounds and steps are chosen so that records or prompts are all used, as
-far as whole rounds of whole segments allow.
+Contract: as ``job.templates``. Rounds and steps are chosen to use all records or prompts, as far as whole
+rounds of whole segments allow.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from assay.job.templates import (
 SHARDS = 2
 SEGMENT = 4
 MOST_STEPS = 64
-"""Of a round, so that a solver that fails loses little."""
+"""Maximum steps of a round, so that a solver that fails loses little."""
 MODEL_KEYS = {
     "gpt": {"layers": "n_layer", "heads": "n_head", "width": "d_model", "context": "context"},
     "mlp": {"hidden": "hidden", "layers": "layers"},
     "cnn": {"width": "width"},
 }
-"""Keys of [model], by template, and what they are in a manifest."""
+"""By template: keys of [model] and their names in a manifest."""
 MAX_BYTES = 4_000_000
-"""Of text, as ``job.templates`` states it."""
+"""Bytes of text, as in ``job.templates``."""
 WARM_STEPS = 120
-"""After which the small decoder is right about once in three times."""
+"""Supervised steps after which the small decoder is right about once in three times."""
 _WEIGHTS = """
 [weights]                   # a folder that `assay job fetch` wrote, a .safetensors file, or the CID of one
 source = "{weights}"
@@ -77,12 +77,13 @@ _GRPO_MONEY = {
     "verifier_stake": "90",
     "miss_penalty": "45",
 }
-"""Tokens. A rollout is little work, of which a vote replays all and a learner takes five times as much."""
+"""Amounts in tokens. A rollout is little work; a vote replays all of it, and a learner does five times as
+much."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """How records or prompts are divided."""
+    """Division of records or prompts into rounds and steps."""
 
     batch: int
     rounds: int
@@ -91,7 +92,7 @@ class Turns:
 
 
 def passes(records: int, batch: int, rounds: int) -> Turns:
-    """At most so many rounds of steps that read no record twice."""
+    """At most `rounds` rounds of steps that read no record twice."""
     batch = max(1, min(batch, records // SHARDS))
     total = max(1, records // (batch * SHARDS))
     steps = min(MOST_STEPS, total)
@@ -101,7 +102,7 @@ def passes(records: int, batch: int, rounds: int) -> Turns:
 
 
 def _model(description: Mapping[str, Any]) -> str:
-    """[model] of a manifest's model entry. Raises BadJobFile for a model that no template makes."""
+    """The [model] section for a manifest's model entry. Raises BadJobFile for a model of no template."""
     kind = str(description.get("kind"))
     keys = MODEL_KEYS.get(kind)
     plain = {"tied": False, "bias": False, "activation": "gelu"}
@@ -119,11 +120,11 @@ _IDLE = {
     "infer": "no outer step: an inference trains nothing; the key is required",
     "grpo": "the learner's rate is [optimiser]'s; the key is required",
 }
-"""Why [outer] learning_rate is 0.0."""
+"""Comment that explains why [outer] learning_rate is 0.0."""
 
 
 def _shaped(text: str, turns: Turns, algorithm: str) -> str:
-    """A job file's common part for a use that has no outer step of a rule's."""
+    """A job file's common part for a use without an outer rule."""
     keys = {
         "outer.algorithm": f'"{algorithm}"',
         "outer.learning_rate": f"{'0.0':<11} # {_IDLE[algorithm]}",
@@ -146,8 +147,10 @@ def evaluation_template(
     times: dict[str, str],
     limit: int = MAX_BYTES,
 ) -> str:
-    """Text of the job file that evaluates a template's model with these weights on `records` held-out ones;
-    `limit`: `max_bytes` of its data. Raises BadJobFile for a model that no template makes."""
+    """Job file that evaluates a template's model with these weights on `records` held-out records.
+
+    `limit`: `max_bytes` of its data. Raises BadJobFile for a model of no template.
+    """
     model = _model(description)
     source = data if 'template = "gpt"' in model else "digits"
     turns = passes(records, batch, rounds)
@@ -161,7 +164,8 @@ def evaluation_template(
 def own_evaluation_template(
     source: str, weights: str, records: int, batch: int, rounds: int, times: dict[str, str], precise: bool
 ) -> str:
-    """The same for a recipe of one's own, on its dataset; without `weights` those that it makes."""
+    """As `evaluation_template`, for an own recipe on its dataset; without `weights`, those that it
+    creates."""
     turns = passes(records, batch, rounds)
     precision = "auto" if precise else ""
     text = own_template(source, batch=turns.batch, rounds=turns.rounds, times=times, precision=precision)
@@ -180,8 +184,8 @@ def inference_template(
     temperature: float,
     times: dict[str, str],
 ) -> str:
-    """Text of the job file that continues `count` prompts. Raises BadJobFile for a model that is no GPT of
-    the template's."""
+    """Job file that continues `count` prompts. Raises BadJobFile for a model that is not the template's
+    GPT."""
     model = _model(description)
     if 'template = "gpt"' not in model:
         raise BadJobFile("a model that is no GPT writes nothing", hint="--weights of a job that trained one")
@@ -198,7 +202,7 @@ def inference_template(
 
 
 def grpo_template(rounds: int, times: dict[str, str], weights: str = "") -> str:
-    """Text of the job file of GRPO on sums of one digit; `weights` "" begins with supervised steps."""
+    """Job file for GRPO on sums of one digit; `weights` "": starts with supervised steps."""
     turns = Turns(256, rounds, 5, 5)
     sections = optimiser_section("adamw")
     for key, value in (("learning_rate", "0.001"), ("weight_decay", "0.0"), ("clip_norm", "1.0")):

@@ -1,7 +1,7 @@
-"""Sections of job files that train by no outer algorithm: an evaluation, batch inference, GRPO.
+"""Sections of job files without an outer algorithm: evaluation, batch inference, GRPO.
 
-Contract: `misplaced` says which section is missing or has no place in a file, by its algorithm and its model.
-What the values of a section have to do with those of another is for ``job.build`` to refuse.
+Contract: `misplaced` reports a missing or unexpected section for an algorithm and model. ``job.build`` checks
+values across sections.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ class WeightsSection(Section):
 
 
 class EvaluationSection(Section):
-    """Which of [data]'s records, or of the recipe's Dataset: those held out from training, or the others."""
+    """Selects records of [data], or of the recipe's dataset: those held out from training, or the others."""
 
     records: Literal["held-out", "training"]
 
 
 class HeldOutSection(Section):
-    """`records`: on how many of the records held out from training every task computes the loss of the
-    parameters with which its round begins."""
+    """`records`: number of held-out records on which every task computes the loss of its round's initial
+    parameters."""
 
     records: Count
 
 
 class InferenceSection(Section):
-    """`prompts`: a file with a prompt a line, each of 1 to `prompt_bytes` bytes, after each of which the
-    model writes `new_bytes`. `temperature` 0 takes the likeliest byte; else bytes are drawn from the softmax
-    of logits divided by it, by [training] seed."""
+    """`prompts`: a file with one prompt per line, each of 1 to `prompt_bytes` bytes; the model writes
+    `new_bytes` after each.
+
+    `temperature` 0 takes the likeliest byte. Otherwise bytes are drawn from the softmax of logits divided by
+    it, with [training] seed.
+    """
 
     prompts: str
     prompt_bytes: Count
@@ -53,9 +56,11 @@ class DecoderModel(Section):
 
 
 class LearningSection(Section):
-    """Of GRPO on any task: `group` samples of a problem; `epochs` steps of the learner on a round's rollouts;
-    `clip_low` and `clip_high`: of the ratio of probabilities. Without [weights] the client takes `warm_steps`
-    supervised steps of `warm_batch` problems at `warm_rate` before it posts."""
+    """GRPO on any task: `group` samples per problem; `epochs` steps of the learner on a round's rollouts.
+
+    `clip_low` and `clip_high` bound the ratio of probabilities. Without [weights] the client takes
+    `warm_steps` supervised steps of `warm_batch` problems at `warm_rate` before it posts.
+    """
 
     group: Count
     epochs: Count
@@ -67,21 +72,21 @@ class LearningSection(Section):
 
 
 class AdditionSection(LearningSection):
-    """Of two numbers of `digits` digits."""
+    """Addition of two numbers of `digits` digits."""
 
     task: Literal["addition"]
     digits: Count
 
 
 class SortingSection(LearningSection):
-    """Of `digits` digits."""
+    """Sorting of `digits` digits."""
 
     task: Literal["sorting"]
     digits: Count
 
 
 class BracketsSection(LearningSection):
-    """`depth` opening brackets of `kinds` kinds, which are closed in reverse order."""
+    """Closing `depth` opening brackets of `kinds` kinds in reverse order."""
 
     task: Literal["brackets"]
     depth: Count
@@ -93,22 +98,24 @@ GrpoSection = AdditionSection | SortingSection | BracketsSection
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")
 _GROUPS = ("speeds",)
-"""What may stand beside them wherever something is trained."""
+"""Optional sections wherever something is trained."""
 _NEEDED = {
     EVALUATE: ("weights", "evaluation", "data", "precision"),
     INFER: ("weights", "inference", "precision"),
     GRPO: ("grpo", "optimiser", "schedule"),
 }
-"""Of a template, by algorithm; any other's are `_TRAINING`."""
+"""Required sections of a template's job, by algorithm; `_TRAINING` for any other."""
 _ALLOWED = {GRPO: ("weights",)}
-"""Beside them."""
+"""Optional sections, by algorithm."""
 _OWN = {EVALUATE: ("weights", "evaluation", "optimiser", "schedule", "precision")}
-"""What may stand beside a model of one's own; for any other algorithm `_TRAINING` without [data]."""
+"""Optional sections for an own model; `_TRAINING` without [data] for any other algorithm."""
 
 
 def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
-    """What is wrong with the optional sections that are `given`; empty if nothing is. `model`: its template,
-    or "from"."""
+    """Describes what is wrong with the optional sections in `given`; empty if nothing is.
+
+    `model`: its template, or "from".
+    """
     if model == "from" and algorithm in (INFER, GRPO):
         return f"[model] from has no place with {algorithm}: that takes a template's model"
     if algorithm == OWN and model != "from":

@@ -1,7 +1,7 @@
-"""Values of a job file: amounts and durations with their units, counts, numbers; and what a section is.
+"""Value types of job files: amounts and durations with units, counts, numbers, and sections.
 
-Contract: every key of a section is required, unknown ones are refused. A number is a number of TOML and no
-text or truth value that could be read as one.
+Contract: every key of a section is required, unknown ones are refused. A number must be a TOML number, not
+text or a boolean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from assay.protocol.errors import AssayError
 
 
 def _parsed(parse: Callable[[str], int], what: str) -> BeforeValidator:
-    """Reads a text with its unit, as `parse` does."""
+    """Validator that parses text with a unit."""
 
     def read(value: object) -> int:
         if not isinstance(value, str):
@@ -44,10 +44,10 @@ def _finite(value: float) -> float:
 
 Number = Annotated[float, Field(strict=True), AfterValidator(_finite)]
 Rate = Annotated[Number, Field(ge=0)]
-"""Such as a learning rate: a negative one would go uphill."""
+"""A rate, such as a learning rate: not negative."""
 Positive = Annotated[Number, Field(gt=0)]
 Decay = Annotated[float, Field(strict=True, ge=0, lt=1)]
-"""What is left of a sum at each step, such as momentum: with 1 or more it grows without bound."""
+"""A decay factor per step, such as momentum: below 1, so that sums stay bounded."""
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Yes = Annotated[bool, Field(strict=True)]
 

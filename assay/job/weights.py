@@ -1,8 +1,9 @@
-"""Weights that a job file names (of a fetched job, a file, or a block), and which data they were trained on.
+"""Loads weights that a job file names (a fetched job, a file, or a block), and identifies their training
+data.
 
-Contract: a fetched job's folder is checked against its receipt before anything of it is used, a block against
-its CID. Not guaranteed: that the chain knows the receipt's job (`assay job verify --rpc`), or that a file is
-what somebody says it is; the last held-out record, where two limits give the same records to train on.
+Contract: a fetched job's folder is checked against its receipt, a block against its CID, before use. Not
+guaranteed: that the chain knows the receipt's job (`assay job verify --rpc`), or that a file is what somebody
+says it is; the last held-out record, if two limits give the same training records.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from assay.protocol.types import Terms
 from assay.training.datasets import TEXT_HELD_OUT, Dataset, records_kept
 
 MAX_BYTES = 8 << 30
-"""Of a file of weights that is read by its CID."""
+"""Maximum bytes of a weights file read by CID."""
 HINT = "name a folder that `assay job fetch` wrote, a .safetensors file, or the CID of one"
 
 
 class Files(Protocol):
-    """Where files are read by their CID."""
+    """A source of files by CID."""
 
     def read_file(self, cid: str, max_bytes: int) -> bytes: ...
 
 
 def weights_of(source: str, files: Files | None = None) -> dict[str, Tensor]:
-    """Tensors by name. Raises BadReceipt for a folder whose receipt does not hold, Stop for what holds no
-    weights, and what `files` raises."""
+    """Loads tensors by name. Raises BadReceipt for an invalid receipt, Stop if there are no weights, and
+    `files`' errors."""
     if is_cid(source):
         if files is None:
             raise Stop(f"nobody is asked for {source} here", hint="fetch it, and name the file")
@@ -65,7 +66,7 @@ _PRESET_LIMITS = tuple(int(chosen.keys["data.max_bytes"]) for chosen in PRESETS.
 
 
 def terms_in(folder: Path) -> Terms | None:
-    """Terms of the job that was fetched into a folder; None where it holds no receipt that can be read."""
+    """Terms of the job fetched into a folder; None without a readable receipt."""
     try:
         return read_receipt(folder).terms
     except Stop:
@@ -73,21 +74,23 @@ def terms_in(folder: Path) -> Terms | None:
 
 
 def is_of(dataset: Dataset, terms: Terms) -> bool:
-    """Whether a dataset's training records are those of the job with these terms."""
+    """True if a dataset's training records are those of the job with these terms."""
     records = Records(dataset.records, dataset.layout.record_size)
     shape = len(records), records.record_size
     return shape == (terms.records, terms.record_size) and records.tree.root == terms.dataset_root
 
 
 def limit_of(terms: Terms, usual: int, dataset_of: Callable[[int], Dataset]) -> int | None:
-    """`max_bytes` with which `dataset_of` gives the job's training records; None where none does. `usual` is
-    tried first. Raises what `dataset_of` raises."""
+    """`max_bytes` with which `dataset_of` gives the job's training records; None if none does.
+
+    `usual` is tried first. Raises what `dataset_of` raises.
+    """
     limits = dict.fromkeys((usual, *_PRESET_LIMITS, *_limits(terms)))
     return next((limit for limit in limits if is_of(dataset_of(limit), terms)), None)
 
 
 def _limits(terms: Terms) -> Iterator[int]:
-    """Each number of bytes of text that leaves the job's number of records to train on."""
+    """Byte limits that give the job's number of training records."""
     about = round(terms.records / (1 - TEXT_HELD_OUT))
     for count in range(max(about - 2, 2), about + 3):
         if count - records_kept(count, TEXT_HELD_OUT) == terms.records:

@@ -1,11 +1,10 @@
-"""What a shard's task puts on the wire in a round, beside what data parallel training would send.
+"""Measures the bytes that a shard sends per round, compared with data parallel training.
 
-Contract: `wire_of` executes the loops of shard 0's first task that come after its training on a change of all
-parameters, drawn at random (`CHANGE`), and counts the files of the slots that others fetch, as solvers store
-them: whole numbers packed (docs/formats.md, F3.5). Of streaming the fragments that stay as they were at
-genesis are files that readers have, so it is the first fragment's bytes. What codes take is what they take of
-a normally distributed change; floats take the same of any. Not guaranteed: a round's bytes to the byte, where
-its change is unlike that. Nothing is timed.
+Contract: `wire_of` runs the loops of shard 0's first task after training on a random change of all parameters
+(`CHANGE`), and counts the files of the slots that others fetch, as solvers store them: integers packed
+(docs/formats.md, F3.5). For streaming it counts the first fragment, since readers already have the fragments
+that are still as at genesis. Codes are sized for a normally distributed change; floats have a fixed size. Not
+guaranteed: exact bytes of a round whose change is distributed differently. Nothing is timed.
 """
 
 from __future__ import annotations
@@ -30,45 +29,45 @@ from assay.training.job import JobArtifacts
 from assay.training.slicing import PARAMETERS
 
 CHANGE = 1e-3
-"""Standard deviation of the change of a parameter."""
+"""Standard deviation of a parameter's change."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """Bytes, of one shard and a round."""
+    """Bytes per shard and round."""
 
     task: int
-    """What its task puts on the wire: files that others fetch."""
+    """Bytes of the task's files that others fetch."""
     data_parallel: int
-    """f32 gradients of data parallel training at the same steps a round, one each step of the optimiser; of a
-    round that is a part of such a step, that part of one."""
+    """Bytes of f32 gradients of data parallel training for the same steps: one gradient per optimiser step,
+    or a part of one if the round is shorter."""
     whole: int
-    """The parameters as they are, in f32."""
+    """Bytes of the parameters in f32."""
 
     @property
     def fewer(self) -> float:
-        """How many times fewer a task's are."""
+        """Ratio of data parallel bytes to a task's."""
         return self.data_parallel / self.task
 
     @property
     def data(self) -> dict[str, float]:
-        """As it is printed with --json."""
+        """JSON form for --json."""
         return {"task": self.task, "dataParallel": self.data_parallel, "fewer": self.fewer}
 
     @property
     def words(self) -> tuple[str, str]:
-        """A task's bytes, and what they are beside those of data parallel training."""
+        """A task's bytes, and the comparison with data parallel training, as text."""
         return show_bytes(self.task), f"a round (data parallel training: {show_bytes(self.data_parallel)})"
 
 
 def file_bytes(tensor: Tensor) -> int:
-    """Bytes of a slot's file."""
+    """Size of a slot's file in bytes."""
     bits = width(tensor)
     return packed_bytes(tensor.numel(), bits) if bits else tensor.numel() * tensor.element_size()
 
 
 def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -> Wire | None:
-    """Of a job that trains by an outer step; None of any other. `parameters`: numbers in the model."""
+    """Measures a job that trains by an outer step; None for others. `parameters`: numbers in the model."""
     name = body.outer.algorithm
     if name in OTHER_USES:
         return None
@@ -83,7 +82,7 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
 
 
 def nothing_saved(body: JobFile, found: Wire) -> list[str]:
-    """A line where what an algorithm sends instead of whole parameters is no less than they are."""
+    """A warning if an algorithm's compressed form is no smaller than whole parameters."""
     name = body.outer.algorithm
     keys = [key for key, number in NUMBERS.items() if number.sent and name in number.usual]
     if not keys or found.task < found.whole:
@@ -96,7 +95,7 @@ def nothing_saved(body: JobFile, found: Wire) -> list[str]:
 
 
 def _sent(files: JobArtifacts, seed: int) -> Sequence[Tensor]:
-    """The state after the loops that come after training."""
+    """State after the loops that follow training."""
     draws = torch.Generator().manual_seed(seed)
     count, state = files.inner.params, list(files.genesis)
     for i, x in enumerate(state[:count]):
@@ -109,7 +108,7 @@ def _sent(files: JobArtifacts, seed: int) -> Sequence[Tensor]:
 
 
 def parameters_of(files: JobArtifacts) -> int:
-    """Numbers in the model that a shard trains; blocks are padded, and the padding is not counted."""
+    """Numbers in the model that a shard trains, without padding of blocks."""
     if PARAMETERS in files.model:
         return sum(prod(shape) for _, shape in files.model[PARAMETERS])
     return sum(x.numel() for x in files.genesis[: files.inner.params])
