@@ -1,1 +1,1 @@
-"""The client: posts a job, follows it, and fetches and checks the model."""
+"""The client role: posts a job, follows it, and fetches and verifies the model."""

@@ -1,9 +1,9 @@
-"""Closing a job, so that what it did not cost comes back to its client (docs/protocol.md, rule 4.8).
+"""Closes jobs, so that the unspent budget returns to the client (docs/protocol.md, rule 4.8).
 
-Contract: a job of which everything is settled is closed by its solvers. One that was halted before a round
-was done is its client's to close, as nobody else gains by it: once nobody can commit a task of that round any
-more. `closes_at` reckons when from what the chain says now; a dispute, or a shard that somebody has taken and
-given back, puts it off, and the contract then refuses.
+Contract: solvers close a fully settled job. A job halted before a round was done is closed by its client, as
+nobody else gains by it, once no task of that round can be committed any more. `closes_at` computes the time
+from the chain's present state; a dispute, or a shard taken and released, delays it, and the contract then
+refuses.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from assay.protocol.ports import Market, MarketView
 from assay.protocol.types import ClaimView, JobId, JobView, Kind, Phase, Seconds, TxResult
 
 SOLVERS_FIRST_S = 30
-"""What solvers have to close a job that is done, before its client does: one transaction is enough."""
+"""Seconds that solvers have to close a finished job before its client does: one transaction is enough."""
 
 
 def closes_at(market: MarketView, job: JobView, claims: Sequence[ClaimView]) -> Seconds | None:
-    """From when on, by the chain's time, the job can be closed, 0: at once; None of a closed one, and while a
-    round of it goes on or something of it is not settled."""
+    """Chain time from which the job can be closed, 0: at once; None if it is closed, or a round of it is
+    unfinished."""
     progress, known = job.progress, Claims(claims)
     if progress.closed or progress.settled_rounds < progress.round:
         return None
@@ -41,16 +41,16 @@ def closes_at(market: MarketView, job: JobView, claims: Sequence[ClaimView]) -> 
 
 
 class Closing:
-    """Closes the jobs of one account, when they are due."""
+    """Closes one account's jobs when they are due."""
 
     def __init__(self, market: Market) -> None:
         self._market = market
         self._seen: dict[JobId, Seconds] = {}
-        """When each was first seen to be done."""
+        """Time at which each job was first seen finished."""
 
     def look(self, now: Seconds) -> list[JobView]:
-        """Close what can be closed, but for what a solver is about to; the jobs that were closed, as they
-        were before. Raises what sending raises."""
+        """Closes due jobs, except those a solver is about to close; returns them as they were before. Raises
+        errors of sending."""
         market, closed = self._market, []
         for job in market.jobs():
             if job.terms.client != market.me or job.progress.closed:
@@ -66,5 +66,5 @@ class Closing:
 
 
 def close(market: Market, job: JobView, at: Seconds) -> TxResult:
-    """Close a job that can be closed since then. Raises Reverted."""
+    """Closes a job that can be closed since `at`. Raises Reverted."""
     return market.close(intent("close", job.job_id, at), job.job_id)

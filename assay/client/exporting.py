@@ -1,10 +1,10 @@
-"""A fetched GPT as a folder that Hugging Face's `transformers` loads: GPT-2's names, shapes and settings.
+"""Exports a fetched GPT as a folder that Hugging Face's `transformers` loads: GPT-2's names, shapes and
+settings.
 
-Contract: the numbers are the fetched ones, transposed where GPT-2 keeps a matrix the other way round; biases
-that the job's model does not have are zeros. The receipt stands beside them, for whoever wants to follow them
-back; what it vouches for is the folder that they were made from. Not guaranteed: the same bits in
-`transformers`' own arithmetic, which is native floating point. A vocabulary of bytes needs no tokenizer: byte
-values are the tokens.
+Contract: the numbers are the fetched ones, transposed where GPT-2 stores a matrix transposed; biases that the
+job's model lacks are zeros. The receipt is copied for reference; it vouches for the fetched folder. Not
+guaranteed: the same bits in `transformers`' own floating point. A vocabulary of bytes needs no tokenizer:
+byte values are the tokens.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _BLOCK = {
     "down": "mlp.c_proj",
 }
 _TURNED = ("attention.qkv", "attention.out", "up", "down")
-"""Kept as [inputs, outputs] by GPT-2."""
+"""Matrices that GPT-2 stores as [inputs, outputs]."""
 
 
 def gpt2_config(config: GptConfig) -> dict[str, Any]:
-    """GPT-2's `config.json` for one of ours."""
+    """GPT-2's `config.json` for this model."""
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -64,7 +64,7 @@ def gpt2_config(config: GptConfig) -> dict[str, Any]:
 
 
 def gpt2_tensors(config: GptConfig, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our GPT's parameters under GPT-2's names and in its shapes; all f32."""
+    """The GPT's parameters under GPT-2's names and in its shapes; all f32."""
     width = config.d_model
     out = {
         "transformer.wte.weight": params["embedding.weight"],
@@ -90,10 +90,10 @@ def _check_apart(folder: Path, out: Path) -> None:
 
 
 def export_own(folder: Path, source: str, out: Path) -> int:
-    """Write the model fetched into `folder` as a `transformers` folder; how many parameters. `source`: the
-    file and function whose recipe it was trained with.
+    """Writes an own model fetched into `folder` as a `transformers` folder; returns the number of parameters.
 
-    Raises Stop as `export_gpt2`, or where the recipe's model is none of `transformers`.
+    `source`: file and function of the recipe that it was trained with. Raises Stop as `export_gpt2`, or if
+    the recipe's model is not one of `transformers`.
     """
     _check_apart(folder, out)
     model = with_parameters(recipe.load(source).model, model_and_parameters(folder)[1])
@@ -110,9 +110,9 @@ def export_own(folder: Path, source: str, out: Path) -> int:
 
 
 def export_gpt2(folder: Path, out: Path) -> int:
-    """Write the GPT fetched into `folder` as a `transformers` folder; how many parameters.
+    """Writes the GPT fetched into `folder` as a `transformers` folder; returns the number of parameters.
 
-    Raises Stop where `folder` holds no fetched model, another kind of model, or `out` is `folder`.
+    Raises Stop if `folder` holds no fetched model or another kind of model, or `out` is `folder`.
     """
     _check_apart(folder, out)
     description, params = model_and_parameters(folder)
@@ -131,8 +131,11 @@ def export_gpt2(folder: Path, out: Path) -> int:
 
 
 def write_config(model: nn.Module, folder: Path) -> bool:
-    """Write the config.json of one of `transformers`' own modules (or a subclass) beside its parameters,
-    which have its names already, so that `from_pretrained(folder)` loads them; whether it is one."""
+    """Writes the config.json of a `transformers` module (or subclass), whose parameter names already match;
+    False for others.
+
+    Then `from_pretrained(folder)` loads it.
+    """
     to_json = getattr(getattr(model, "config", None), "to_json_string", None)
     if not callable(to_json):
         return False

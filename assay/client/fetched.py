@@ -1,4 +1,4 @@
-"""A fetched model's folder: its parameters, its manifest, and what a GPT in it writes."""
+"""Reads a fetched model's folder: parameters, manifest, and text sampled from a GPT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def model_of(folder: Path) -> dict[str, Any]:
-    """What the job's manifest says of the model. Raises Stop where a folder has none."""
+    """The manifest's model entry. Raises Stop if a folder has none."""
     try:
         manifest = bounded_json.loads((folder / MANIFEST).read_bytes())
         (folder / MODEL).stat()
@@ -35,8 +35,10 @@ def _none(folder: Path, error: Exception) -> Stop:
 
 
 def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the job's manifest says of the model, and its parameters; of a job of several paths those of one.
-    Raises Stop where a folder has none, or the job no such path."""
+    """The manifest's model entry and the parameters, of one path in a job with several.
+
+    Raises Stop if a folder has none, or the job no such path.
+    """
     from safetensors.torch import load_file
 
     model = model_of(folder)
@@ -48,8 +50,10 @@ def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], d
 
 
 def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Tensor]:
-    """The parameters of one path out of all that were fetched into a folder; of a job without paths they are
-    all. Raises Stop where there is no such path, or the receipt is not of a job."""
+    """Selects the parameters of one path from a fetched folder's; all of them in a job without paths.
+
+    Raises Stop if there is no such path, or the receipt is of another job.
+    """
     terms = read_receipt(folder).terms if any("@" in name for name in params) else None
     paths = 1 if terms is None else terms.shards
     if not 0 <= path < paths:
@@ -72,11 +76,11 @@ _RESULTS = {
     "evaluation": "its result is a loss, which `assay job fetch` says",
     "grpo": "`assay job init --template grpo --weights FOLDER` goes on with this policy",
 }
-"""Names of what no training of a template's model has made (``job.uses``), and what to do with it."""
+"""What to do with results of jobs that do not train (``job.uses``), by name."""
 
 
 def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
-    """Why nothing can be sampled from a model, and what can be done with it."""
+    """Error that explains why a model cannot be sampled from, and what can be done with it."""
     kind, name = model.get("kind"), model.get("name")
     if kind != "own":
         whose = f"a model of the template {kind!r}"
@@ -94,8 +98,10 @@ def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
 
 
 def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0) -> str:
-    """What the model in `folder`, or that path of it, writes after `prompt`. Raises Stop for a model that
-    writes no text, and for an empty prompt."""
+    """Text that the model in `folder`, or that path of it, writes after `prompt`.
+
+    Raises Stop for a model that writes no text, and for an empty prompt.
+    """
     if (described := model_of(folder)).get("kind") != "gpt":
         raise _no_text(folder, described)
     if not prompt:

@@ -1,8 +1,8 @@
-"""Fetching a finished job: the model's parameters, proven against the chain, with a receipt.
+"""Fetches a finished job's parameters, verified against the chain, with a receipt.
 
-Contract: the parameters written are those of the last settled outer claim; every byte was led to its output
-root before it was written. The receipt says what the chain said, as of one block. If its publisher withholds
-them, they are recomputed from the claims before it.
+Contract: the parameters are those of the last settled outer claim; every byte is verified against its output
+root before it is written. The receipt records the chain's state at one block. If the parameters are withheld,
+they are recomputed from the claims before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NotSettled(Retry):
 
 
 def keep_others(folder: Path, job_id: JobId) -> None:
-    """Raises Ask where a folder holds what was fetched of another job, and may be all that is left of it."""
+    """Raises Ask if a folder holds another job's result, which may be the only copy."""
     try:
         held = read_receipt(folder).job_id
     except Stop:
@@ -53,23 +53,22 @@ def keep_others(folder: Path, job_id: JobId) -> None:
 
 
 def parameters(files: LoadedJob, names: Sequence[str], state: list[Tensor]) -> dict[str, Tensor]:
-    """The model's parameters by name, out of the slots that all slices' outer states begin with, one after
-    the other, or a task's."""
+    """The model's parameters by name, from the leading slots of all slices' outer states in order, or of a
+    task's state."""
     if files.blocks is not None:
         return {name: t.cpu() for name, t in files.blocks.parted(state[: files.inner.params]).items()}
     return {name: state[i].cpu() for i, name in enumerate(names)}
 
 
 def apart(params: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Each in memory of its own: slots of equal bytes are fetched as one tensor, and a file of safetensors
-    takes none twice."""
+    """Copies each tensor: equal slots are fetched as one tensor, and safetensors refuses shared memory."""
     return {name: tensor.clone() for name, tensor in params.items()}
 
 
 def _divergence(
     market: MarketView, blocks: Blocks, job_id: JobId, work: Work, params: dict[str, Tensor]
 ) -> str:
-    """Where the numbers of a model with Inf or NaN ceased to be finite; empty for any other model."""
+    """Describes where a model with Inf or NaN diverged; empty for any other model."""
     if not not_finite(list(params), len(params), list(params.values())):
         return ""
     found = follow(market, job_id, Losses(blocks, work)).divergence
@@ -77,7 +76,7 @@ def _divergence(
 
 
 def _programs(files: LoadedJob) -> dict[str, bytes]:
-    """Every loop's program, by the name of its file."""
+    """Every loop's program, by file name."""
     every = (("inner", files.tasks), ("outer", files.outers))
     named = [(program_files(word, len(programs)), programs) for word, programs in every]
     return {name: isa.encode(p) for names, programs in named for name, p in zip(names, programs, strict=True)}
@@ -92,7 +91,8 @@ def fetch(
     chain: Chain,
     block: int,
 ) -> dict[str, Tensor]:
-    """Write model, programs, manifest and receipt into `folder`; the parameters. `block`: where the chain is.
+    """Writes model, programs, manifest and receipt into `folder`; returns the parameters. `block`: the
+    chain's block.
 
     Raises NotSettled, SourceMissing, and what ``load_job`` raises.
     """

@@ -1,8 +1,8 @@
-"""Following a job: where each round stands, its loss, what it cost so far, what was disputed.
+"""Summarises a job's progress: each round's tasks and losses, cost so far, disputes.
 
-Contract: everything comes from the chain, as of one block, and from published checkpoints. Losses are those
-that the claims' own states hold, marked with the phase of the claim, so a reader sees what is settled and
-what is merely claimed.
+Contract: everything comes from the chain, at one block, and from published checkpoints. A loss is the one in
+the claim's own state, shown with the claim's phase, so that a reader sees what is settled and what is only
+claimed.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ class TaskLine:
     phase: Phase
     claim_id: ClaimId | None
     loss: float | None
-    """Training loss of the task's last step; None if not committed or not fetched."""
+    """Training loss of the task's last step; None if not committed or not available."""
     disputes: int
     missing: bool
-    """The round was closed without the shard."""
+    """The round was closed without this shard."""
     held_out: float | None = None
-    """Loss on held-out records of the parameters with which its round began; None if not committed, not
-    fetched, or not asked for."""
+    """Held-out loss of the round's initial parameters; None if not committed, not available, or not
+    computed."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """A job at one moment."""
+    """A job's progress at one block."""
 
     job: JobView
     tasks: tuple[TaskLine, ...]
     outer: tuple[Phase, ...]
-    """Phase of each round's outer claim; of that which is least far where it has several slices."""
+    """Phase of each round's outer claim; with several slices, the least advanced."""
     slices: tuple[int, ...]
-    """How many outer claims each round has."""
+    """Number of outer claims of each round."""
     paid: Wei
     convictions: int
     rewinds: int
     divergence: Divergence | None = None
-    """The first step after which a task's numbers are not finite; None if there is none or nobody looked."""
+    """First step after which a task's numbers are not finite; None if there is none or it was not checked."""
     inaccuracy: Inaccuracy | None = None
-    """The last round's, if products are further from exact ones than bfloat16's; None if nobody looked."""
+    """The last round's inaccuracy if products are less accurate than bfloat16's; None if not, or not
+    measured."""
 
     closes_at: Seconds | None = None
-    """From when on, by the chain's time, the job can be closed (``client.closing``)."""
+    """Chain time from which the job can be closed (``client.closing``)."""
 
     @property
     def done(self) -> bool:
@@ -68,7 +69,7 @@ class Following:
         return progress.closed or progress.settled_rounds >= self.job.terms.rounds
 
     def loss_by_round(self) -> list[float | None]:
-        """Mean loss of each round's tasks but for missing shards, None where one is not known."""
+        """Mean loss of each round's tasks without missing shards; None if one is unknown."""
         means: list[float | None] = []
         for round_ in range(self.job.terms.rounds):
             losses = [t.loss for t in self.tasks if t.round == round_ and not t.missing]
@@ -77,8 +78,8 @@ class Following:
         return means
 
     def held_out_by_round(self) -> list[float | None]:
-        """Held-out loss of the parameters with which each round began, None where it is not known: the same
-        of every shard, unless those have parameters of their own; then the mean."""
+        """Held-out loss of each round's initial parameters, None if unknown; a mean if shards have their own
+        parameters."""
         means: list[float | None] = []
         for round_ in range(self.job.terms.rounds):
             known = [t.held_out for t in self.tasks if t.round == round_ and t.held_out is not None]
@@ -87,7 +88,7 @@ class Following:
 
 
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
-    """Where a job stands. Raises Stop when there is no such job."""
+    """Reads a job's progress. Raises Stop if there is no such job."""
     if losses is not None:
         losses.look()
     with market.snapshot():  # or a claim that settles meanwhile counts on one side and not on the other
@@ -125,7 +126,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:
-    """What settled claims were paid, verifiers' fees included."""
+    """Total paid for settled claims, verifiers' fees included."""
     total = 0
     for view in claims:
         if view.status.phase == Phase.SETTLED:

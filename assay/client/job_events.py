@@ -1,8 +1,7 @@
-"""What has happened to a job between two looks at it, as events.
+"""Derives events from two successive views of a job.
 
-Contract: pure. `events_between` of any two moments says everything that differs between them in the order of
-rounds and shards, also where the chain was reorganised or the job rewound and things go backwards. Not
-guaranteed: that a phase which came and went between two looks is told.
+Contract: pure. `events_between` reports every difference in order of rounds and shards, also after a
+reorganisation or rewind. Not guaranteed: phases that came and went between the two views.
 """
 
 from __future__ import annotations
@@ -15,37 +14,37 @@ from assay.protocol.types import ZERO_ADDRESS, Address, Phase
 
 
 class JobEventKind(StrEnum):
-    """What a `JobEvent` is about."""
+    """Kind of a `JobEvent`."""
 
     TAKEN = "taken"
-    """A solver holds a shard that it has not committed to, or has committed to since the look before."""
+    """A solver took a shard."""
     TASK = "task"
-    """A task's claim came to another phase."""
+    """A task's claim changed phase."""
     LOSS = "loss"
     """A task's last training loss was read from its published state."""
     HELD_OUT = "held-out"
-    """The loss on held-out records of the parameters with which a round began was read."""
+    """The held-out loss of a round's initial parameters was read."""
     DISPUTE = "dispute"
     """A game was opened on a task."""
     OUTER = "outer"
-    """A round's outer claim came to another phase."""
+    """A round's outer claim changed phase."""
     MISSING = "missing"
     """A round was closed without a shard."""
     CONVICTION = "conviction"
     """Claims were convicted."""
     REWIND = "rewind"
-    """The job goes on from an earlier round."""
+    """The job was rewound to an earlier round."""
     DIVERGED = "diverged"
-    """A task's numbers ceased to be finite."""
+    """A task's numbers became non-finite."""
     HALTED = "halted"
     """No further round begins."""
     DONE = "done"
-    """All that will be settled is settled."""
+    """Everything that can settle is settled."""
 
 
 @dataclass(frozen=True)
 class JobEvent:
-    """One thing that happened to a job; `str(event)` says it in words."""
+    """One event of a job; `str(event)` describes it."""
 
     kind: JobEventKind
     text: str
@@ -53,21 +52,21 @@ class JobEvent:
     shard: int | None = None
     phase: Phase | None = None
     loss: float | None = None
-    """In the unit of the job's loss function: the training loss at the end of the task, or the held-out loss
-    at the round's beginning."""
+    """In the unit of the job's loss function: training loss at the task's end, or held-out loss at the
+    round's beginning."""
     step: int | None = None
-    """Steps of one shard from the job's beginning to this loss; of a shard that is not slow for a held-out
-    one."""
+    """Steps of one shard from the job's beginning to this loss; for a held-out loss, of a shard that is not
+    slow."""
     solver: Address | None = None
     following: Following | None = field(default=None, repr=False, compare=False)
-    """The whole job at the moment that this was seen."""
+    """The job's progress when this was seen."""
 
     def __str__(self) -> str:
         return self.text
 
 
 def events_between(before: Following | None, now: Following) -> list[JobEvent]:
-    """What differs; `before` None: everything that has happened so far."""
+    """Events between two views; `before` None: everything so far."""
     found: list[JobEvent] = []
     was = {} if before is None else {(line.round, line.shard): line for line in before.tasks}
     rewinds, convictions = (0, 0) if before is None else (before.rewinds, before.convictions)
@@ -115,7 +114,7 @@ def _moved(old: Phase, new: Phase) -> str:
 def _of_task(
     old: TaskLine | None, line: TaskLine, before: Following | None, now: Following
 ) -> list[JobEvent]:
-    """What differs at one place."""
+    """Events at one place."""
     found: list[JobEvent] = []
     place = f"round {line.round}, shard {line.shard}"
     same = old is not None and old.claim_id == line.claim_id
@@ -145,6 +144,6 @@ def _of_task(
 
 
 def _in_training(line: TaskLine, moment: Following) -> bool:
-    """Whether a solver works on it: it holds the shard, and its claim of the present round is not there."""
+    """True if a solver holds the shard and has no claim of the present round."""
     here = line.claim_id is None and line.round == moment.job.progress.round
     return here and not moment.done and line.holder != ZERO_ADDRESS

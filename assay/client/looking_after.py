@@ -1,9 +1,8 @@
-"""What a client does about a job while it runs: keep the model of some rounds, stop it where it learns no
-more.
+"""Watches a running job for its client: fetches models of some rounds, and detects that it no longer learns.
 
-Contract: `Keeper` fetches the newest settled model into a folder of its round's name, each led to the root
-that the chain settled; a round that was never the newest while somebody looked is not kept. `stalled` goes by
-held-out losses alone, which a job has with [held_out]. Nothing is sent to the chain here.
+Contract: `Keeper` fetches the newest settled model into a folder named after its round, verified against the
+settled root; a round that was never the newest at a poll is skipped. `stalled` uses held-out losses only,
+which a job has with [held_out]. Nothing is sent to the chain.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from assay.protocol.errors import Retry
 
 
 def stalled(losses: Sequence[float | None], patience: int) -> bool:
-    """Whether the last `patience` known losses were none of them lower than every one before."""
+    """True if none of the last `patience` known losses is lower than all before them."""
     known = [loss for loss in losses if loss is not None]
     return len(known) > patience and min(known[-patience:]) >= min(known[:-patience])
 
 
 @dataclass
 class Keeper:
-    """Keeps the model after every `every` rounds, and after the last."""
+    """Fetches the model after every `every` rounds, and after the last."""
 
     folder: Path
     every: int
     fetch: Callable[[Path], object]
     """Writes the newest settled model into a folder."""
     kept: int = 0
-    """The round after which the last one was."""
+    """Round of the last fetched model."""
 
     def look(self, following: Following) -> Path | None:
-        """Fetch what there is to keep; the folder it was written to. What cannot be fetched now, later."""
+        """Fetches a due model and returns its folder; None if none is due or it is not available yet."""
         job = following.job
         settled = job.progress.settled_rounds
         due = settled // self.every > self.kept // self.every or settled == job.terms.rounds

@@ -1,6 +1,6 @@
-"""What the published states of a job say: its tasks' losses, where they diverge, how accurate they are.
+"""Reads losses, divergence and accuracy from a job's published states.
 
-Contract: a loss is what the claim's own state holds; what cannot be fetched is None, and is asked for again.
+Contract: a loss is the one in the claim's own state; None if the state is unavailable, and retried.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from assay.training.evaluate import training_loss
 from assay.training.losses import HELD_OUT_LOSS, LOSS_SLOT
 
 CACHE_BYTES = 1 << 28
-"""Of tensors in memory, while a job is followed."""
+"""Byte budget of tensors in memory while a job is followed."""
 MOST_LOOKS = 64
-"""After how many looks at most it is tried again to read a state that could not be had."""
+"""Maximum number of polls between retries of an unavailable state."""
 
 
 class Losses:
-    """What the published states of a job's tasks say, each fetched once; one that cannot be had is tried
-    again after 1, 2, 4 looks and so on. `measure`: also how accurate the products of the step after a round's
-    first published state are, which takes a step's time a round.
+    """Cached values of the tasks' published states.
+
+    An unavailable state is retried after 1, 2, 4, ... polls. `measure`: also measures the accuracy of the
+    step after a round's first published state, which takes a step's time per round.
     """
 
     def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
@@ -43,31 +44,29 @@ class Losses:
         self._divergences: dict[ClaimId, Divergence | None] = {}
         self._looks = 0
         self._refused: dict[tuple[ClaimId, str], tuple[int, int]] = {}
-        """What could not be had: the look from which on it is tried again, and how many that was after."""
+        """For each unavailable state: the poll at which it is retried, and the present wait in polls."""
 
     def look(self) -> None:
-        """A new look at the job begins."""
+        """Begins a new poll."""
         self._looks += 1
 
     def of(self, view: ClaimView) -> float | None:
-        """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss
-        slot."""
+        """Loss in a task's output state; None if unavailable or the job has no loss slot."""
         return self._end(view)[0]
 
     def held_out(self, view: ClaimView) -> float | None:
-        """Loss on held-out records of the parameters that the task began from; None as `of`, or where the job
-        computes none (``training.held_out``)."""
+        """Held-out loss of the parameters that the task started from; None as `of`, or if not computed
+        (``training.held_out``)."""
         return self._end(view)[2]
 
     def at(self, view: ClaimView, leaf: int) -> float | None:
-        """Loss that a task's state at a segment's end (a leaf of its segments tree) holds, read anew at each
-        call; None as `of`."""
+        """Loss in a task's state at a leaf of its segments tree, not cached; None as `of`."""
         state = self._leaf(view, leaf)
         names = self._work.files.slot_names
         return training_loss(names, state) if state is not None and LOSS_SLOT in names else None
 
     def divergence(self, view: ClaimView) -> Divergence | None:
-        """Where a task's numbers cease to be finite; None if they are at its end, or cannot be fetched."""
+        """First non-finite step of a task; None if its output is finite or unavailable."""
         if view.claim_id not in self._divergences:
             if not self._end(view)[1]:
                 return None
@@ -77,13 +76,12 @@ class Losses:
         return self._divergences[view.claim_id]
 
     def earlier(self, first: Divergence | None, view: ClaimView) -> Divergence | None:
-        """The earlier of a divergence and this task's own."""
+        """The earlier of a divergence and this task's."""
         return earlier(first, self.divergence(view))
 
     def inaccuracy(self, view: ClaimView) -> Inaccuracy | None:
-        """That of a task's round, by this task's last state if no other's was looked at; None if it cannot be
-        fetched or nothing is measured.
-        """
+        """Inaccuracy of a task's round, measured at this task's last state if no other's was; None if
+        unavailable or not measured."""
         claim = view.claim
         if self._measure and claim.round not in self._inaccuracies:
             slots = range(self._work.files.inner.slots)
@@ -94,7 +92,7 @@ class Losses:
         return self._inaccuracies.get(claim.round)
 
     def _end(self, view: ClaimView) -> tuple[float | None, str, float | None]:
-        """Loss of a task's output state, what in it is not finite, and the held-out loss."""
+        """Loss of a task's output state, its non-finite slot, and the held-out loss."""
         files = self._work.files
         if view.claim_id not in self._ends:
             names, params = list(files.slot_names), files.inner.params
@@ -110,7 +108,7 @@ class Losses:
         return self._ends[view.claim_id]
 
     def _if_due(self, view: ClaimView, what: str, wanted: Sequence[int]) -> list[Tensor] | None:
-        """These slots of a task's last state, unless it was tried a few looks ago."""
+        """These slots of a task's last state, unless a recent attempt failed."""
         key = view.claim_id, what
         due, pause = self._refused.get(key, (0, 0))
         if self._looks < due:
@@ -126,7 +124,7 @@ class Losses:
         return self._some(view, leaf, range(self._work.files.inner.slots))
 
     def _some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | None:
-        """These slots of a task's state; None where any of them cannot be had."""
+        """These slots of a task's state; None if any is unavailable."""
         try:
             found = self._published.some(view, leaf, self._work.files.inner, wanted)
         except AssayError:
@@ -144,5 +142,5 @@ def losses_of(
     *,
     measure: bool = False,
 ) -> Losses:
-    """What `follow` reads losses with; keep it to follow a job for longer."""
+    """Creates the loss reader for `follow`; keep it while following a job."""
     return Losses(blocks, Work(market.job(job_id).terms, files, engine=engine), measure=measure)

@@ -1,8 +1,8 @@
-"""A job's training metrics on disk: metrics.jsonl for anything that reads lines, an event file for
-TensorBoard.
+"""Writes a job's training metrics to disk: metrics.jsonl and a TensorBoard event file.
 
-Contract: each loss is written once, when it is first seen. A claim that takes another's place (a rewind, a
-reorganisation) writes its loss anew, at the same step, later in the file: the last line of a place stands.
+Contract: each loss is written once, when first seen. A claim that replaces another at its place (after a
+rewind or reorganisation) writes its loss again, at the same step, later in the file: the last line of a place
+is valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METRICS_FILE = "metrics.jsonl"
 def recording(
     folder: Path | None, now: Callable[[], float] = time.time
 ) -> Iterator[Callable[[Following], None]]:
-    """What to show each moment of a job to; writes nothing where `folder` is None."""
+    """Yields a callback that records each view of the job; it does nothing if `folder` is None."""
     with ExitStack() as stack:
         if folder is None:
             yield lambda following: None

@@ -1,10 +1,9 @@
-"""Comparing a receipt with the chain that it names.
+"""Compares a receipt with the chain that it names.
 
-Contract: `compare` asks one node, whose answers it takes for the chain's. The market's addresses are those
-that the reader's own deployment file names and the node's code was checked against, never the receipt's. What
-the receipt calls final must be so on the chain to the last bit. Of the rounds that it calls settled it may
-leave out no claim, no game and no demand: none can have come since. What it calls open may have ended since,
-and is counted.
+Contract: `compare` asks one node and trusts its answers. The market's addresses are those of the reader's own
+deployment file, which was checked against the node's code, never the receipt's. What the receipt calls final
+must be equal on chain to the last bit. For settled rounds it must include every claim, game and demand, as
+none can have come since. Open ones may have ended since and are counted.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ _FINAL = (Phase.SETTLED, Phase.CONVICTED, Phase.VOID)
 
 @dataclass(frozen=True)
 class OnChain:
-    """What `compare` found."""
+    """Result of `compare`."""
 
     block: int
     claims: int
-    """Claims of the receipt that stand on the chain word by word."""
+    """Number of the receipt's claims that are equal on chain."""
     settled: int
-    """Those of them that are settled."""
+    """Number of them that are settled."""
     settled_rounds: int
-    """Rounds that the chain has settled by now."""
+    """Number of rounds settled on chain now."""
     closed: bool
     moved: int
-    """Claims, games and demands that the receipt shows as open and that have moved on."""
+    """Number of claims, games and demands open in the receipt that have moved on."""
 
 
 def _differs(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
@@ -42,7 +41,7 @@ def _differs(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def _check_claim(view: ClaimView, found: ClaimView | None) -> bool:
-    """Whether the claim has moved on since. Raises BadReceipt where it is another."""
+    """True if the claim has moved on since. Raises BadReceipt if it differs."""
     name = f"claim {view.claim_id.hex()[:16]}"
     if found is None:
         raise bad(f"{name} of its receipt is not on the chain")
@@ -61,8 +60,11 @@ def _phase(view: ClaimView) -> str:
 def _check_entries(
     what: str, ours: Iterable[dict[str, Any]], theirs: list[dict[str, Any]], final: str, needed: set[str]
 ) -> int:
-    """How many games or demands have moved on since. `final`: the field that says that one is over; `needed`:
-    claims of which none may be left out. Raises BadReceipt where one is another, or left out."""
+    """Number of games or demands that have moved on since.
+
+    `final`: field that says that one is over; `needed`: claims of which none may be missing. Raises
+    BadReceipt for a different or missing one.
+    """
     found, moved = {entry[what]: entry for entry in theirs}, 0
     for entry in ours:
         other = found.pop(entry[what], None)
@@ -75,8 +77,10 @@ def _check_entries(
 
 
 def compare(receipt: Receipt, market: MarketView, chain: Chain, block: int) -> OnChain:
-    """Find every claim, dispute and demand of a receipt on the chain. Raises BadReceipt for the first that
-    differs, and what the market raises (a job that it does not know included)."""
+    """Finds every claim, dispute and demand of a receipt on the chain.
+
+    Raises BadReceipt for the first difference, and the market's errors (also for an unknown job).
+    """
     if receipt.chain.chain_id != chain.chain_id:
         raise bad(f"its receipt is of chain {receipt.chain.chain_id}, the node of chain {chain.chain_id}")
     for name, address in chain.contracts.items():

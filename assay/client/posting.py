@@ -1,7 +1,7 @@
-"""Posting a job: publish its files, state its terms, check that they can be paid for, post.
+"""Posts a job: publishes its files, builds and checks its terms, deposits and posts.
 
-Contract: nothing is sent before `quote` has passed: the terms keep every rule, the budget covers the worst
-case, and the account holds the budget. Posting the same terms again, also after a crash, posts one job.
+Contract: nothing is sent before `quote` has passed: the terms are valid, the budget covers the worst case,
+and the account holds the budget. Posting the same terms again, also after a crash, posts one job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.protocol.words import show_amount
 
 NOTHING = Wei(0)
 SEATS_ENOUGH = 32
-"""Seats of a draw for which a class's stake should be enough."""
+"""Number of seats for which a class's stake should suffice."""
 
 
 class OverBudget(Stop):
@@ -36,31 +36,31 @@ class Unfunded(Ask):
 
 @dataclass(frozen=True)
 class Quote:
-    """What a job can cost, and what the account has. All in the token's smallest unit."""
+    """Maximum cost of a job and the account's balances, in the token's smallest unit."""
 
     worst_case: Wei
     budget: Wei
     free: Wei
-    """In the vault."""
+    """Balance in the vault."""
     wallet: Wei
-    """Outside the vault, to be deposited for the budget."""
+    """Balance outside the vault, to be deposited for the budget."""
 
     def to_deposit(self, bond: Wei = NOTHING) -> Wei:
-        """What is missing in the vault for the budget, and for a bond where the account holds that too."""
+        """Amount missing in the vault for the budget, and for a bond if the account holds that too."""
         wanted = self.budget + (bond if self.free + self.wallet >= self.budget + bond else 0)
         return Wei(max(wanted - self.free, 0))
 
 
 def estimate(terms: Terms, conditions: Conditions, bounds: Bounds) -> Wei:
-    """The most that a job of this class can pay out on a market with these bounds. Raises BadConditions,
-    BadTerms."""
+    """Maximum payout of a job of this class on a market with these bounds. Raises BadConditions, BadTerms."""
     check_conditions(conditions, bounds)
     check_terms(terms, conditions, bounds)
     return worst_case(terms)
 
 
 def quote(market: MarketView, terms: Terms, conditions: Conditions, budget: Wei) -> Quote:
-    """Whether a job can be posted with this budget. Raises BadConditions, BadTerms, OverBudget, Unfunded."""
+    """Checks that a job can be posted with this budget. Raises BadConditions, BadTerms, OverBudget,
+    Unfunded."""
     worst = estimate(terms, conditions, market.bounds())
     if budget < worst:
         raise OverBudget(
@@ -72,7 +72,7 @@ def quote(market: MarketView, terms: Terms, conditions: Conditions, budget: Wei)
 
 
 def require_funds(market: MarketView, budget: Wei, worst: Wei = NOTHING) -> Quote:
-    """What the account has for a budget. Raises Unfunded where that is less, in the vault and outside."""
+    """Reads the account's balances. Raises Unfunded if vault and wallet together do not cover the budget."""
     found = Quote(worst, budget, market.free(market.me), market.wallet(market.me))
     if found.free + found.wallet < budget:
         raise Unfunded(
@@ -85,13 +85,15 @@ def require_funds(market: MarketView, budget: Wei, worst: Wei = NOTHING) -> Quot
 
 
 def publish(blocks: Blocks, files: JobFiles, terms_of: Callable[[Published], Terms]) -> Terms:
-    """Store the job's files; the terms that name them."""
+    """Stores the job's files and returns the terms that name them."""
     return terms_of(publish_job(blocks, files))
 
 
 def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei, bond: Wei = NOTHING) -> JobId:
-    """Register the class of conditions if nobody has, deposit what is missing, and post. `bond` is deposited
-    too where the account holds it. Raises what `quote` and the port raise."""
+    """Registers the class of conditions if needed, deposits what is missing, and posts.
+
+    `bond` is deposited too if the account holds it. Raises what `quote` and the port raise.
+    """
     for job in market.jobs():
         if job.terms == terms:
             return job.job_id
@@ -104,8 +106,11 @@ def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei, bond
 
 
 def thin_class(agreed: Wei, conditions: Conditions) -> str:
-    """What is to be said of a class to which little stake has agreed; empty if it is enough. Nothing can be
-    taken or held up by few verifiers, but with few the draw is known, and unattested claims wait twice."""
+    """Warns about a class with little subscribed stake; empty if it is enough.
+
+    Few verifiers cannot take or delay anything, but their draw is predictable, and unattested claims wait
+    twice as long.
+    """
     enough = SEATS_ENOUGH * conditions.verifier_stake
     if agreed >= enough:
         return ""
@@ -122,7 +127,7 @@ def thin_class(agreed: Wei, conditions: Conditions) -> str:
 
 
 def open_class(market: Market, conditions: Conditions) -> bytes:
-    """Make a class of conditions known, if it is not yet; its id."""
+    """Registers a class of conditions if needed; returns its id."""
     class_id = market.class_id(conditions)
     if class_id not in market.classes():
         market.register_class(intent("register", class_id), conditions)

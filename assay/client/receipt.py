@@ -1,10 +1,9 @@
-"""What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/1).
+"""Reads and writes receipts of finished jobs (docs/formats.md section 7, assay/receipt/1).
 
-Contract: a receipt carries what its job's and its claims' ids are hashes of, word by word as the contracts
-encode it, so that everybody recomputes them. A struct that changes changes nothing here. `read_receipt` gives
-back what was written, or says what is wrong; whether it is true is for ``client.verifying``,
-``client.on_chain`` and ``client.replaying`` to find. Nobody's key is in it: who can write one can write
-another.
+Contract: a receipt holds the preimages of its job's and claims' ids, as ABI words, so that anybody can
+recompute the ids; a changed struct does not change the format. `read_receipt` returns what was written, or
+says what is wrong. Whether it is true is checked by ``client.verifying``, ``client.on_chain`` and
+``client.replaying``. It is not signed: anybody can write one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.progr
 MANIFEST = "manifest.json"
 FILES = (MODEL, INNER, OUTER, MANIFEST)
 _LATER_PROGRAMS = frozenset(f"{word}-{n}.program" for word in ("inner", "outer") for n in range(1, MAX_LOOPS))
-"""Of the loops after the first."""
+"""Program files of the loops after the first."""
 MAX_RECEIPT_BYTES = 64 << 20
 _FIELDS = {"schema", "seal", "files", "chain", "block", "rounds", "job", "terms", "claims", "disputes"}
 _FIELDS |= {"demands", "proof", "diverged"}
@@ -39,19 +38,19 @@ _CLAIM_FIELDS = {"id", "claim", "status", "roots", "votes", "stale", "leftOut"}
 
 
 class BadReceipt(Stop):
-    """A folder is not what its receipt says, or the receipt not what the chain or a replay says."""
+    """A folder does not match its receipt, or the receipt does not match the chain or a replay."""
 
     code = "bad-receipt"
 
 
 class NoReceipt(Stop):
-    """A folder that holds no file of a fetched job."""
+    """The folder holds no file of a fetched job."""
 
     code = "not-fetched"
 
 
 def bad(why: str) -> BadReceipt:
-    """What is raised for a receipt that does not hold."""
+    """Builds the error for an invalid receipt."""
     return BadReceipt(f"the model does not verify: {why}", hint="fetch the job again from the chain")
 
 
@@ -67,33 +66,33 @@ def claim_id_of(claim: Claim) -> ClaimId:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A receipt's contents, read and not judged."""
+    """Contents of a receipt, parsed but not verified."""
 
     chain: Chain
     block: int
-    """Block of the chain that everything is as of."""
+    """Block of the chain at which it was made."""
     rounds: int
-    """Rounds settled by then."""
+    """Number of rounds settled by then."""
     job_id: JobId
     terms: Terms
     claims: tuple[ClaimView, ...]
-    """All claims of the job in the order of their commits."""
+    """All claims of the job in commit order."""
     disputes: tuple[dict[str, Any], ...]
     demands: tuple[dict[str, Any], ...]
     proof: tuple[bytes, ...]
     """Range proof from the parameters' roots to the output root of the last settled outer claim."""
     diverged: str
-    """Where the training's numbers ceased to be finite, as the fetching client found."""
+    """Where the training diverged, as the fetching client found."""
     manifest: dict[str, Any]
     files: Mapping[str, bytes]
-    """The other files' bytes by name."""
+    """The other files' contents by name."""
 
 
 # -- writing
 
 
 def claim_json(view: ClaimView) -> dict[str, Any]:
-    """A claim, where it stands, and its votes; structs as the words of their ABI encoding."""
+    """JSON of a claim with its status and votes; structs as ABI words."""
     return {
         "id": view.claim_id.hex(),
         "claim": words(view.claim).hex(),
@@ -106,13 +105,13 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
 
 
 def _vote_json(view: ClaimView, vote: Vote) -> dict[str, Any]:
-    """A vote, and the leaves of its traces tree once it was cast."""
+    """JSON of a vote, with the leaves of its traces tree once it was cast."""
     traces = view.traces.get(vote.verifier, ()) if vote.shown else ()
     return {"vote": words(vote).hex(), "traces": [trace.hex() for trace in traces]}
 
 
 def dispute_json(view: GameView) -> dict[str, Any]:
-    """A dispute: who against whom, about what, and how it ended."""
+    """JSON of a dispute: parties, subject, outcome."""
     game = view.game
     return {
         "game": view.game_id,
@@ -130,7 +129,7 @@ def dispute_json(view: GameView) -> dict[str, Any]:
 
 
 def demand_json(view: DemandView) -> dict[str, Any]:
-    """A demand for leaves of a state, and how it ended."""
+    """JSON of a demand for leaves of a state, with its outcome."""
     return {
         "demand": view.demand_id,
         "claim": view.claim_id.hex(),
@@ -140,7 +139,7 @@ def demand_json(view: DemandView) -> dict[str, Any]:
 
 
 def program_files(word: str, count: int) -> list[str]:
-    """Names of the files with the programs of a kind of claim's loops, in order; `word`: inner or outer."""
+    """File names of the programs of a kind of claim's loops, in order; `word`: inner or outer."""
     return [f"{word}.program", *(f"{word}-{n}.program" for n in range(1, count))]
 
 
@@ -153,7 +152,7 @@ def body_of(
     disputes: Sequence[GameView],
     demands: Sequence[DemandView],
 ) -> dict[str, Any]:
-    """What the chain says, as a receipt carries it."""
+    """Builds a receipt from the chain's state."""
     return {
         "chain": {"id": chain.chain_id, "contracts": dict(chain.contracts)},
         "block": block,
@@ -167,7 +166,7 @@ def body_of(
 
 
 def write_receipt(folder: Path, body: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Write all files of a fetched job; the receipt last, with the digests of the others."""
+    """Writes all files of a fetched job; the receipt last, with the digests of the others."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -188,7 +187,8 @@ def _read(folder: Path, name: str) -> bytes:
 
 
 def _open(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The receipt's object, its own seal checked, and the files beside it. The seal finds accidents."""
+    """Parses the receipt and checks its checksum, which detects accidents; returns it with the other
+    files."""
     if not any((folder / name).exists() for name in (RECEIPT, *FILES)):
         raise NoReceipt(
             f"{folder} holds no fetched job: neither {RECEIPT} nor any other file of one is in it",
@@ -237,8 +237,10 @@ def _view(entry: dict[str, Any]) -> ClaimView:
 
 
 def read_receipt(folder: Path) -> Receipt:
-    """The receipt in a folder, with its files. Raises BadReceipt where it is damaged, malformed or of another
-    format, NoReceipt where no file of one is there."""
+    """Reads the receipt and files in a folder.
+
+    Raises BadReceipt if it is damaged, malformed or of another format, NoReceipt if there is none.
+    """
     body, files = _open(folder)
     try:
         contracts = {name: Address(str(address)) for name, address in body["chain"]["contracts"].items()}

@@ -1,10 +1,9 @@
-"""Replaying a receipt's claims from the job's files: the arithmetic itself, bit by bit.
+"""Replays a receipt's claims from the job's files, bit by bit.
 
-Contract: `replay` recomputes segments of settled claims, and where each of these claims starts from (rule
-4.4). What it reads, from this machine's blocks or other nodes', was led to a root of the receipt first.
-States that nobody shows are recomputed from the claims before. All of them, or a number drawn at random
-beside the last outer step, from which the model comes. An exception other than BadReceipt means: could not
-decide.
+Contract: `replay` recomputes segments of settled claims, and their input states (rule 4.4). Everything read,
+from local blocks or other nodes, is first verified against a root of the receipt. Unavailable states are
+recomputed from the claims before. It replays all segments, or a random sample plus the last outer step, which
+produces the model. An exception other than BadReceipt means that no decision is possible.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from assay.protocol.words import show_place
 
 @dataclass(frozen=True)
 class Replayed:
-    """What `replay` has recomputed and found as the receipt has it."""
+    """Counts of what `replay` recomputed and found equal to the receipt."""
 
     segments: int
-    """Segments replayed; an outer claim is one."""
+    """Number of segments replayed; an outer claim counts as one."""
     of: int
-    """Segments of all settled claims."""
+    """Number of segments of all settled claims."""
     inputs: int
-    """Claims whose input state was put together from the claims before it."""
+    """Number of claims whose input state was assembled from the claims before."""
 
 
 class _Recorded:
-    """Which claim stands at a place, out of a receipt: all that a `StateProvider` asks of a market."""
+    """Standing claims from a receipt: the part of a market that a `StateProvider` needs."""
 
     def __init__(self, receipt: Receipt) -> None:
         self._views = {(v.claim.kind, v.claim.round, v.claim.shard): v for v in settled(receipt)}
@@ -67,9 +66,9 @@ def replay(
     engine: Engine = REFERENCE_ENGINE,
     tell: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Replayed:
-    """Replay `count` segments drawn with `order` and the last outer step, or all (None).
+    """Replays `count` segments drawn with `order` and the last outer step, or all (None).
 
-    Raises BadReceipt for what does not replay, and what ``load_job`` and the block store raise.
+    Raises BadReceipt for a mismatch, and what ``load_job`` and the block store raise.
     """
     files = load_job(blocks, receipt.terms, resource_limits)
     work = Work(receipt.terms, files, engine=engine)

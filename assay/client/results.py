@@ -1,8 +1,8 @@
-"""A job's result where that is no model: a loss, a reward, what was written after prompts.
+"""Reads results of jobs that are not models: losses, rewards, generated text.
 
-Contract: `numbers` and `written` read what ``client.fetching`` has led to the settled root. `by_round` reads
-the published states of settled outer claims, each led to its claim's root, and leaves out what cannot be
-fetched.
+Contract: `numbers` and `written` read what ``client.fetching`` has verified against the settled root.
+`by_round` reads published states of settled outer claims, verified against each claim's root, and skips
+unavailable ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITTEN = "written.jsonl"
 
 
 def numbers(params: Mapping[str, Tensor]) -> dict[str, float]:
-    """The scalars among a job's parameters that are a result, by name."""
+    """Scalar results among a job's parameters, by name."""
     return {name: float(params[name]) for name in SCALARS if name in params}
 
 
@@ -41,8 +41,10 @@ def named(params: Mapping[str, Tensor]) -> list[str]:
 
 
 def rows(params: Mapping[str, Tensor]) -> list[bytes | None]:
-    """Each prompt with the bytes after it, without what is none (a stranger's program may write any number);
-    None where a round was closed without its shard."""
+    """Bytes of each prompt and its continuation; None if the round was closed without its shard.
+
+    Numbers that are no bytes are dropped (a stranger's program may write any).
+    """
     if TOKENS not in params:
         return []
     found = [bytes(x for x in row if 0 <= x < 256) for row in params[TOKENS].tolist()]
@@ -50,15 +52,17 @@ def rows(params: Mapping[str, Tensor]) -> list[bytes | None]:
 
 
 def prompts_of(model: Mapping[str, Any], params: Mapping[str, Tensor]) -> int:
-    """How many prompts the manifest's model names; every row where it says no number that there can be."""
+    """Number of prompts in the manifest's model entry; all rows if it gives no valid number."""
     count, most = model.get("prompts"), len(params[TOKENS])
     return count if type(count) is int and 0 <= count <= most else most
 
 
 def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int, record_size: int) -> int:
-    """Write a line of JSON for each prompt beside the receipt: an object of `prompt`, `answer`, and both as
-    `text`, each of one character a byte; null for one that was not answered. How many were answered.
-    `record_size`: of the job's terms, whose records are prompts (``training.inference``)."""
+    """Writes one JSON line per prompt beside the receipt; returns the number answered.
+
+    Each line is an object of `prompt`, `answer`, and both as `text`, one character per byte; null if not
+    answered. `record_size`: of the job's terms, whose records are prompts (``training.inference``).
+    """
     found = rows(params)[:prompts]
     (folder / WRITTEN).write_text(
         "".join(json.dumps(line) + "\n" for line in parted(params, found, record_size))
@@ -69,8 +73,8 @@ def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int, record_
 def parted(
     params: Mapping[str, Tensor], found: Sequence[bytes | None], record_size: int
 ) -> list[dict[str, str] | None]:
-    """Rows as prompt and answer: what is written after each prompt is as long as the rows are longer than the
-    longest prompt may be."""
+    """Splits rows into prompt and answer; the answer's length is the row length minus the maximum prompt
+    length."""
     longest = record_size - LENGTH_BYTES
     answer = params[TOKENS].shape[1] - longest
     return [None if row is None else _parts(row, len(row) - min(max(answer, 0), len(row))) for row in found]
@@ -82,15 +86,15 @@ def _parts(row: bytes, cut: int) -> dict[str, str]:
 
 
 def going_on(market: MarketView, job_id: JobId) -> str:
-    """That only some rounds of a job are settled so far; empty once it is closed."""
+    """Note that only some rounds are settled so far; empty once the job is closed."""
     job = market.job(job_id)
     done, asked_for = job.progress.settled_rounds, job.terms.rounds
     return "" if job.progress.closed else f"of {done} of {asked_for} rounds: the job goes on"
 
 
 def tasks_counted(market: MarketView, job_id: JobId) -> tuple[int, int]:
-    """Settled tasks of a job, and how many there would be with every shard in every settled round: a mean or
-    a sum is over the first."""
+    """Number of settled tasks, and of all shards in all settled rounds; a mean or sum covers the settled
+    ones."""
     with market.snapshot():
         job = market.job(job_id)
         claims = [view.claim for view in market.claims(job_id) if _in_result(view)]
@@ -104,7 +108,7 @@ def _in_result(view: ClaimView) -> bool:
 
 
 def file_of(blocks: Blocks, tensor: Tensor) -> str:
-    """CID of a slot's file (F3.5), which is stored."""
+    """CID of the stored file of a slot (F3.5)."""
     bits = width(tensor)
     return blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor)))
 
@@ -119,7 +123,7 @@ class Number:
 
 
 def by_round(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob) -> list[Number]:
-    """The scalar results of every settled round whose published state can be fetched."""
+    """Scalar results of every settled round whose published state is available."""
     slots = {i: name for i, name in enumerate(files.slot_names[: files.inner.params]) if name in SCALARS}
     part = files.outer.params
     if not slots:

@@ -1,9 +1,8 @@
-"""Checking a fetched model against its receipt, offline.
+"""Verifies a fetched model against its receipt, offline.
 
-Contract: `verify` reads a folder and nothing else, and says what it has recomputed, in `Verified.checked`:
-the model is consistent with its receipt. It cannot say more: whoever invents claims to go with a model of its
-own is consistent too. Whether the chain knows these claims is ``client.on_chain``'s to say, whether the
-arithmetic is right ``client.replaying``'s.
+Contract: `verify` reads only the folder, and lists what it has recomputed in `Verified.checked`: the model is
+consistent with its receipt. Invented claims with an invented model are consistent, too: ``client.on_chain``
+checks that the chain has the claims, ``client.replaying`` that the arithmetic is right.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ from assay.training.slicing import blocks_in
 
 @dataclass(frozen=True)
 class Verified:
-    """What `verify` found to be so."""
+    """Result of `verify`."""
 
     job_id: str
     rounds: int
     tasks: int
     params_root: str
-    """Output root of the last outer claim, of the last slice, which the parameters are proven to be part
+    """Output root of the last outer claim (of the last slice), which the parameters are proven to be part
     of."""
     replayed_segments: int
     segments: int
@@ -56,16 +55,16 @@ class Verified:
     disputes: int
     chain_id: int
     jobs: str
-    """Address of the Jobs contract that the job's id names."""
+    """Address of the Jobs contract in the job's id."""
     block: int
     checked: tuple[str, ...]
-    """What was recomputed, in words."""
+    """Description of what was recomputed."""
     missing: tuple[tuple[int, int], ...] = ()
-    """(round, shard) for each task that a round was closed without."""
+    """(round, shard) of each task that a round was closed without."""
     not_finite: str = ""
-    """What in the model is Inf or NaN; empty if nothing is."""
+    """Inf or NaN in the model; empty if there is none."""
     diverged: str = ""
-    """Where the training's numbers ceased to be finite, as the fetching client found."""
+    """Where the training diverged, as the fetching client found."""
 
 
 def settled(receipt: Receipt) -> list[ClaimView]:
@@ -74,7 +73,7 @@ def settled(receipt: Receipt) -> list[ClaimView]:
 
 
 def replayed_segments(terms: Terms, claims: list[ClaimView]) -> tuple[int, int]:
-    """How many of the settled tasks' segments a valid vote stands for, and how many there are."""
+    """Number of settled tasks' segments covered by a valid vote, and of all."""
     segments = replayed = 0
     for view in claims:
         if view.claim.kind == Kind.TASK and view.status.phase == Phase.SETTLED:
@@ -117,7 +116,7 @@ def _check_terms(terms: Terms) -> None:
 
 
 def _check_roots(receipt: Receipt) -> None:
-    """Each claim's state roots, and the traces of each vote, are the leaves of what it committed to."""
+    """Checks that each claim's state roots, and each vote's traces, are the leaves of its commitment."""
     terms = receipt.terms
     for view in receipt.claims:
         claim, leaves = view.claim, terms.segments_of(view.claim.kind) + 1
@@ -137,9 +136,12 @@ def _check_roots(receipt: Receipt) -> None:
 
 
 def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
-    """One settled claim for each place of the rounds; outer claims in the order of rounds and slices, and
-    which (round, shard) is missing. Of rounds after these some claims may be settled, but not all slices of
-    the next: a job may be fetched at any time."""
+    """One settled claim per place of the settled rounds, outer claims by round and slice, and the missing
+    (round, shard)s.
+
+    Later rounds may have settled claims too, but not all slices of the next: a job may be fetched at any
+    time.
+    """
     terms, rounds = receipt.terms, receipt.rounds
     claims = [view.claim for view in settled(receipt)]
     outer = sorted((c for c in claims if c.kind == Kind.OUTER), key=lambda c: (c.round, c.shard))
@@ -175,7 +177,7 @@ def _check_program(receipt: Receipt, name: str, ref: ProgramRef) -> Program:
 
 
 def _check_programs(receipt: Receipt) -> Program:
-    """Every loop's program; the first of a task."""
+    """Checks every loop's program; returns a task's first."""
     programs = []
     for kind, word in WORDS.items():
         for number, name in enumerate(program_files(word, len(receipt.terms.loops_of(kind)))):
@@ -186,8 +188,11 @@ def _check_programs(receipt: Receipt) -> Program:
 
 
 def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> dict[str, Tensor]:
-    """The parameters, whose tensor roots are the first leaves of the last outer states; or the blocks that
-    they make are. `last`: the outer claims of the last round, by slice."""
+    """Checks that the tensor roots of the parameters, or of their blocks, are the first leaves of the last
+    outer states.
+
+    `last`: outer claims of the last round, by slice. Returns the parameters.
+    """
     terms = receipt.terms
     if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
         raise bad(f"{MANIFEST} is not the manifest of the terms")
@@ -225,7 +230,7 @@ def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> d
 
 
 def verify(folder: Path) -> Verified:
-    """Check a fetched model against its receipt. Raises BadReceipt, with what is wrong."""
+    """Verifies a fetched model against its receipt. Raises BadReceipt with the first fault."""
     receipt = read_receipt(folder)
     terms = receipt.terms
     try:
