@@ -1,1 +1,1 @@
-"""What every command shares: settings, amounts, output, and the adapters behind the ports."""
+"""Shared by all commands: settings, amounts, output, and adapters of the ports."""

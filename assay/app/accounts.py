@@ -1,7 +1,7 @@
-"""Accounts by name: the address behind one, its key, and the password of a new key.
+"""Resolves account names to addresses and keys, and asks for passwords.
 
-Contract: no password is written to disk but by who asks for that. A password that was typed is asked for once
-in a process, and forgotten with it.
+Contract: no password is written to disk unless the caller asks for it. A typed password is asked for once per
+process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 _typed: dict[Path, str] = {}
-"""Passwords that were typed in this process, by key file."""
+"""Passwords typed in this process, by key file."""
 
 
 def password_for(app: App, *, kept: bool = False) -> str:
-    """Password for a new key: the password file's; where there is none, typed twice at a terminal, or with
-    `kept` made afresh and written to that file (mode 0600) in plain text. Raises Ask."""
+    """Password for a new key: from the password file, or typed twice at a terminal.
+
+    With `kept` it is generated and written to that file (mode 0600) in plain text. Raises Ask.
+    """
     from assay.chain.eth.keystore import read_password
 
     path = app.settings.password_file
@@ -52,8 +54,7 @@ def password_for(app: App, *, kept: bool = False) -> str:
 
 
 def open_key(settings: Settings, name: str) -> LocalAccount:
-    """The key of an account, by its password file; where there is none, by the password typed at a terminal.
-    Raises KeyProblem."""
+    """Opens an account's key with its password file or a typed password. Raises KeyProblem."""
     from assay.chain.eth.keystore import Keystore
 
     keystore, path = Keystore(settings.keystore), settings.password_file
@@ -68,12 +69,12 @@ def open_key(settings: Settings, name: str) -> LocalAccount:
 
 
 def _may_ask(settings: Settings) -> bool:
-    """Whether nobody has named a password file."""
+    """True if no password file is configured."""
     return settings.find("password_file") is None
 
 
 def resolve(app: App, name_or_address: str) -> Address:
-    """Address of a keystore name, or the address itself. Raises KeyProblem for an unknown or damaged one."""
+    """Address of a keystore name, or the given address. Raises KeyProblem for an unknown or damaged one."""
     from assay.chain.eth.keystore import Keystore
 
     if name_or_address.startswith("0x"):

@@ -1,9 +1,8 @@
-"""A client's audit of its own jobs, beside what its process does: a whistleblower with a share of them.
+"""Audits a client's own jobs in the background: a whistleblower that samples a share of each.
 
-Contract: of each job of the account a share is audited, a tenth unless the client says otherwise. The shares
-are on disk, and which claims and votes they take follows from the node's secret, so that a restart goes on
-with the same. What is found false is disputed while the account has a bond free. Not guaranteed: that
-anything is audited while no process of the client runs.
+Contract: a share of each of the account's jobs is audited, a tenth by default. The shares are on disk, and
+the sample is derived from the node's secret, so a restart continues with the same. Faults are disputed while
+the account has a free bond. Not guaranteed: that anything is audited while no process of the client runs.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ UNAUDITED = (
     " one task in a hundred, and nearly all verifiers by not replaying"
 )
 BONDS = 8
-"""Of its own challenges at once, at most."""
+"""Maximum number of bonds in its own challenges."""
 POLL_S = 1.0
 STOP_S = 30.0
-"""For which the end of a segment that is being replayed is waited for."""
+"""Seconds to wait for a running segment on exit."""
 _KIND = "assay/audit-shares/1"
 
 
 class AuditShares:
-    """Which share of each of an account's jobs its client audits, in a file; a tenth where none was said."""
+    """Share of each of an account's jobs to audit, in a file; a tenth by default."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,30 +51,30 @@ class AuditShares:
         self._said: dict[str, float] = body or {}
 
     def say(self, job_id: JobId, share: float) -> None:
-        """From now on this share of the job."""
+        """Sets the share of a job."""
         self._said[job_id.hex()] = share
         record.write(self._path, _KIND, self._said)
 
     def of(self, jobs: Iterable[JobView]) -> dict[JobId, float]:
-        """By job; those of which nothing is audited are left out."""
+        """Share by job, without jobs that are not audited."""
         shares = {job.job_id: self._said.get(job.job_id.hex(), TENTH) for job in jobs}
         return {job_id: share for job_id, share in shares.items() if share}
 
 
 def checked(share: float) -> float:
-    """A share. Raises Stop for anything but 0 to 1."""
+    """Validates a share. Raises Stop unless it is 0 to 1."""
     if not 0 <= share <= 1:
         raise Stop(f"{share} is no share of a job", hint="audit from 0 to 1 of it", code="bad-share")
     return share
 
 
 def shares_of(app: App, name: str) -> AuditShares:
-    """The account's, as this home has them."""
+    """The account's shares in this home."""
     return AuditShares(app.node_home(name) / "audit-shares")
 
 
 class Auditing:
-    """A thread that audits an account's own open jobs while a `with` block lasts."""
+    """A thread that audits an account's open jobs for a `with` block."""
 
     def __init__(self, app: App, connection: Connection, storage: NodeStorage, name: str) -> None:
         self._app, self._connection, self._storage, self._name = app, connection, storage, name
@@ -94,8 +93,8 @@ class Auditing:
         self.stop()
 
     def look(self) -> None:
-        """Audit what the account has open now, and say of each job once how, or what it lacks. What keeps
-        it from auditing is said, too: the caller goes on."""
+        """Audits the account's open jobs, and reports once for each how, or what is missing. Errors are
+        reported and do not propagate."""
         try:
             self._look()
         except AssayError as error:
@@ -142,14 +141,14 @@ class Auditing:
         return service
 
     def stop(self) -> None:
-        """End the thread, with the segment that it is at."""
+        """Stops the thread and the segment it is replaying."""
         self._clock.stop()
         if self._thread is not None:
             self._thread.join(STOP_S)
 
 
 def audit_told(market: MarketView, job: JobView, share: float, command: Callable[[str], str]) -> str:
-    """What the client is told of its audit of a job."""
+    """Message to the client about the audit of a job."""
     if not share:
         return UNAUDITED
     whose = f"job {job.job_id.hex()[:16]}"
@@ -166,7 +165,7 @@ def audit_told(market: MarketView, job: JobView, share: float, command: Callable
 
 
 class Told:
-    """Says of a client's audit what it is to know."""
+    """Reports the audit's results to the client."""
 
     def __init__(self, market: MarketView, say: Callable[[str], None]) -> None:
         self._market, self._say = market, say

@@ -1,7 +1,7 @@
-"""What the operator says of fees and of how settled is settled, as the sender's policy.
+"""Converts the operator's settings on fees and finality to the sender's policy.
 
-Contract: every value is checked before anything is sent; an error names the setting, its origin and what it
-takes.
+Contract: every value is checked before anything is sent; an error names the setting, its origin and valid
+values.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from assay.chain.eth.fees import LEAST_BUMP_PERCENT, FeePolicy
 from assay.protocol.errors import Ask, AssayError
 
 FINALIZED = "finalized"
-"""Pools take no replacement for less."""
+"""Value of the setting that selects the node's finalized block."""
 MOST_BLOCKS = 100_000
 
 
 def policy_of(settings: Settings, max_spend: str | None = None) -> FeePolicy:
-    """Fees, confirmations and finality. Raises Ask for a value that is none."""
+    """Fees, confirmations and finality. Raises Ask for an invalid value."""
     described = settings.describe()
     finality, tip, worth = described["finality"], described["tip"], described["token_worth"]
     return FeePolicy(

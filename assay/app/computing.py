@@ -1,4 +1,5 @@
-"""How a command computes in its own process; a node's workers are made by ``app.workers``."""
+"""Chooses device and engine for commands that compute in their own process; ``app.workers`` does so for
+nodes."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 
 GPU_RESERVE_BYTES = 1 << 30
-"""Of a GPU's memory, for CUDA's own context, loaded kernels and what PyTorch's allocator cannot use again."""
+"""Bytes of GPU memory reserved for CUDA's context, loaded kernels and fragmentation in PyTorch's
+allocator."""
 
 
 def device_of(name: str) -> str:
-    """`cpu`, `cuda` or `cuda:1` from auto or one of them; the first of several. Raises Ask where there is no
-    such device."""
+    """First device of a setting, as `cpu`, `cuda` or `cuda:1`. Raises Ask if there is no such device."""
     name = name.partition(",")[0]
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -23,22 +24,24 @@ def device_of(name: str) -> str:
 
 
 def memory_of(device: str) -> int:
-    """Bytes of memory of a device that is there."""
+    """Bytes of memory of an existing device."""
     if not device.startswith("cuda"):
         return memory_bytes()
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def room_of(device: str) -> int:
-    """Bytes that a job's step may take on a device that is there, when nothing else uses it."""
+    """Bytes available to a job's step on an existing device, if nothing else uses it."""
     if not device.startswith("cuda"):
         return limits_of(None).step_bytes
     return memory_of(device) - GPU_RESERVE_BYTES
 
 
 def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
-    """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
-    that is not there, no number of threads."""
+    """Engine of this node, or if `brief` of this command.
+
+    Raises Ask for an unknown executor, a missing device or an invalid number of threads.
+    """
     way = ExecutorKind(settings.executor)
     if settings.threads:
         torch.set_num_threads(int(settings.threads))

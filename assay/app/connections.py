@@ -1,18 +1,18 @@
-"""What strangers may take of a node's web server: connections, time and bytes.
+"""Limits what strangers can use of a node's web server: connections, time and bytes.
 
 Contract:
-- Connections are taken at `accepts_per_s`; the others wait.
-- At most `connections` are open, a part of the descriptors that the process may have. When they are used up
-  the one goes that has been waiting longest for its own request; one that is being answered is never the one.
-- A request has to be whole `request_s` after its connection was opened or its last answer given. An answer
-  that nobody takes for `stall_s`, and a connection that will not close, are cut off.
-- One address has at most `per_address` connections, and gets `bytes_per_s` after a burst. All of this
-  machine (loopback) is exempt from this, as a proxy before the node would be everybody's address.
-- Bodies are handed on in pieces of PIECE_BYTES, so that a slow reader holds no more memory than two.
+- Connections are accepted at `accepts_per_s`; the others wait.
+- At most `connections` are open, a part of the process's descriptor limit. Beyond it the one that has waited longest
+  for its own request is closed; never one that is being answered.
+- A request must be complete `request_s` after its connection was opened or last answered. An answer that nobody reads
+  for `stall_s`, and a connection that does not close, are cut off.
+- One address has at most `per_address` connections, and gets `bytes_per_s` after a burst. Loopback is exempt, as all
+  clients of a local proxy have its address.
+- Bodies are sent in pieces of PIECE_BYTES, so that a slow reader holds at most two in memory.
 
-Does not guarantee: anything against who has many addresses and much bandwidth. That is the business of what
-stands before the node. uvicorn has no limits of this kind (`limit_concurrency` counts once a header is whole,
-and answers 503); its server and its protocol class are subclassed for them.
+Not guaranteed: anything against many addresses with much bandwidth; that needs a proxy in front. uvicorn has
+no such limits (`limit_concurrency` counts complete headers only, and answers 503), so its server and protocol
+are subclassed.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from assay.blocks.traffic import AsgiApp, Message, Receive, Send
 
 PIECE_BYTES = 64 * 1024
 QUEUE = 512
-"""Connections that wait in the kernel until they are taken."""
+"""Length of the kernel's queue of unaccepted connections."""
 ACCEPT_AGAIN_S = 0.1
 REFUSAL_COST = 0.05
-"""Of taking a connection: what it costs to close one at once."""
+"""Cost of closing a connection at once, as a share of accepting one."""
 BBR = b"bbr"
 _ADDRESSES = 65_536
 
 
 @dataclass(frozen=True)
 class WebLimits:
-    """Times in seconds. `connections` is lowered to a quarter of the process's descriptors."""
+    """Limits; times in seconds. `connections` is lowered to a quarter of the process's descriptors."""
 
     connections: int = 512
     per_address: int = 64
@@ -61,7 +61,7 @@ class WebLimits:
 
 @lru_cache(_ADDRESSES)
 def network_of(address: str, exempt_loopback: bool = True) -> str:
-    """What counts as one address: one of IPv4, or 64 bits of IPv6; empty where it is exempt."""
+    """Key of an address for limits: one IPv4 address, or 64 bits of IPv6; empty if exempt."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -76,7 +76,8 @@ def network_of(address: str, exempt_loopback: bool = True) -> str:
 
 
 class Connections:
-    """The open connections of one server. Runs on the server's event loop; `clock` gives its seconds."""
+    """Open connections of one server. Runs on the server's event loop; `clock` returns its time in
+    seconds."""
 
     def __init__(self, limits: WebLimits, clock: Callable[[], float]) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -84,14 +85,14 @@ class Connections:
         self.most = max(1, min(limits.connections, share))
         self.limits, self.clock = limits, clock
         self.cut = 0
-        """Connections that were cut off."""
+        """Number of connections that were cut off."""
         self._waiting: OrderedDict[BoundedProtocol, float] = OrderedDict()
-        """Those whose request is not whole yet, the longest waiting first, with since when."""
+        """Connections with an incomplete request, oldest first, with their start time."""
         self._open: dict[BoundedProtocol, str] = {}
         self._of: Counter[str] = Counter()
 
     def admits(self, address: str) -> bool:
-        """Count another connection of this address, if it may have one; whether it may."""
+        """Counts a new connection of this address; False if it is refused."""
         name = network_of(address, self.limits.exempt_loopback)
         if name and self._of[name] >= self.limits.per_address:
             self.cut += 1
@@ -100,37 +101,37 @@ class Connections:
         return True
 
     def left(self, address: str) -> None:
-        """One that was admitted is gone."""
+        """Uncounts a closed connection."""
         name = network_of(address, self.limits.exempt_loopback)
         self._of[name] -= 1
         if self._of[name] <= 0:
             del self._of[name]
 
     def opened(self, connection: BoundedProtocol, address: str) -> None:
-        """An admitted connection was made; perhaps another, or this one, is cut off for it."""
+        """Registers an admitted connection; may cut off another one, or this one."""
         self._open[connection] = address
         self.waits(connection)
         if len(self._open) > self.most:
             self._cut(next(iter(self._waiting)))
 
     def waits(self, connection: BoundedProtocol) -> None:
-        """It has been opened, or its last request was answered."""
+        """Starts the request timeout: the connection was opened, or its last request answered."""
         self._waiting[connection] = self.clock()
         self._waiting.move_to_end(connection)
 
     def asked(self, connection: BoundedProtocol) -> None:
-        """Its request is whole."""
+        """Stops the request timeout: the request is complete."""
         self._waiting.pop(connection, None)
 
     def closed(self, connection: BoundedProtocol) -> None:
-        """It is gone."""
+        """Unregisters a connection."""
         self._waiting.pop(connection, None)
         address = self._open.pop(connection, None)
         if address is not None:
             self.left(address)
 
     def sweep(self) -> None:
-        """Cut off what has taken too long."""
+        """Cuts off connections that exceed their timeouts."""
         now = self.clock()
         late = [c for c, since in self._waiting.items() if now - since > self.limits.request_s]
         stuck = [c for c in self._open if c.stuck_for(now) > self.limits.stall_s]
@@ -144,7 +145,7 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol, whose connections are counted and end."""
+    """uvicorn's protocol with counted, time-limited connections."""
 
     bounds: Connections
 
@@ -177,26 +178,26 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def stuck_for(self, now: float) -> float:
-        """How long nothing of an answer was taken, or the connection has been closing."""
+        """Seconds for which an answer was not read, or the connection has been closing."""
         if self._stuck_since is None and self.transport.is_closing():
             self._stuck_since = now
         return 0.0 if self._stuck_since is None else now - self._stuck_since
 
 
 def bounded_protocol(bounds: Connections) -> type[BoundedProtocol]:
-    """A protocol class for one server."""
+    """Protocol class for one server."""
     return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
 
 
 class Allowance:
-    """Bytes that each address may have: a bucket that fills steadily."""
+    """Token bucket of bytes for each address."""
 
     def __init__(self, limits: WebLimits, clock: Callable[[], float]) -> None:
         self._limits, self._clock = limits, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def pause_s(self, address: str, count: int) -> float:
-        """Take bytes for an address; how long they have to wait."""
+        """Takes bytes for an address; returns the seconds they must wait."""
         name = network_of(address, self._limits.exempt_loopback)
         if not name:
             return 0.0
@@ -210,7 +211,7 @@ class Allowance:
 
 
 class PacedApp:
-    """An ASGI application whose bodies leave in pieces, at each address's pace."""
+    """ASGI application that sends bodies in pieces at each address's rate."""
 
     def __init__(self, app: AsgiApp, allowance: Allowance) -> None:
         self._app, self._allowance = app, allowance
@@ -234,29 +235,33 @@ class PacedApp:
 
 
 def prefer_bbr(listening: socket.socket) -> None:
-    """Have what is served from here paced by BBR where the system lets this process choose it: CUBIC takes
-    each lost packet for a full link, so that one lost of a hundred leaves it a fortieth of 100 Mbit/s at a
-    round trip of 100 ms. Source: Cardwell et al., BBR: congestion-based congestion control, 2016."""
+    """Selects BBR congestion control for this socket if the system allows it.
+
+    CUBIC takes each lost packet for congestion: with 1 % loss it uses a fortieth of 100 Mbit/s at a round
+    trip of 100 ms. Source: Cardwell et al., BBR: congestion-based congestion control, 2016.
+    """
     if sys.platform == "linux":
         with suppress(OSError):
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, BBR)
 
 
 class BoundedServer(uvicorn.Server):
-    """uvicorn's server, which takes connections one by one, so many a second; the others wait in the kernel's
-    queue. To take and refuse one costs as much as to serve it, and the machine has training to do."""
+    """uvicorn's server with a limited accept rate; further connections wait in the kernel's queue.
+
+    Accepting and refusing one costs as much as serving it, and the machine has training to do.
+    """
 
     def __init__(self, config: uvicorn.Config, bounds: Connections) -> None:
         super().__init__(config)
         self.port = 0
-        """Where it listens, once `started`."""
+        """Listening port, once `started`."""
         self._bounds = bounds
         self._protocol = bounded_protocol(bounds)
         self._work: list[asyncio.Task[None]] = []
         self._clients: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen. Ends the process's thread when the port cannot be had."""
+        """Starts listening. Ends the thread if the port is taken."""
         config, self.servers = self.config, []
         try:
             family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
@@ -270,7 +275,7 @@ class BoundedServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, then as uvicorn does."""
+        """Stops listening, then shuts down as uvicorn does."""
         for work in self._work:
             work.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)

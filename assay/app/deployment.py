@@ -1,8 +1,8 @@
-"""A market's deployment from the command line: what it would cost, and what it writes.
+"""Deploys a market from the command line: checks, costs and files.
 
-Contract: everything that can be refused is refused before the first transaction: a profile or token that
-cannot be, an addresses file of another market, an account that cannot pay. Costs are the node's own estimates
-of gas at the present fees; what a rollup charges for its data on another chain is not in them.
+Contract: everything that can be refused is refused before the first transaction: an invalid profile or token,
+an addresses file of another market, an account that cannot pay. Costs are the node's gas estimates at present
+fees; a rollup's fee for data on another chain is not included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DECIMALS_ABI: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Costs:
-    """Gas of each contract that is still to be created, and its price in wei per gas: now, and at most."""
+    """Gas of each contract still to be created, and its price in wei per gas: now, and at most."""
 
     gas: dict[str, int]
     price_wei: int
@@ -48,13 +48,13 @@ class Costs:
 
     @property
     def ether(self) -> str:
-        """What all of it costs, now and at most, for people."""
+        """Total cost, now and at most, as text."""
         now = show_amount(self.total_gas * self.price_wei, "ether")
         return f"{self.total_gas:,} gas, {now} at present fees"
 
 
 def profile_of(name: str) -> Profile:
-    """Raises Ask for a name that is none."""
+    """Profile by name. Raises Ask for an unknown one."""
     if name not in PROFILES:
         told = "; ".join(f"{n}: {p.about}" for n, p in PROFILES.items())
         raise Ask(
@@ -68,7 +68,7 @@ def profile_of(name: str) -> Profile:
 def delays_of(
     profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None, lag: int | None
 ) -> Delays:
-    """The profile's delays with what the operator states instead. Raises Ask for what cannot be."""
+    """The profile's delays with the operator's values. Raises Ask for invalid ones."""
     base = profile.delays
     made = replace(
         base,
@@ -96,7 +96,7 @@ def delays_of(
 
 
 def check_token(rpc: Rpc, address: str) -> None:
-    """Raises Ask for what is no ERC-20 token that this market can count in."""
+    """Raises Ask unless the address is an ERC-20 token that this market can use."""
     token = Contract(rpc, "the token", address, _DECIMALS_ABI)
     try:
         decimals, _ = token.read("decimals"), token.read("totalSupply")
@@ -118,7 +118,7 @@ def check_token(rpc: Rpc, address: str) -> None:
 
 
 def costs(sender: Sender, prepared: Prepared) -> Costs:
-    """What is still to be paid. Raises RpcUnreachable, Ask (gas is too dear)."""
+    """Remaining costs. Raises RpcUnreachable, Ask (gas is too dear)."""
     gas = {}
     for name in prepared.missing:
         create = transaction_of(sender.address, Call(None, prepared.code[name], name))
@@ -146,7 +146,7 @@ def check_funds(sender: Sender, found: Costs) -> None:
 
 
 def check_file(path: Path, prepared: Prepared, chain: str) -> None:
-    """Raises Ask where the addresses file is another market's: it is not written over."""
+    """Raises Ask if the addresses file is another market's, which is not overwritten."""
     if not path.exists():
         return
     there: Deployment = parse(path)

@@ -1,8 +1,8 @@
-"""The record of a devnet: where its chain listens, which processes belong to it, and how they are started.
+"""Record of a devnet: its chain's address, its processes and how to start them.
 
-Contract: a record (``disk.record``). A devnet whose chain process is gone is not running (`read_devnet`). The
-record then says how to go on (`read_stopped`), and which of its nodes may be left (`recorded`). A process is
-the devnet's only if its command line says so (`runs`): numbers of processes are used again.
+Contract: a record (``disk.record``). A devnet without its chain process is not running (`read_devnet`); its
+record tells how to resume (`read_stopped`) and which of its nodes may still run (`recorded`). A process only
+belongs to the devnet if its command line says so (`runs`), because process ids are reused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assay.protocol import bounded_json
 
 DEVNET_FILE = "devnet.json"
 STATE_FILE = "chain.state"
-"""What the local chain writes of itself, and is started from."""
+"""State file of the local chain, which it writes and is started from."""
 _KIND = "assay/devnet/1"
 
 
@@ -28,14 +28,14 @@ class NodeRecord:
     name: str
     role: str
     pid: int
-    """0 when it was stopped."""
+    """Process id; 0 if stopped."""
     url: str
     arguments: tuple[str, ...] = ()
-    """Of its `run` command."""
+    """Arguments of its `run` command."""
     package: str = "assay"
-    """The package whose command line that is."""
+    """Package of its command line."""
     devices: str = ""
-    """As `--device` has them; empty: those of whoever starts it."""
+    """Value of `--device`; empty: the default of whoever starts it."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Devnet:
     nodes: tuple[NodeRecord, ...]
     block_time_s: float = 1.0
     genesis_s: int = 0
-    """The time of the chain's first block: started with another one, it would be another chain."""
+    """Timestamp of the chain's first block, which a restart must repeat."""
 
     def stopped(self) -> Devnet:
-        """The same without processes."""
+        """A copy without processes."""
         return replace(self, chain_pid=0, nodes=tuple(replace(node, pid=0) for node in self.nodes))
 
 
 def process_alive(pid: int) -> bool:
-    """Whether the process exists and is not a zombie."""
+    """True if the process exists and is not a zombie."""
     if pid <= 0:
         return False
     try:
@@ -71,7 +71,7 @@ def process_alive(pid: int) -> bool:
 
 
 def runs(pid: int, *words: str) -> bool:
-    """Whether the process exists and has these words on its command line (where the system shows it)."""
+    """True if the process exists and has these words on its command line (if the system shows it)."""
     if not process_alive(pid):
         return False
     try:
@@ -82,12 +82,12 @@ def runs(pid: int, *words: str) -> bool:
 
 
 def write_devnet(home: Path, devnet: Devnet) -> None:
-    """Record the devnet in its home folder."""
+    """Writes the record in the devnet's home folder."""
     record.write(home / DEVNET_FILE, _KIND, asdict(devnet))
 
 
 def recorded(home: Path) -> Devnet | None:
-    """The devnet that the record names, running or not, or None."""
+    """The recorded devnet, running or not, or None."""
     return _read(home)
 
 
@@ -98,7 +98,7 @@ def read_devnet(home: Path) -> Devnet | None:
 
 
 def read_stopped(home: Path) -> Devnet | None:
-    """The devnet of a home folder that does not run but can go on, or None."""
+    """The stopped devnet of a home folder that can be resumed, or None."""
     devnet = _read(home)
     if devnet is None or process_alive(devnet.chain_pid) or not devnet.genesis_s:
         return None
@@ -106,7 +106,7 @@ def read_stopped(home: Path) -> Devnet | None:
 
 
 def _read(home: Path) -> Devnet | None:
-    """The record, without what another version may have added to it."""
+    """Reads the record without fields of other versions."""
     path = home / DEVNET_FILE
     hint = (
         "end what is left of the devnet by hand (its processes are named anvil and assay), remove"
@@ -121,7 +121,7 @@ def _read(home: Path) -> Devnet | None:
 
 
 def _bare(data: bytes) -> dict[str, Any]:
-    """A record without a checksum."""
+    """Reads a record without a checksum."""
     body = bounded_json.loads(data)
     return {**body, "nodes": [dict(node) for node in body["nodes"]], "rpc_url": str(body["rpc_url"])}
 
@@ -131,5 +131,5 @@ def _known(kind: type[NodeRecord] | type[Devnet], body: dict[str, Any]) -> dict[
 
 
 def remove_devnet(home: Path) -> None:
-    """Forget the devnet."""
+    """Deletes the record."""
     (home / DEVNET_FILE).unlink(missing_ok=True)

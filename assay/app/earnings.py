@@ -1,7 +1,7 @@
-"""An account's ledger as tables: what came, what went and why, and that it adds up.
+"""Shows an account's ledger as tables: entries with reasons, totals, and whether they reconcile.
 
-Contract: the totals are of every entry, however few lines are shown; that they are what the contracts hold is
-checked, and said either way.
+Contract: totals cover every entry, however few lines are shown. They are compared with the contracts'
+balances, and the result is shown either way.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ EARNED = {
     "verifier": (("fee",), "verifier stake"),
     "whistleblower": (("reward", "bond", "bond back", "bond won"), ""),
 }
-"""By role: what it earns in the vault, and the stake that it can lose."""
+"""By role: kinds of pay in the vault, and the stake that it can lose."""
 
 
 class Fees:
-    """What each job has paid an account for its votes, also on claims that a rewind wasted; each call reads
-    on."""
+    """Vote fees that each job has paid an account, also on claims wasted by a rewind; reads incrementally."""
 
     def __init__(self, view: ChainView, account: Address) -> None:
         self._view, self._account = view, account
         self._book: Book | None = None
 
     def __call__(self) -> dict[JobId, Wei]:
-        """By job, the first paid first. Raises RpcUnreachable."""
+        """Fees by job, the first paid first. Raises RpcUnreachable."""
         self._book = self._book or Book(self._view, self._account)
         fees: dict[JobId, Wei] = {}
         for entry in self._book.read().entries:
@@ -48,7 +47,7 @@ class Fees:
 
 
 def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
-    """What a role brought: its pay less what was slashed of its stake, or its bonds."""
+    """Net earnings of a role: its pay minus slashed stake or lost bonds."""
     kinds, pot = EARNED[role]
     return sum(
         e.amount
@@ -59,7 +58,7 @@ def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
 
 
 def show_earnings(app: App, address: Address, role: str, job: str | None, limit: int) -> None:
-    """Print an account's ledger, newest last, with the totals of a role. Raises Stop for an unknown job."""
+    """Prints an account's ledger, newest last, with a role's totals. Raises Stop for an unknown job."""
 
     connection = app.view()
     market = connection.market
@@ -96,7 +95,7 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
 
 
 def _time(rpc: Rpc, block: int) -> int | None:
-    """A block's time; None from a node that no longer has the block."""
+    """A block's timestamp; None if the node no longer has the block."""
     try:
         found = get_block(rpc, block)
     except RpcFailed as failure:

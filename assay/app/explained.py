@@ -1,7 +1,8 @@
-"""A game in plain English: who says what, where they differ, whose move it is, and what each side loses.
+"""Explains a dispute game in plain English: the parties, their difference, whose move it is, what each can
+lose.
 
-Contract: pure, from what the chain tells; every sentence follows from docs/protocol.md, sections 5 and 6. Not
-said: who is right, which a replay alone can tell (`assay dispute tree`, `assay whistle scan`).
+Contract: pure, from the chain's data; every sentence follows from docs/protocol.md, sections 5 and 6. It does
+not say who is right, which only a replay can tell (`assay dispute tree`, `assay whistle scan`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ENDS = {
     "leaf": "the revealed bytes are none that a tensor may hold (a second NaN, or a bool of neither 0 nor 1)",
     "arithmetic": "the contract computed the disputed element itself, and got other bits",
 }
-"""Why a game ended, by the Court's reason."""
+"""Description of why a game ended, by the Court's reason."""
 WHY_NOW = {
     GamePhase.STEPS: "so that the challenger can say at which step they part",
     GamePhase.PICK_STEP: "up to that step they agree; only it stays in dispute",
@@ -41,12 +42,12 @@ WHY_NOW = {
     GamePhase.PICK_OUTPUT: "until one tensor of that state is left",
     GamePhase.SPLIT_OUTPUT: "so that the challenger can see what the state holds",
 }
-"""What the move that is asked for is good for."""
+"""Purpose of the next move, by phase."""
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A game in sentences, one for each question."""
+    """Explanation of a game, one sentence per question."""
 
     claim: str
     dispute: str
@@ -56,7 +57,7 @@ class Explained:
     stakes: str
 
     def labelled(self) -> list[tuple[str, str]]:
-        """For a person; what is empty is left out."""
+        """Labelled non-empty sentences."""
         said = (
             ("claim", self.claim),
             ("dispute", self.dispute),
@@ -71,8 +72,11 @@ class Explained:
 def explain(
     view: GameView, claim: ClaimView, terms: Terms, now: int, names: dict[str, str], node: Node | None
 ) -> Explained:
-    """What is to be said of a game at chain time `now`. `names`: of accounts that this machine knows, by
-    address; `node`: the operation in dispute, where it was reached and the program could be had."""
+    """Explains a game at chain time `now`.
+
+    `names`: of accounts known to this machine, by address; `node`: the disputed operation, if reached and
+    available.
+    """
     game = view.game
     challenger = _who(game.challenger, names)
     defender = _who(game.defender, names)
@@ -145,7 +149,7 @@ def _narrowed(game: Game, node: Node | None) -> str:
 
 
 def _part(game: Game, what: str) -> str:
-    """Which of the tree's leaves are still in dispute, as the subject of a sentence."""
+    """Leaves of the tree still in dispute, as the subject of a sentence."""
     last = min(game.index + (1 << game.level), game.leaves) - 1
     return f"{what} {game.index} is" if last <= game.index else f"{what}s {game.index} to {last} are"
 
@@ -176,7 +180,7 @@ def _ended(view: GameView, challenger: str, defender: str) -> str:
 
 
 def _stakes(view: GameView, claim: ClaimView, terms: Terms, challenger: str, defender: str) -> str:
-    """What the loser of the game loses, and to whom."""
+    """What the loser loses, and to whom."""
     if not view.decided and moot(claim, view.game):
         back = f"{challenger} has its bond back however this ends"
         return f"nothing any more: what it is about has fallen, and {back}"

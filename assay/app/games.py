@@ -1,4 +1,4 @@
-"""A game in words: whose move it is, what is asked of them, how it ended."""
+"""Describes a game's state: whose move it is, what kind, or how it ended."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WHAT_IS_ASKED = {
 
 
 def side_to_move(view: GameView) -> str:
-    """`challenger` or `defender`."""
+    """The player to move: `challenger` or `defender`."""
     return "challenger" if view.game.phase.challengers else "defender"
 
 
 def state_of(view: GameView) -> str:
-    """Who is to do what, or how it ended."""
+    """The next move, or the outcome."""
     if view.decided:
         return f"won by the {'challenger' if view.challenger_won else 'defender'} ({view.reason})"
     return f"{side_to_move(view)} to {WHAT_IS_ASKED[view.game.phase]}"

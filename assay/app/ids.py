@@ -1,7 +1,6 @@
-"""Ids of jobs and claims as people type them: whole, or their first digits where only one has them; jobs that
-were posted from this home also by their names.
+"""Resolves job and claim ids as people type them: whole, by unique prefix, or by a local name.
 
-Contract: a name is this home's alone and on no chain. It cannot be taken for an id, and stands for one job.
+Contract: a name belongs to this home, not to the chain. It cannot be mistaken for an id, and names one job.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from assay.protocol.types import ClaimId, JobId
 from assay.protocol.words import meant
 
 LATEST = "latest"
-"""Instead of a job's id: the one that was posted last."""
+"""Stands for the job posted last."""
 SHORTEST = 8
-"""Fewest digits that may stand for an id."""
+"""Minimum digits of a prefix."""
 SHORT = 16
-"""Hex digits of an id that are shown."""
+"""Number of hex digits of an id that are shown."""
 WHOLE = 64
 NAMES_FILE = "job-names.json"
-"""In the home folder: the jobs' ids by their names."""
+"""File in the home folder with the jobs' ids by name."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _NAMES = "job-names"
 Id = TypeVar("Id", bound=bytes)
 
 
 class Ids(Protocol):
-    """A market that knows the ids there are."""
+    """A market that lists its ids."""
 
     def job_ids(self) -> Collection[JobId]: ...
     def claim_ids(self) -> Collection[ClaimId]: ...
 
 
 def digits_of(text: str, where: str = "`assay job ls` shows jobs") -> str:
-    """The hex digits of an id or of its beginning, in lower case. Raises Stop."""
+    """Hex digits of an id or prefix, in lower case. Raises Stop."""
     digits = text.strip().removeprefix("0x").lower()
     if not SHORTEST <= len(digits) <= WHOLE or set(digits) - set("0123456789abcdef"):
         raise Stop(
@@ -53,20 +52,20 @@ def digits_of(text: str, where: str = "`assay job ls` shows jobs") -> str:
 
 
 def class_id_of(known: Collection[bytes], text: str) -> bytes:
-    """The class of an id or its first digits, of those that there are. Raises Stop."""
+    """The known class with this id or prefix. Raises Stop."""
     where = "`assay verifier classes` lists them"
     return _only("class", "not-found", text, digits_of(text, where), known, where)
 
 
 def job_names(home: Path) -> dict[str, JobId]:
-    """Jobs by the names that they have in this home, in the order in which they were named."""
+    """Jobs by their names in this home, in order of naming."""
     hint = f"remove {home / NAMES_FILE}: jobs are found by their ids, and can be named again"
     held = record.read(home / NAMES_FILE, _NAMES, hint=hint) or {}
     return {name: JobId(bytes.fromhex(digits)) for name, digits in held.items()}
 
 
 def check_name(name: str) -> str:
-    """A name that a job can have. Raises Stop."""
+    """Validates a job name. Raises Stop."""
     if not _NAME.fullmatch(name) or name == LATEST or _may_be_id(name):
         raise Stop(
             f"{name!r} cannot be a job's name",
@@ -77,13 +76,13 @@ def check_name(name: str) -> str:
 
 
 def check_unused(home: Path, name: str) -> None:
-    """Raises Stop for a name that no job can have, or one has; not for none."""
+    """Raises Stop for an invalid name or one in use; an empty name is accepted."""
     if name and check_name(name) in job_names(home):
         raise Stop(f"a job is named {name} already", hint="choose another name", code="bad-name")
 
 
 def free_name(home: Path, wanted: str) -> str:
-    """This name, or the first of `wanted-2`, `wanted-3`, ... that no job has."""
+    """The name, or the first unused of `wanted-2`, `wanted-3`, ...."""
     names = job_names(home)
     if wanted not in names:
         return wanted
@@ -91,13 +90,13 @@ def free_name(home: Path, wanted: str) -> str:
 
 
 def name_from(file: Path) -> str:
-    """What a job of this file is called where nobody names it."""
+    """Default name of a job of this file."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", file.stem).strip("-._")[:40]
     return "job" if not _NAME.fullmatch(plain) or plain == LATEST or _may_be_id(plain) else plain
 
 
 def name_job(home: Path, name: str, job_id: JobId) -> None:
-    """Give a job this name, instead of any that it had. Raises Stop where another job has it."""
+    """Names a job, replacing its old name. Raises Stop if another job has the name."""
     names = job_names(home)
     if names.get(check_name(name), job_id) != job_id:
         raise Stop(
@@ -110,7 +109,7 @@ def name_job(home: Path, name: str, job_id: JobId) -> None:
 
 
 def complete_job(context: Context, begun: str) -> list[str]:
-    """What may be meant by the beginning of a job, for a shell: asks no chain."""
+    """Shell completion of a job; asks no chain."""
     from assay.app.settings import Flags, Settings
 
     root = context.find_root().params
@@ -126,7 +125,7 @@ def _may_be_id(text: str) -> bool:
 
 
 def shortened(known: Collection[bytes]) -> dict[bytes, str]:
-    """Of each id its first digits, as many as tell all of them apart, `SHORTEST` at least."""
+    """The shortest unique prefix of each id, at least `SHORTEST` digits."""
     digits = sorted(one.hex() for one in known)
     alike = 0
     for one, other in pairwise(digits):
@@ -135,8 +134,8 @@ def shortened(known: Collection[bytes]) -> dict[bytes, str]:
 
 
 def job_id_of(market: Ids, text: str, names: Mapping[str, JobId] | None = None) -> JobId:
-    """The job of a name, an id or its first digits; a whole id is taken as it is; `latest` is the one that
-    was posted last. Raises Stop."""
+    """The job with a name, id or prefix; `latest`: the job posted last. A whole id is not looked up. Raises
+    Stop."""
     names = names or {}
     if text in names:
         return names[text]
@@ -153,7 +152,7 @@ def job_id_of(market: Ids, text: str, names: Mapping[str, JobId] | None = None) 
 
 
 def claim_id_of(market: Ids, text: str) -> ClaimId:
-    """The claim of an id or its first digits; a whole id is taken as it is. Raises Stop."""
+    """The claim with an id or prefix. A whole id is not looked up. Raises Stop."""
     digits = digits_of(text)
     if len(digits) == WHOLE:
         return ClaimId(bytes.fromhex(digits))

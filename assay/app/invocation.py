@@ -1,8 +1,8 @@
-"""What every command shares: settings, output, and the adapters behind the ports, made when first needed.
+"""Context of one command: settings, output, and lazily created adapters of the ports.
 
-Contract: nothing heavy is imported and no connection is opened before a command asks for it; every write is
-announced and, unless ``--yes``, confirmed first. A dry run sends nothing and leaves every file as it was:
-what it keeps is in a folder that goes with it, and a transaction that comes to its sender is refused there.
+Contract: nothing heavy is imported and no connection is opened before a command needs it. Every write is
+announced and, unless ``--yes``, confirmed first. A dry run sends nothing and changes no file: it works on
+temporary copies, and the sender refuses transactions.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from assay.protocol.types import JobId, JobView
 
 EVENTS_FILE = "events.jsonl"
-"""A node's events as JSON lines, in its folder."""
+"""File in a node's folder with its events as JSON lines."""
 
 
 def event_of(line: bytes) -> dict[str, Any]:
-    """One line of such a file; empty where the line is damaged."""
+    """Parses one line of an events file; empty if the line is damaged."""
     try:
         event = bounded_json.loads(line)
     except ValueError:
@@ -43,7 +43,7 @@ def event_of(line: bytes) -> dict[str, Any]:
 
 @dataclass
 class App:
-    """One invocation of the command."""
+    """Context of one invocation."""
 
     flags: Flags
     output: Output
@@ -52,14 +52,14 @@ class App:
     max_spend: str | None
     _open: list[Connection] = field(default_factory=list)
     _scratch: TemporaryDirectory[str] | None = None
-    """In which a dry run keeps what it would keep in the home folder."""
+    """Temporary folder of a dry run."""
 
     @cached_property
     def settings(self) -> Settings:
         return Settings(self.flags)
 
     def choose(self, **flags: str | None) -> None:
-        """Take options that were given after the command's name as if they had been given before it."""
+        """Applies options given after the command's name as if given before it."""
         given = {name: value for name, value in flags.items() if value is not None}
         self.flags = replace(self.flags, **given)
         self.__dict__.pop("settings", None)
@@ -83,19 +83,18 @@ class App:
         return connection
 
     def look_up(self, connection: Connection, job: str) -> JobView:
-        """The job of a name, an id, or the first digits of one, said before what takes longer (PyTorch alone
-        takes seconds to import). Raises Stop where there is none."""
+        """Resolves a job and announces it before slow work (importing PyTorch takes seconds). Raises Stop."""
         found = connection.market.job(self.job_id(connection.market, job))
         self.output.say(f"looking at job {found.job_id.hex()[:SHORT]}")
         return found
 
     def job_id(self, market: Ids, job: str) -> JobId:
-        """The id of the job that was typed. Raises Stop."""
+        """Resolves a job id. Raises Stop."""
         return job_id_of(market, job, job_names(self.settings.home))
 
     def storage(self, name: str) -> NodeStorage:
-        """The block store of account `name` in this home folder, fetching from the nodes on chain; beside it
-        the operator's Kubo, where there is one."""
+        """Block store of account `name`, which fetches from the nodes on chain, and the operator's Kubo, if
+        any."""
         from assay.app.reach import private_peers
         from assay.app.wiring import open_storage
 
@@ -105,12 +104,12 @@ class App:
         return open_storage(home, self.settings.value("ipfs"), private=private)
 
     def node_home(self, name: str) -> Path:
-        """Folder of one account's blocks, journal and event cursor; in a dry run a copy without the blocks,
-        which ends with the command."""
+        """Folder of an account's blocks, journal and event cursor; in a dry run a temporary copy without
+        blocks."""
         return self._kept(f"nodes/{name}")
 
     def _kept(self, below: str) -> Path:
-        """A folder of the home, or its copy for a dry run."""
+        """A folder of the home, or its copy in a dry run."""
         real = self.settings.home / below
         if not self.dry_run:
             return real
@@ -125,8 +124,8 @@ class App:
         return copy
 
     def command(self, words: str) -> str:
-        """A command as it is to be typed here: with the options that this one was given. Endpoints, which
-        often have a key in them, are without it."""
+        """A command as to be typed here, with this invocation's options but without endpoints, which often
+        contain a key."""
         given = [
             f"--{f.name.replace('_', '-')} {masked(value) if f.name in ENDPOINTS else value}"
             for f in fields(self.flags)
@@ -135,14 +134,13 @@ class App:
         return " ".join(("assay", *given, words))
 
     def end_dry_run(self, action: str) -> None:
-        """Of what is done here and sends nothing: say it and end, if this is a dry run."""
+        """Announces a local action and ends a dry run."""
         if self.dry_run:
             self.output.result("dry-run", {"action": action, "amount": "0"}, f"would {action}")
             raise typer.Exit(int(Exit.OK))
 
     def announce(self, action: str, amount: int = 0, worst_loss: int = 0) -> None:
-        """Say what is about to be sent and ask. Raises Ask (exit 10) when nobody can answer; ends a dry
-        run."""
+        """Announces what will be sent and asks. Raises Ask (exit 10) if nobody can answer; ends a dry run."""
         parts = [action]
         if amount and show_amount(amount) not in action:
             parts.append(f"moves {show_amount(amount)}")
@@ -165,7 +163,7 @@ class App:
             raise typer.Exit(int(Exit.CONFIRM))
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Closes what was opened."""
         for connection in self._open:
             connection.close()
         if self._scratch is not None:
@@ -173,7 +171,7 @@ class App:
 
 
 def app_of(context: typer.Context) -> App:
-    """The App that the root command made."""
+    """The App created by the root command."""
     app = context.find_root().obj
     assert isinstance(app, App)
     return app

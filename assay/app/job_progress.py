@@ -1,4 +1,4 @@
-"""A job at one moment, as a table for a terminal and as a line for a log."""
+"""Formats a job's progress as a terminal table and as a log line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 _OVER = (Phase.SETTLED, Phase.CONVICTED)
-"""Of which no node keeps the states."""
+"""Phases whose states no node keeps."""
 
 
 def progress_table(following: Following, now: Seconds | None = None) -> Table:
-    """Rounds by shards: who holds what, in which phase, at which loss; with the chain's time, when a halted
-    job can be closed."""
+    """Table of rounds by shards: holder, phase and loss; with the chain's time, also when a halted job can be
+    closed."""
     job = following.job
     at = f"{in_words(job.progress, job.terms.rounds)}, paid {round_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
@@ -55,7 +55,7 @@ def progress_table(following: Following, now: Seconds | None = None) -> Table:
 
 
 def closing_words(following: Following, now: Seconds) -> str:
-    """When a job can be closed, or what that waits for; empty of a closed one."""
+    """When a job can be closed, or what that waits for; empty for a closed one."""
     if following.job.progress.closed:
         return ""
     back = f"{round_amount(following.job.escrow)} of its escrow come back to the client"
@@ -68,7 +68,7 @@ def closing_words(following: Following, now: Seconds) -> str:
 
 
 def unread(following: Following) -> str:
-    """Why losses of a job that computes them are not all there; empty where they are."""
+    """Why some losses are missing; empty if none is."""
     claimed = [line for line in following.tasks if line.claim_id is not None]
     over = sum(line.loss is None and line.phase in _OVER for line in claimed)
     other = sum(line.loss is None for line in claimed) - over
@@ -87,12 +87,12 @@ def unread(following: Following) -> str:
 
 
 def goes_on(progress: Progress) -> bool:
-    """Whether a further round may begin."""
+    """True if a further round may begin."""
     return not progress.closed and not progress.halted and progress.round < progress.final_round
 
 
 def _outer(following: Following, round_: int) -> str:
-    """The phase of a round's outer step, or how many of its slices are there."""
+    """Phase of a round's outer step, or the number of slices committed."""
     phase, there = following.outer[round_], following.slices[round_]
     if phase != Phase.NONE:
         return phase.name.lower()
@@ -110,7 +110,7 @@ def _cell(line: TaskLine, present: int) -> str:
 
 
 def in_words(progress: Progress, rounds: int) -> str:
-    """How far a job is."""
+    """Progress of a job as text."""
     if progress.closed:
         return f"closed after {show_count(progress.settled_rounds, 'settled round')}"
     running = progress.round < progress.final_round
@@ -121,8 +121,7 @@ def in_words(progress: Progress, rounds: int) -> str:
 
 
 def line_of(following: Following) -> str:
-    """Where the job stands, its tasks with their losses, which shards were missing, and whether its numbers
-    still are any, and near."""
+    """Progress of a job in one line: tasks with losses, missing shards, divergence and inaccuracy."""
     rounds, at = following.job.terms.rounds, following.job.progress.round
     shown = min(at, rounds - 1)
     cells = [(t.shard, _cell(t, at)) for t in following.tasks if t.round == shown]
@@ -141,7 +140,7 @@ def line_of(following: Following) -> str:
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
-    """What a job's losses are read with; None while its files cannot be fetched."""
+    """Loss reader of a job; None while its files are unavailable."""
     from assay.app.computing import engine_of
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.losses import losses_of

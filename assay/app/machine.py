@@ -1,4 +1,4 @@
-"""What the commands that run a role share: limits on what a stranger's job may cost this machine."""
+"""Limits what a stranger's job may use of this machine."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from assay.node.limits import ResourceLimits
 RESOURCE_LIMITS = ResourceLimits(
     dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
 )
-"""The most that a command of this installation reads of one job; what a node runs: `limits_of`."""
+"""Limits of a command for one job; `limits_of` are a node's."""
 CONTROL_BYTES, WORKER_BYTES = 160 << 20, 384 << 20
-"""What a node's process and each of its workers take before any job: a worker has PyTorch."""
+"""Bytes that a node's process and each worker use before any job: a worker imports PyTorch."""
 _LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
-"""By a line's controller in /proc/self/cgroup (none: version 2), where its groups are, and their limit."""
+"""By controller in /proc/self/cgroup (none: version 2): the mount of its groups, and the name of their
+limit."""
 FORMS_FOLDER = "forms"
-"""Compiled forms of programs, shared by this home's nodes."""
+"""Folder of compiled forms of programs, shared by this home's nodes."""
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """Memory of this machine, or of the groups that this process is limited with, if that is less. `root`:
-    of the system's files."""
+    """Memory of this machine, or of this process's cgroups if less. `root`: of the system's files."""
     given = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _group_limits(root):
         with suppress(OSError, ValueError):
@@ -34,8 +34,11 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def _group_limits(root: Path) -> Iterator[Path]:
-    """Files that may hold a limit of this process's group, or of one around it. In a container whose own
-    group is mounted at the top, the names in /proc are the host's: the top is looked at in any case."""
+    """Files with a memory limit of this process's cgroup or a parent.
+
+    A container's own group may be mounted at the top while /proc has the host's names, so the top is always
+    read.
+    """
     groups = {"": "/", "memory": "/"}
     with suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -49,10 +52,12 @@ def _group_limits(root: Path) -> Iterator[Path]:
 
 
 def limits_of(memory: str | None, workers: int = 1) -> ResourceLimits:
-    """What a node fetches and runs for one job: a step takes at most `memory` (such as 16GB; None: two thirds
-    of the machine's, of what its processes leave, for each of so many workers on the processor), a state half
-    of that, a sixteenth is its cache; a dataset half of it as well, and no more than a command's, since a
-    file of repeated blocks unfolds from little. Raises Stop for no size."""
+    """Limits of a node for one job.
+
+    A step takes at most `memory` (such as 16GB; None: two thirds of the memory left by its processes, divided
+    among CPU workers). A state takes half of that, its cache a sixteenth, and a dataset half, but no more
+    than a command's limit, since a small file of repeated blocks can expand. Raises Stop for an invalid size.
+    """
     left = max(memory_bytes() - CONTROL_BYTES - workers * WORKER_BYTES, 0)
     step = left * 2 // 3 // workers if memory is None else parse_bytes(memory)
     dataset = min(RESOURCE_LIMITS.dataset_bytes, step // 2)

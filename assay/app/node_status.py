@@ -1,7 +1,7 @@
-"""What a node says of itself, asked where the chain says that it serves.
+"""Fetches and prints a node's status from the URL that it announced on chain.
 
-Contract: the answer is a stranger's: it is bounded, and shown as text. Whoever does not answer, or answers
-something else, is a PeerUnreachable that names the address that was asked.
+Contract: the answer is a stranger's: its size is bounded, and it is shown as text. No answer, or a malformed
+one, is a PeerUnreachable that names the address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MOST_BYTES = 1 << 18
 
 
 def show_status(app: App, address: Address, command: str) -> None:
-    """Ask and print. `command`: what starts such a node. Raises Ask, PeerUnreachable, RpcUnreachable."""
+    """Fetches and prints a status. `command`: starts such a node. Raises Ask, PeerUnreachable,
+    RpcUnreachable."""
     url = app.view().market.endpoints().get(address)
     if not url:
         raise Ask(
@@ -56,8 +57,8 @@ def show_status(app: App, address: Address, command: str) -> None:
 
 
 def networks_of(app: App, address: Address) -> Sequence[Network]:
-    """Where the node may be asked: anywhere if its key is in this home, as its address is then the operator's
-    own word."""
+    """Networks in which the node may be asked: any if its key is in this home, since its address is then the
+    operator's own."""
     from assay.blocks.public_net import EVERYWHERE
     from assay.chain.eth.keystore import Keystore
 
@@ -66,7 +67,7 @@ def networks_of(app: App, address: Address) -> Sequence[Network]:
 
 
 def _counted(name: str, value: object) -> tuple[str, str]:
-    """A counter's name in words, and its value with its unit."""
+    """A counter's name in words, and its value with a unit."""
     words = name.replace("_", " ")
     if isinstance(value, int) and words.startswith("bytes "):
         return words, show_bytes(value)
@@ -76,8 +77,7 @@ def _counted(name: str, value: object) -> tuple[str, str]:
 
 
 def answer_of(url: str, private: Sequence[Network], within_s: float = WAIT_S) -> dict[str, Any]:
-    """The node's /status. `private`: networks in which it may be, beside the public one. Raises
-    PeerUnreachable."""
+    """The node's /status. `private`: allowed networks beside the public one. Raises PeerUnreachable."""
     import httpx
 
     def unreachable(why: str) -> PeerUnreachable:
@@ -96,9 +96,12 @@ def answer_of(url: str, private: Sequence[Network], within_s: float = WAIT_S) ->
 
 
 def whole_answer(url: str, private: Sequence[Network], within_s: float, most_bytes: int) -> bytes:
-    """What is at a stranger's URL, headers and all within this time; httpx gives each read the whole limit
-    anew. Raises PrivateAddress, httpx.HTTPError, httpx.InvalidURL, and ValueError for what is longer. Not to
-    be called where an event loop runs."""
+    """Fetches a stranger's URL within one timeout for the whole exchange; httpx gives each read the whole
+    timeout.
+
+    Raises PrivateAddress, httpx.HTTPError, httpx.InvalidURL, and ValueError if it is too long. Do not call it
+    on an event loop.
+    """
     import asyncio
 
     import httpx
@@ -126,5 +129,5 @@ def whole_answer(url: str, private: Sequence[Network], within_s: float, most_byt
 
 
 def printable(value: object) -> str:
-    """A stranger's value as a line of text; tables are printed without markup."""
+    """Formats a stranger's value as one line of text; tables are printed without markup."""
     return "".join(c if c.isprintable() else " " for c in str(value)[:300])

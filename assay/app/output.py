@@ -1,8 +1,8 @@
-"""What a command prints and how it ends.
+"""Prints commands' results and errors, and sets their exit status.
 
-Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else. Errors go to stderr
+Contract: with ``--json`` stdout has one object ``{"schema", "data"}`` and nothing else. Errors go to stderr
 with code, message and hint; the exit status says what kind of thing happened (see Exit). Amounts are decimal
-strings in JSON, so that no reader loses digits. Nothing of a table is left out, however narrow the terminal.
+strings in JSON, so that no reader loses digits. A table is never truncated, however narrow the terminal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """Exit statuses of every command; what each means stands in docs/commands.md."""
+    """Exit statuses of every command; docs/commands.md explains them."""
 
     def __new__(cls, number: int, meaning: str) -> Self:
         made = int.__new__(cls, number)
@@ -83,15 +83,18 @@ _BY_CODE = {
 
 
 def exit_status(error: AssayError) -> Exit:
-    """Exit status that an error ends the command with."""
+    """Exit status of a command that ends with this error."""
     if error.code in _BY_CODE:
         return _BY_CODE[error.code]
     return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), Exit.USAGE)
 
 
 def plain(value: Any, name: str = "") -> Any:
-    """JSON form of a value: digests as 0x-hex, amounts beyond 2^53 as decimal strings, dataclasses as
-    objects, numbers that are none as "nan" and "inf"."""
+    """JSON form of a value.
+
+    Digests become 0x-hex, amounts beyond 2^53 decimal strings, dataclasses objects, NaN and infinities "nan"
+    and "inf".
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name), f.name) for f in fields(value)}
     if isinstance(value, IntEnum):
@@ -110,7 +113,7 @@ def plain(value: Any, name: str = "") -> Any:
 
 
 FILE_COLUMNS = 240
-"""Width of what is not a terminal: no table that is piped or kept in a file is cut."""
+"""Width of non-terminal output, so that piped tables are not cut."""
 
 
 def _console(file: TextIO) -> Console:
@@ -122,7 +125,7 @@ def _console(file: TextIO) -> Console:
 
 @dataclass
 class Output:
-    """Where a command's words go."""
+    """Output of one command."""
 
     as_json: bool
     quiet: bool = False
@@ -132,7 +135,7 @@ class Output:
         self._working = False
 
     def result(self, schema: str, data: Any, text: str | Table | None = None) -> None:
-        """The command's result: an object with --json, else `text` (or nothing if quiet)."""
+        """Prints the command's result: an object with --json, else `text` (or nothing if quiet)."""
         if self.as_json:
             sys.stdout.write(json.dumps({"schema": f"assay/{schema}/1", "data": plain(data)}) + "\n")
             sys.stdout.flush()
@@ -142,14 +145,14 @@ class Output:
             self.out.print(_as_it_is(text), markup=False)
 
     def say(self, text: str) -> None:
-        """Progress, on stderr; silent when quiet."""
+        """Prints progress on stderr, unless quiet."""
         if not self.quiet:
             self.err.print(text, markup=False)
 
     @contextmanager
     def working(self, text: str) -> Iterator[Step]:
-        """While something that takes over two seconds is done: a bar and the time at a terminal, elsewhere
-        the text, and a line for each step. One within another is a line."""
+        """Shows progress of work that takes over two seconds: a bar at a terminal, otherwise a line per step.
+        A nested one is a line."""
         if self.quiet or self._working or not self.err.is_terminal:
             self.say(text)
             yield Step(self)
@@ -166,7 +169,7 @@ class Output:
             self._working = False
 
     def report(self, error: AssayError) -> None:
-        """Say on stderr what went wrong and what to do next."""
+        """Prints an error and its hint on stderr."""
         if isinstance(error, Reverted):
             from assay.app.refusals import in_words
 
@@ -180,20 +183,20 @@ class Output:
                 self.err.print(f"  [bold]next:[/] {escape(error.hint)}")
 
     def fail(self, error: AssayError) -> NoReturn:
-        """Report an error and end with its status."""
+        """Prints an error and exits with its status."""
         self.report(error)
         raise SystemExit(int(exit_status(error)))
 
 
 @dataclass(frozen=True)
 class Step:
-    """Says how far work is that goes on."""
+    """Callback for the progress of long work."""
 
     output: Output
     bar: Progress | None = None
 
     def __call__(self, line: str, done: int | None = None, of: int | None = None) -> None:
-        """What is being done, and how many of how many parts are."""
+        """Reports the current step, and the number of parts done and in all."""
         if self.bar is None:
             self.output.say(line)
         else:
@@ -202,7 +205,7 @@ class Step:
 
 
 def _as_it_is(text: str | Table) -> str | Table:
-    """A table whose title and caption are no markup."""
+    """A table whose title and caption are not parsed as markup."""
     if isinstance(text, Table):
         for part in ("title", "caption"):
             if isinstance(said := getattr(text, part), str):
@@ -227,13 +230,12 @@ STYLES = {
     "note": "yellow",
     "bad": "bold red",
 }
-"""Of a cell that begins with the state: green is what nothing can change, red is lost, yellow wants a
-look."""
+"""Colour of a cell by the state it begins with: green is final, red is lost, yellow needs attention."""
 
 
 class _Rows(Table):
-    """A table whose cells are words: brackets in them are job files' sections, or strangers'. States have
-    their colours."""
+    """A table whose cells are not parsed as markup: job files and strangers' texts have brackets. States are
+    coloured."""
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         super().add_row(*(_cell(cell) if isinstance(cell, str) else cell for cell in cells), **more)
@@ -245,7 +247,7 @@ def _cell(text: str) -> Text:
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table in the house's look; columns whose name starts with '#' are right-aligned."""
+    """Creates a table; columns whose name starts with '#' are right-aligned."""
     result = _Rows(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"

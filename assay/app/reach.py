@@ -1,9 +1,9 @@
-"""Where a node or a client listens, where it tells others to fetch its blocks, and where it asks others.
+"""Decides where a node listens, which URL it announces, and in which networks it asks other nodes.
 
-Contract: loopback unless the operator says otherwise; what is announced is what others can use: never the
-wildcard that a socket listens on. `announce_url` is "auto" (where it listens), "none" (nothing is announced,
-and what was announced before is taken back), or the base URL of a reverse proxy, a forwarded port or an IPFS
-gateway that has the same blocks.
+Contract: loopback unless the operator says otherwise. What is announced is usable by others, never the
+wildcard that a socket listens on. `announce_url` is "auto" (where it listens), "none" (announces nothing and
+withdraws an earlier URL), or the base URL of a reverse proxy, a forwarded port or an IPFS gateway with the
+same blocks.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ AUTO, NONE = "auto", "none"
 
 @dataclass(frozen=True)
 class Reach:
-    """`announce`: "auto", "none" or a base URL."""
+    """Listening address and announcement. `announce`: "auto", "none" or a base URL."""
 
     host: str
     port: int
     announce: str
 
     def announced(self, listening_url: str) -> str:
-        """The base URL for others; empty: none."""
+        """Base URL to announce; empty: none."""
         if self.announce == NONE:
             return ""
         return peer_url(listening_url if self.announce == AUTO else self.announce)
@@ -45,8 +45,10 @@ PROBE_S, PROBED_S, MOST_PROBED = 1.5, 60.0, 1_024
 
 
 class Reaches:
-    """Whether this node can fetch from where another account announces, asked by whoever wants to know of its
-    own. Only what is announced on the chain is asked, and each account's at most once a minute."""
+    """Tells accounts whether this node can fetch from their announced URL.
+
+    Only URLs on chain are tried, each account's at most once a minute.
+    """
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Reaches:
         self._known: dict[tuple[Address, str], tuple[float, bool]] = {}
 
     def __call__(self, account: Address) -> bool | None:
-        """None where the account announces nothing."""
+        """True if this node can fetch from the account's URL; None if it announces none."""
         url = self._announced(account)
         if not url:
             return None
@@ -72,7 +74,7 @@ class Reaches:
 
 
 def reach_of(settings: Settings, port: int = 0) -> Reach:
-    """What the operator says. Raises Ask for what cannot be: an address that nobody can use, no URL."""
+    """Reach from the settings. Raises Ask for an unusable address or an invalid URL."""
     host, announce = settings.value("host").strip("[]"), settings.value("announce_url")
     if announce not in (AUTO, NONE):
         _check(announce)
@@ -86,8 +88,11 @@ def reach_of(settings: Settings, port: int = 0) -> Reach:
 
 
 def private_peers(settings: Settings) -> list[Network]:
-    """Networks beside the public one in which others' nodes are asked: what the operator names, and on a
-    local chain this machine's own. Raises Ask for what is no network."""
+    """Networks beside the public one in which other nodes are asked: the operator's, and on a local chain
+    this machine's.
+
+    Raises Ask for an invalid network.
+    """
     from assay.blocks.public_net import LOOPBACK, networks
     from assay.chain.contracts.deploy import NoDeployment, parse
     from assay.chain.eth.anvil import AnvilOptions
@@ -109,12 +114,12 @@ def private_peers(settings: Settings) -> list[Network]:
 
 
 def base_url(host: str, port: int) -> str:
-    """An HTTP base URL; an IPv6 address in brackets."""
+    """An HTTP base URL; an IPv6 address is put in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL is each machine's own address."""
+    """True if the URL is a loopback address."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback

@@ -1,7 +1,7 @@
-"""What the contracts refused, in words: amounts in tokens, moments as dates, and what to do next.
+"""Explains contract errors in words: amounts in tokens, times as dates, and the next step.
 
-Contract: a sentence for each refusal that a person's command can meet; any other keeps the contract's own
-words. The error's code and its arguments stay as they are.
+Contract: one sentence for each refusal that a user's command can meet; any other keeps the contract's words.
+The error's code and arguments stay.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
 
 
 def in_words(error: Reverted) -> Reverted:
-    """The same refusal with a sentence in place of the contract's error; itself where there is none."""
+    """The error with an explanation as message; unchanged if there is none."""
     say = _WORDS.get(error.error)
     if say is None:
         return error

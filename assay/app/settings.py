@@ -1,16 +1,14 @@
-"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then assay.toml, then the home folder: its
-devnet, and the account that `assay account use` chose there.
+"""Resolves settings: flag, ASSAY_*, ETH_*, assay.toml, then the home folder (its devnet, its chosen account).
 
-A network is a name for several settings: a table [networks.NAME] of assay.toml. It is chosen as any setting
-is (--network, ASSAY_NETWORK, `network = "NAME"` in assay.toml), and what its table says ranks right below
-what chose it.
+A network is a named group of settings: a table [networks.NAME] of assay.toml. It is chosen as any setting is
+(--network, ASSAY_NETWORK, `network = "NAME"` in assay.toml), and its values rank right below what chose it.
 
-Contract: this module alone reads the environment and configuration files; it validates once and names the
-origin of each value (``assay config show --origin``). It never holds a private key: only the path of a
-keystore and of a password file. The home folder and assay.toml are the nearest in the current folder or one
-above it, so that a command finds its keys from wherever in a project it is given. Without any, the home is
-the user's own (docs/decisions/0033-faces.md). Those above must belong to the user: nobody else's file
-in a shared folder is heeded.
+Contract: only this module reads the environment and configuration files. It validates once and names the
+origin of each value (``assay config show --origin``). It never holds a private key, only paths of a keystore
+and a password file. The home folder and assay.toml are the nearest in the current folder or above, so that a
+command finds its keys from anywhere in a project. Without any, the home is the user's
+(docs/decisions/0033-faces.md). Files above must belong to the user, so that nobody else's file in a shared
+folder is used.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ HOME_FOLDER = ".assay"
 USER_HOME = Path("~/.assay")
 DEPLOYMENT_FILE = "deployment.json"
 ACCOUNT_FILE = "account"
-"""In the home folder: the name of the account that commands act for where no other is chosen."""
+"""File in the home folder with the name of its default account."""
 NETWORKS = "networks"
 _PATHS = ("home", "deployment", "keystore", "password_file")
-"""Settings that name files: in assay.toml they are relative to its folder."""
+"""Settings that are paths: in assay.toml they are relative to its folder."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and where it came from."""
+    """A value and its origin."""
 
     value: str
     origin: str
@@ -47,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Flags:
-    """What was given on the command line."""
+    """Values given on the command line."""
 
     home: str | None = None
     rpc_url: str | None = None
@@ -113,7 +111,7 @@ _DEFAULTS = {
     "announce_url": "auto",
     "private_peers": "",
 }
-"""Of settings whose default is the same everywhere. What they mean: docs/operating.md."""
+"""Defaults that are the same everywhere; docs/operating.md explains them."""
 
 
 _COMPUTING = {
@@ -133,11 +131,11 @@ _COMPUTING = {
         "give a whole number from 1, or leave it out for all processors",
     ),
 }
-"""What a value looks like, and what is said of another. Whether there is such a device: ``app.machine``."""
+"""Pattern and error text of each setting. ``app.machine`` checks whether the device exists."""
 
 
 def check_computing(name: str, value: str) -> str:
-    """The value of one of `_COMPUTING`'s settings. Raises Ask for one that none can be."""
+    """Validates a setting of `_COMPUTING`. Raises Ask for an invalid value."""
     form, what, hint = _COMPUTING[name]
     if re.fullmatch(form, value, re.ASCII) is None:
         raise Ask(what.format(value), hint=hint, code=f"bad-{name}")
@@ -145,7 +143,7 @@ def check_computing(name: str, value: str) -> str:
 
 
 class Settings:
-    """Resolved settings of one command. Raises Ask for an assay.toml that is none, and an unknown network."""
+    """Resolved settings of one command. Raises Ask for an invalid assay.toml and an unknown network."""
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
@@ -166,7 +164,7 @@ class Settings:
             self._network = {n: Setting(v, origin) for n, v in networks[chosen.value].items()}
 
     def find(self, name: str) -> Setting | None:
-        """The setting, by precedence, before any default."""
+        """The setting by precedence, before defaults."""
         found, of_network = self._found(name), self._network.get(name)
         first = ("flag",) if self._network_by_flag else ("flag", *_ENVIRONMENT[name])
         if of_network is not None and (found is None or found.origin not in first):
@@ -176,7 +174,7 @@ class Settings:
         return found
 
     def _found(self, name: str) -> Setting | None:
-        """What a flag, a variable or the top of assay.toml says."""
+        """The setting from a flag, a variable or the top level of assay.toml."""
         given = getattr(self._flags, name)
         if given is not None:
             return Setting(str(given), "flag")
@@ -192,7 +190,8 @@ class Settings:
         return {name: self.find(name) or self._default(name) for name in _ENVIRONMENT}
 
     def shown(self) -> dict[str, Setting]:
-        """The same for a person or a log: of endpoints, which often have a key in them, the host alone."""
+        """As `describe`, for people and logs: endpoints, which often contain a key, are reduced to the
+        host."""
         found = self.describe()
         return found | {name: replace(found[name], value=masked(found[name].value)) for name in ENDPOINTS}
 
@@ -215,7 +214,7 @@ class Settings:
         return devnet.rpc_url if devnet else None
 
     def value(self, name: str) -> str:
-        """Any setting as text, from wherever it comes."""
+        """A setting as text, whatever its origin."""
         return (self.find(name) or self._default(name)).value
 
     @property
@@ -224,8 +223,8 @@ class Settings:
 
     @property
     def rpc_urls(self) -> list[str]:
-        """The chain's endpoints, the preferred one first. Raises Ask when there is neither a URL nor a
-        devnet, and for what is no URL."""
+        """The chain's endpoints, preferred first. Raises Ask if there is neither a URL nor a devnet, and for
+        an invalid URL."""
         urls = [url.strip() for url in self.value("rpc_url").split(",") if url.strip()]
         if not urls:
             raise self._without_chain()
@@ -252,7 +251,7 @@ class Settings:
 
     @property
     def rpc_url(self) -> str:
-        """The preferred endpoint. Raises Ask when there is none."""
+        """The preferred endpoint. Raises Ask if there is none."""
         return self.rpc_urls[0]
 
     @property
@@ -269,7 +268,7 @@ class Settings:
 
     @property
     def account(self) -> str:
-        """Raises Ask when no account is chosen."""
+        """The chosen account. Raises Ask if there is none."""
         name = self.value("account")
         if not name:
             raise Ask(
@@ -282,27 +281,27 @@ class Settings:
 
     @property
     def device(self) -> str:
-        """Raises Ask for what no device is called."""
+        """The device setting. Raises Ask for an invalid one."""
         return check_computing("device", self.value("device"))
 
     @property
     def executor(self) -> str:
-        """Raises Ask for an unknown one."""
+        """The executor setting. Raises Ask for an unknown one."""
         return check_computing("executor", self.value("executor"))
 
     @property
     def threads(self) -> str:
-        """Empty: as many as PyTorch chooses. Raises Ask for no number of threads."""
+        """Number of threads; empty: PyTorch's default. Raises Ask for an invalid number."""
         return check_computing("threads", self.value("threads"))
 
 
 def masked(urls: str) -> str:
-    """A comma-separated list of endpoints, without what may be a key in them."""
+    """A comma-separated list of endpoints without parts that may be a key."""
     return ",".join(masked_url(url.strip()) for url in urls.split(",") if url.strip())
 
 
 def is_http(url: str) -> bool:
-    """Whether this is a URL that can be asked over HTTP."""
+    """True if the URL is an HTTP URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -311,8 +310,8 @@ def is_http(url: str) -> bool:
 
 
 def nearest(name: str) -> Path | None:
-    """The file or folder of this name in the current folder, or in the nearest one above it that has one of
-    this user's; None where there is none."""
+    """The nearest file or folder of this name, in the current folder or above, that belongs to this user;
+    None if none does."""
     here = Path.cwd()
     if (here / name).exists():
         return Path(name)
@@ -327,7 +326,7 @@ def nearest(name: str) -> Path | None:
 
 
 def chosen_account(home: Path) -> str:
-    """The account that was chosen for a home folder; empty where none was."""
+    """Account chosen for a home folder; empty if none."""
     try:
         return (home / ACCOUNT_FILE).read_text().strip()
     except (OSError, ValueError):  # also Unicode's, and a path that none can be
@@ -335,8 +334,10 @@ def chosen_account(home: Path) -> str:
 
 
 def _read_file(path: Path | None) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """What an assay.toml sets, and what each of its networks does; nothing where there is none. Raises Ask
-    for one that is no TOML, has another key, or a value that is no text."""
+    """Settings of an assay.toml, and of each of its networks; empty if missing.
+
+    Raises Ask for invalid TOML, an unknown key, or a value that is not text.
+    """
     if path is None:
         return {}, {}
     try:
@@ -350,7 +351,7 @@ def _read_file(path: Path | None) -> tuple[dict[str, str], dict[str, dict[str, s
 
 
 def _stated(path: Path, table: dict[str, Any]) -> dict[str, str]:
-    """The settings of one table."""
+    """Settings of one table."""
     for name, value in table.items():
         if name not in _ENVIRONMENT:
             raise _bad_config(path, f"there is no setting {name!r}; there are {', '.join(_ENVIRONMENT)}")

@@ -1,7 +1,7 @@
-"""A node's status as a page for a person: what it does, why, and what it asks.
+"""Renders a node's status as an HTML page.
 
-Contract: plain HTML without scripts or anything from elsewhere; every text is escaped. The same numbers are
-at /status as JSON and at /metrics for Prometheus.
+Contract: plain HTML without scripts or external resources; every text is escaped. The same numbers are at
+/status as JSON and at /metrics for Prometheus.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BAD = ("alarms", "error", "questions", "endpoints", "lost")
 
 
 def status_page(role: str, status: Mapping[str, Any]) -> str:
-    """The page of one node; `status` is what /status says."""
+    """Page of one node; `status` is the content of /status."""
     known = [name for name in _SHOWN if status.get(name) not in (None, "", {}, [])]
     more = [name for name in status if name not in _SHOWN and name != "role"]
     values = {**status, "workers": [f"{w['device']}: {in_words(w)}" for w in listed(status)]}

@@ -1,7 +1,6 @@
-"""Moments of the chain as people read them: the local time, and how long it is until then.
+"""Formats chain times as local time and time left.
 
-Contract: how long follows from the chain's own clock, which is what counts; the local time is when that will
-be by this machine's clock.
+Contract: the time left is by the chain's clock, which counts; the local time is by this machine's clock.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import time
 
 
 def show_span(seconds: int) -> str:
-    """``57 s``, ``5 min 3 s``, ``2 h 10 min``, ``6 d 4 h``: two units at most."""
+    """``57 s``, ``5 min 3 s``, ``2 h 10 min``, ``6 d 4 h``: at most two units."""
     seconds = abs(int(seconds))
     if seconds < 60:
         return f"{seconds} s"
@@ -22,8 +21,10 @@ def show_span(seconds: int) -> str:
 
 
 def show_moment(moment: int, now: int, wall_s: float | None = None) -> str:
-    """``14:05:12, in 57 s`` or ``2026-11-29 14:05, in 6 d 23 h``; what is past is ``... ago``. `now`: the
-    chain's time; `wall_s`: this machine's."""
+    """``14:05:12, in 57 s`` or ``2026-11-29 14:05, in 6 d 23 h``; past times end in ``ago``.
+
+    `now`: the chain's time; `wall_s`: this machine's.
+    """
     left = int(moment) - int(now)
     local = time.localtime((time.time() if wall_s is None else wall_s) + left)
     text = time.strftime("%H:%M:%S" if abs(left) < 43_200 else "%Y-%m-%d %H:%M", local)

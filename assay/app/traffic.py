@@ -1,4 +1,4 @@
-"""What the nodes of one home folder have taken in and given out, out of the records that they keep."""
+"""Sums the traffic that the nodes of one home folder have recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def totals_by_node(home: Path) -> dict[str, dict[str, int]]:
 
 
 def in_words(home: Path) -> str:
-    """The sum over all nodes, in a line; empty where nothing was counted."""
+    """Total over all nodes in one line; empty if nothing was recorded."""
     nodes = totals_by_node(home).values()
     summed = {name: sum(node[name] for node in nodes) for name in next(iter(nodes), {})}
     if not any(summed.values()):

@@ -1,7 +1,7 @@
-"""What is wrong with a node, by what its status says: the same lines in `status`, `doctor`, `/readyz`, the
-node's page and the dashboard.
+"""Lists a node's problems from its status, for `status`, `doctor`, `/readyz`, the node's page and the
+dashboard.
 
-Contract: pure. The status is a stranger's where it comes over the network: whatever it is, it is text here.
+Contract: pure. The status may be a stranger's: any value is treated as text.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 PARTS = ("tick: ", "housekeeping: ")
-"""How the error begins of a node whose last look at the market failed, or which does not look after what it
-has sent."""
+"""Prefixes of an error in a node's last poll of the market, or in its care of pending transactions."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """`kind`: alarm, chain, error, question, endpoint or lost."""
+    """One problem. `kind`: alarm, chain, error, question, endpoint or lost."""
 
     kind: str
     text: str
     ready: bool = True
-    """Whether the node does its work all the same."""
+    """True if the node is ready all the same."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
 
 
 def troubles(status: Mapping[str, Any]) -> list[Trouble]:
-    """The most urgent first; none where nothing is wrong."""
+    """Problems, most urgent first."""
     found = [Trouble("alarm", text, False) for text in _texts(status, "alarms")]
     error = str(status.get("error") or "")
     if (part := next((part for part in PARTS if error.startswith(part)), None)) is not None:
@@ -43,8 +42,8 @@ def troubles(status: Mapping[str, Any]) -> list[Trouble]:
 
 
 def why_not_ready(status: Mapping[str, Any]) -> str:
-    """Why a node does not do its work: it has not begun, does not see the chain, or something that it owes is
-    at risk. Empty where it does."""
+    """Why a node is not ready: it has not started, cannot read the chain, or something it owes is at risk.
+    Empty if ready."""
     if (first := next((one for one in troubles(status) if not one.ready), None)) is not None:
         return str(first)
     return "it is starting" if status.get("action") == "starting" else ""

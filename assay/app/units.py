@@ -1,7 +1,7 @@
-"""Amounts and durations as people write them: ``500tok``, ``0.1ether``, ``7d``.
+"""Parses amounts and durations as people write them: ``500tok``, ``0.1ether``, ``7d``.
 
-Contract: parsing is exact (decimal, never floating point) and refuses what it does not understand; it and
-`show_amount` are inverse up to trailing zeros.
+Contract: parsing is exact (decimal, never floating point) and refuses unknown formats. It is the inverse of
+`show_amount` up to trailing zeros.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assay.protocol.words import round_amount, show_amount
 
 __all__ = ["parse_amount", "parse_bytes", "parse_duration", "parse_payment", "round_amount", "show_amount"]
 _DIGITS = 100
-"""Of a number at most: what is longer is out of every bound, and Python makes no integer of it."""
+"""Maximum digits of a number: longer ones are out of every bound, and Python refuses to convert them."""
 _AMOUNT = re.compile(r"(\d{1,100}(?:\.\d{1,100})?)(tok|wei|gwei|ether)", re.ASCII)
 _SCALE = {"tok": 18, "ether": 18, "gwei": 9, "wei": 0}
 _DURATION = re.compile(r"(\d{1,18})(s|m|h|d)", re.ASCII)
@@ -25,7 +25,7 @@ _BYTE_SCALE = {"B": 0, "kB": 3, "MB": 6, "GB": 9, "TB": 12}
 
 
 def parse_amount(text: str) -> Wei:
-    """Smallest units from ``500tok``, ``0.1ether`` or ``7wei``. Raises Stop."""
+    """Parses ``500tok``, ``0.1ether`` or ``7wei`` to smallest units. Raises Stop."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None and _AMOUNT.fullmatch(text.strip().removeprefix("-").strip()):
         raise Stop(
@@ -49,7 +49,7 @@ def parse_amount(text: str) -> Wei:
 
 
 def parse_payment(text: str) -> Wei:
-    """The same of an amount that is to be moved. Raises Stop, for nothing too."""
+    """Parses a positive amount. Raises Stop."""
     value = parse_amount(text)
     if not value:
         raise Stop(f"{text!r} moves nothing", hint="name an amount above 0, such as 5tok", code="bad-amount")
@@ -57,7 +57,7 @@ def parse_payment(text: str) -> Wei:
 
 
 def parse_duration(text: str) -> Seconds:
-    """Seconds from ``90s``, ``5m``, ``2h`` or ``7d``. Raises Stop."""
+    """Parses ``90s``, ``5m``, ``2h`` or ``7d`` to seconds. Raises Stop."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise Stop(
@@ -67,7 +67,7 @@ def parse_duration(text: str) -> Seconds:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from ``500MB`` or ``2TB``, in powers of ten. Raises Stop."""
+    """Parses ``500MB`` or ``2TB``, in powers of ten. Raises Stop."""
     match = _BYTES.fullmatch(text.strip())
     if match is None:
         raise Stop(

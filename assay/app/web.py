@@ -1,8 +1,8 @@
-"""A node's face on HTTP: its blocks (IPFS Trustless Gateway), its status and its metrics.
+"""Serves a node's blocks (IPFS Trustless Gateway), status and metrics over HTTP.
 
 Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds, within
 the limits of `connections`. It runs in a thread beside the role's loop and stops with it. Only ``/ipfs/`` is
-meant for others: a reverse proxy need pass nothing else on.
+meant for others: a reverse proxy need not forward anything else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-"""By which a browser runs nothing in a node's page, should a text in it ever be markup."""
+"""Headers with which a browser runs no script in a node's page, should a text be taken for markup."""
 
 
 def node_app(
@@ -58,7 +58,7 @@ def node_app(
     traffic: Traffic | None = None,
     reaches: Reaches | None = None,
 ) -> Starlette:
-    """The web application of one node. `status` gives a dataclass that may change from call to call."""
+    """Web application of one node. `status` returns a dataclass that may change from call to call."""
 
     def reach(request: Request) -> Response:
         account = request.path_params["account"]
@@ -99,7 +99,7 @@ def node_app(
 
 
 def _exposed(role: str, status: Mapping[str, Any]) -> bytes:
-    """A status as Prometheus reads it: each number of the node, and of its workers by place and device."""
+    """A status in Prometheus format: each number of the node, and of its workers by index and device."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry, gauges = CollectorRegistry(), dict[str, Gauge]()
@@ -128,7 +128,7 @@ def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:
 
 
 class WebServer:
-    """A uvicorn server in a daemon thread, which takes no more than its limits of the process."""
+    """A uvicorn server in a daemon thread, within its limits."""
 
     def __init__(self, app: AsgiApp, host: str, port: int, limits: WebLimits | None = None) -> None:
         limits = limits or WebLimits()
@@ -153,7 +153,7 @@ class WebServer:
         self._host, self._port = host, port
 
     def start(self, timeout_s: float = 10.0) -> str:
-        """Listen; the base URL. Raises Stop when the port cannot be had."""
+        """Starts listening; returns the base URL. Raises Stop if the port is taken."""
         self._thread.start()
         deadline = time.monotonic() + timeout_s
         while not self._server.started:
@@ -167,7 +167,7 @@ class WebServer:
         return base_url(self._host, self._server.port)
 
     def stop(self) -> None:
-        """Stop listening and wait for the thread."""
+        """Stops listening and joins the thread."""
         self._server.should_exit = True
         self._thread.join(timeout=5)
 
@@ -176,8 +176,8 @@ class WebServer:
 def serve_blocks(
     name: str, connection: Connection, storage: NodeStorage, reach: Reach | None = None
 ) -> Iterator[str]:
-    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL. By
-    default on loopback."""
+    """Serves an account's blocks for a `with` block and announces the URL, by default on loopback; yields the
+    base URL."""
     reach = reach or Reach("127.0.0.1", 0, "auto")
     status = {"role": "client", "action": "serving", "name": name}
     face = node_app(storage.store, lambda: status, "client", storage.traffic)

@@ -1,4 +1,4 @@
-"""Adapters behind the ports, made from settings: where ``chain`` and ``storage`` meet the roles."""
+"""Creates the adapters behind the ports from settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 CLOCK_AGE_S = 0.2
-"""How long the chain's time is not asked for again."""
+"""Seconds for which the chain's time is reused."""
 
 
 @dataclass
@@ -49,29 +49,32 @@ class Connection:
     journal: Journal | None
     chain: Chain
     interrupted: list[str] = field(default_factory=list)
-    """Keys of intents that were under way when this connection was made; each is taken up at most once."""
+    """Keys of intents pending when this connection was opened; each is resumed at most once."""
     _finished: bool = False
 
     @property
     def writer(self) -> ChainMarket:
-        """The market, for writing. Raises Ask when no key was opened."""
+        """The market for writing. Raises Ask if no key was opened."""
         self.require_account()
         assert isinstance(self.market, ChainMarket)
         return self.market
 
     @property
     def secret(self) -> bytes:
-        """The account's own 32 secret bytes, from which salts follow: the same on every machine that has its
-        key. Raises Ask when no key was opened."""
+        """The account's 32 secret bytes, from which salts are derived: the same on every machine with its
+        key.
+
+        Raises Ask if no key was opened.
+        """
         return self.writer.sender.secret(b"assay/secret/1")
 
     def require_account(self) -> None:
-        """Raises Ask when no key was opened."""
+        """Raises Ask if no key was opened."""
         if not isinstance(self.market, ChainMarket):
             raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
 
     def ether(self, address: Address) -> int:
-        """Ether of an account in wei."""
+        """Balance of an account in wei."""
         return self.rpc.eth.get_balance(checksummed(address), "latest")
 
     def total_supply(self) -> int:
@@ -79,12 +82,12 @@ class Connection:
         return int(self.market.contracts["Token"].read("totalSupply"))
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Keys under this prefix that an earlier command has signed and not seen mined."""
+        """Keys with this prefix that an earlier command has signed and not seen mined."""
         self._finish()
         return [key for key in self.interrupted if key.startswith(prefix)]
 
     def _finish(self) -> None:
-        """Wait, once, for the transactions that were under way: what comes next builds on them."""
+        """Waits, once, for pending transactions on which the next ones depend."""
         if self._finished:
             return
         self._finished = True
@@ -93,8 +96,10 @@ class Connection:
                 self.writer.sender.wait(intent.key)
 
     def intent(self, *parts: object) -> str:
-        """Intent of a command that a person gave: each time it is given it is meant anew, unless the same
-        command was cut off under way; then it is that one, so that repeating it finishes it once."""
+        """Intent of a user's command: new for each invocation, unless the same command was interrupted.
+
+        Then it is that one, so that repeating the command finishes it once.
+        """
         prefix = "/".join(("cli", *map(str, parts))) + "/"
         for key in self.unfinished(prefix):
             self.interrupted.remove(key)
@@ -102,7 +107,7 @@ class Connection:
         return prefix + secrets.token_hex(8)
 
     def close(self) -> None:
-        """Close the event cursor and the journal."""
+        """Closes the event cursor and the journal."""
         self.market.disconnect()
         if self.journal is not None:
             self.journal.close()
@@ -111,8 +116,10 @@ class Connection:
 def connect(
     settings: Settings, account: str, home: Path, *, max_spend: str | None = None, sends: bool = True
 ) -> Connection:
-    """Market of an account in the keystore, whose journal is in `home`. Raises what the keystore, the
-    deployment file and the node raise."""
+    """Market of an account in the keystore, whose journal is in `home`.
+
+    Raises errors of the keystore, the deployment file and the node.
+    """
     policy = policy_of(settings, max_spend)
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
@@ -134,7 +141,7 @@ def _sender(
     policy: FeePolicy,
     sends: bool,
 ) -> Sender:
-    """What sends for an account; its journal is in `home`."""
+    """Sender of an account; its journal is in `home`."""
     key = open_key(settings, account)
     home.mkdir(parents=True, exist_ok=True)
     return Sender(rpc, key, Journal(home / "journal.db"), registry, policy, sends=sends)
@@ -144,7 +151,7 @@ def _sender(
 def open_sender(
     settings: Settings, account: str, home: Path, *, max_spend: str | None = None, sends: bool = True
 ) -> Iterator[Sender]:
-    """What sends for an account in the keystore, on a chain that has no market yet."""
+    """Sender of an account in the keystore, on a chain that has no market yet."""
     policy, rpc = policy_of(settings, max_spend), http_endpoints(settings.rpc_urls)
     sender = _sender(settings, account, home, rpc, registry_of(load_artifacts()), policy, sends)
     try:
@@ -154,7 +161,7 @@ def open_sender(
 
 
 def connect_readonly(settings: Settings, home: Path) -> Connection:
-    """Market without an account; what was read of it is in `home`."""
+    """Market without an account; its cache is in `home`."""
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
     cursor, behind = home / "events.db", policy_of(settings).confirmations
@@ -168,7 +175,7 @@ def _chain(deployment: Deployment) -> Chain:
 
 @dataclass
 class NodeStorage:
-    """A node's block store and its way to the others'."""
+    """A node's block store with its access to other nodes' stores."""
 
     store: BlockStore
     exchange: Exchange
@@ -176,8 +183,8 @@ class NodeStorage:
     traffic: Traffic
 
     def follow(self, market: ChainView) -> None:
-        """Fetch from now on from where the market's accounts serve, but this one: whoever published a
-        manifest first, the others by what they have at stake."""
+        """Fetches from now on from the market's other accounts: a manifest's first publisher first, then by
+        stake."""
         from assay.blocks.peers import PeerInfo
 
         self.exchange.set_peers(
@@ -186,7 +193,7 @@ class NodeStorage:
         )
 
     def close(self) -> None:
-        """Stop fetching, and keep what was counted."""
+        """Stops fetching and saves the traffic counters."""
         self.exchange.close()
         self.traffic.save()
 
@@ -194,9 +201,11 @@ class NodeStorage:
 def open_storage(
     home: Path, ipfs_url: str = "", below: Path | None = None, private: Sequence[Network] = ()
 ) -> NodeStorage:
-    """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there. `below`: a
-    store that is read and not written; `private`: networks in which strangers' addresses are asked, beside
-    the public one."""
+    """Block store in a node's folder; with a URL, beside the Kubo daemon with that RPC.
+
+    `below`: a store that is only read; `private`: networks in which strangers' addresses are asked, beside
+    the public one.
+    """
     from assay.blocks import traffic
     from assay.blocks.blockstore import BlockStore
     from assay.blocks.exchange import Exchange

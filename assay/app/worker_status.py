@@ -1,7 +1,7 @@
-"""What a node says of its workers, as data and in words.
+"""Formats the status of a node's workers, as data and as text.
 
-Contract: `shown` makes the list that /status has; `in_words` and `in_short` also take a stranger's, of any
-shape, and are not to be printed without `node_status.printable`. Amounts that are not known are left out.
+Contract: `shown` makes the list in /status. `in_words` and `in_short` also accept a stranger's list of any
+shape; print their result only through `node_status.printable`. Unknown amounts are left out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ MOST_SHOWN = 64
 
 
 def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
-    """Each worker: its device, what it runs and since when, its memory, its speed, what it could do faster,
-    and its losses."""
+    """Status of each worker: device, order and its start, memory, speed, slow paths, and losses."""
     now_s = time.monotonic()
     return tuple(
         {
@@ -40,7 +39,7 @@ def shown(workers: Iterable[WorkerStatus]) -> tuple[dict[str, Any], ...]:
 
 
 def listed(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The workers of a node's status, whoever wrote it."""
+    """Workers in a node's status, whoever wrote it."""
     workers = status.get("workers")
     found = workers if isinstance(workers, (list, tuple)) else []
     return [worker for worker in found[:MOST_SHOWN] if isinstance(worker, Mapping)]
@@ -71,7 +70,7 @@ def in_words(worker: Mapping[str, Any]) -> str:
 
 
 def _number(worker: Mapping[str, Any], name: str) -> float:
-    """A number that is not negative; 0 for anything else."""
+    """A non-negative number; 0 for anything else."""
     value = worker.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1 << 63:
         return 0.0

@@ -1,6 +1,6 @@
-"""A node's workers, from its settings: one process for each device, or actors on a Ray cluster.
+"""Creates a node's workers from its settings: one process per device, or actors on a Ray cluster.
 
-Contract: nothing here imports PyTorch; a device that is not there is found out by its worker.
+Contract: does not import PyTorch; a worker itself reports a missing device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_GPUS = 64
 
 
 def devices_of(name: str) -> list[str]:
-    """The devices of a setting, such as `cuda:0,cuda:1,cpu`; of `auto` every GPU, else the processor."""
+    """Devices of a setting, such as `cuda:0,cuda:1,cpu`; `auto`: every GPU, or the CPU if there is none."""
     if name != "auto":
         return name.split(",")
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -32,15 +32,18 @@ def devices_of(name: str) -> list[str]:
 
 
 def sharing(settings: Settings, replays: int = 1, ray: str | None = None) -> int:
-    """How many of a node's workers compute in the machine's own memory, at least one."""
+    """Number of a node's workers that use the machine's own memory, at least one."""
     return 1 if ray is not None else max(devices_of(settings.device).count("cpu") * replays, 1)
 
 
 def workers_of(
     settings: Settings, store: Path | None, *, brief: bool = False, replays: int = 1, ray: str | None = None
 ) -> Callable[[Home], Pool]:
-    """What makes a node's workers. `store`: the folder of its block store; `replays`: so many workers on the
-    processor instead of one, of one thread each. Raises Ask where they cannot be."""
+    """Returns a factory of a node's workers.
+
+    `store`: folder of its block store; `replays`: number of single-threaded CPU workers instead of one.
+    Raises Ask if they cannot be created.
+    """
     devices = devices_of(settings.device)
     if replays > 1 and devices != ["cpu"]:
         raise Ask(
