@@ -2,12 +2,12 @@
 
 Contract:
 - Connections are accepted at `accepts_per_s`; the others wait.
-- At most `connections` are open, a part of the process's descriptor limit. Beyond it the one that has waited longest
-  for its own request is closed; never one that is being answered.
-- A request must be complete `request_s` after its connection was opened or last answered. An answer that nobody reads
-  for `stall_s`, and a connection that does not close, are cut off.
-- One address has at most `per_address` connections, and gets `bytes_per_s` after a burst. Loopback is exempt, as all
-  clients of a local proxy have its address.
+- At most `connections` are open, a part of the process's descriptor limit. Beyond it the one that has
+  waited longest for its own request is closed; never one that is being answered.
+- A request must be complete `request_s` after its connection was opened or last answered. An answer that
+  nobody reads for `stall_s`, and a connection that does not close, are cut off.
+- One address has at most `per_address` connections, and gets `bytes_per_s` after a burst. Loopback is
+  exempt, as all clients of a local proxy have its address.
 - Bodies are sent in pieces of PIECE_BYTES, so that a slow reader holds at most two in memory.
 
 Not guaranteed: anything against many addresses with much bandwidth; that needs a proxy in front. uvicorn has
