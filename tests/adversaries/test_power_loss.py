@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.disk import record
 from assay.protocol.types import Phase
@@ -21,7 +20,6 @@ from tests.fakes.port import Killed
 from tests.fakes.power import Power
 from tests.marked import long
 
-torch.set_num_threads(1)
 STEP = int(os.environ.get("STEP", "23"))
 """The power is cut after every so many of the calls of a sending node."""
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.chain_day import ChainDay
 from tests.adversaries.undone import DEPTHS, KINDS, covered, play
 
-torch.set_num_threads(1)
 pytestmark = pytest.mark.slow
 EVERY = {"ShardAssigned", "Committed TASK", "SeedRecorded", "VoteShown", "Accepted"}
 OF_A_GAME = {"GameOpened", "GameDecided", "Convicted"}

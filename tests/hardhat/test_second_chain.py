@@ -16,8 +16,6 @@ from tests.hardhat import second_chain
 from tests.hardhat.node import Hardhat
 
 pytestmark = pytest.mark.slow
-OWN_TOKENS = 18
-"""Contracts of a market with a token of its own."""
 
 
 @pytest.fixture(scope="module")

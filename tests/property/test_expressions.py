@@ -9,7 +9,6 @@ import torch
 
 from tests.property.expressions import ALONE, ROWS, Found, Tree, numbers, run
 
-torch.set_num_threads(1)
 KNOWN = {"std", "prod", "cumprod", "logcumsumexp", "remainder", "fmod", "mod_0.1", "sin", "cos", "tan"}
 """Those that stand in docs/operations.md, or (logcumsumexp) whose gradient PyTorch's own misses."""
 

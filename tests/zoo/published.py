@@ -433,10 +433,6 @@ def simply(name: str, *, side: int = 32, **given: Any) -> None:
     seen(name, lambda m: getattr(m, name)(num_classes=CLASSES, **given), side=side)
 
 
-def _inverted(m: Any, name: str) -> Any:
-    return importlib.import_module(f"torchvision.models.{name}")
-
-
 simply("alexnet", side=64)
 seen(
     "vgg",

@@ -13,6 +13,7 @@ from assay.app.units import parse_amount, parse_duration
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import NodeOptions
 from assay.cli.node.starting import say_start, tells
+from assay.cli.node.verbs import add_verbs
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
@@ -150,44 +151,7 @@ def bench(
     run_bench(app, full=full, compiled=compiled)
 
 
-@commands.command()
-def status(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
-) -> None:
-    """Ask a running node what it is doing, at the address that it has announced on chain."""
-    from assay.app.accounts import resolve
-    from assay.app.node_status import show_status
-
-    app = app_of(context)
-    show_status(app, resolve(app, name or app.settings.account), "solver run")
-
-
-@commands.command()
-def drain(
-    context: typer.Context,
-    off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
-) -> None:
-    """Have this account's node take nothing new, finish what it owes and give its shards back, so that
-    it can be stopped; also one that starts later."""
-    from assay.cli.node.resting import drain as run_drain
-
-    run_drain(app_of(context), "solver", off)
-
-
-@commands.command()
-def earnings(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
-) -> None:
-    """Every token that came or went and why, reconciled with the chain."""
-    from assay.app.accounts import resolve
-    from assay.app.earnings import show_earnings
-
-    app = app_of(context)
-    show_earnings(app, resolve(app, name or app.settings.account), "solver", job, limit)
+add_verbs(commands, "solver", "take nothing new, finish what it owes and give its shards back")
 
 
 @commands.command()

@@ -14,6 +14,7 @@ from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import ReplayOptions
 from assay.cli.node.starting import say_start, tells
+from assay.cli.node.verbs import add_verbs
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 
@@ -89,44 +90,7 @@ def _honest(_: App) -> NodeKind:
 commands.command()(command_of(run, _honest))
 
 
-@commands.command()
-def status(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
-) -> None:
-    """Ask a running node what it is doing, at the address that it has announced on chain."""
-    from assay.app.accounts import resolve
-    from assay.app.node_status import show_status
-
-    app = app_of(context)
-    show_status(app, resolve(app, name or app.settings.account), "whistle run")
-
-
-@commands.command()
-def drain(
-    context: typer.Context,
-    off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
-) -> None:
-    """Have this account's node recheck nothing new and play its open games, so that it can be stopped;
-    also one that starts later."""
-    from assay.cli.node.resting import drain as run_drain
-
-    run_drain(app_of(context), "whistle", off)
-
-
-@commands.command()
-def earnings(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
-) -> None:
-    """Every token that came or went and why, reconciled with the chain."""
-    from assay.app.accounts import resolve
-    from assay.app.earnings import show_earnings
-
-    app = app_of(context)
-    show_earnings(app, resolve(app, name or app.settings.account), "whistleblower", job, limit)
+add_verbs(commands, "whistle", "recheck nothing new and play its open games")
 
 
 @commands.command()

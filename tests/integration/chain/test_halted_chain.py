@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
@@ -17,7 +16,6 @@ from assay.protocol.types import Phase
 from drills.solvers import WrongDataSolver
 from tests.adversaries.chain_day import DELAYS, NAMES, TERMS, ChainDay
 
-torch.set_num_threads(1)
 HALT_S = 600
 LAG = 40
 """Blocks. Everybody's transactions of a turn, each in a block of its own, and the turn's own."""

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.anvil import Anvil
@@ -15,7 +14,6 @@ from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.chain_day import BITS, NAMES, ChainDay
 from tests.fakes.hostile_rpc import HostilePool, Liar
 
-torch.set_num_threads(1)
 pytestmark = pytest.mark.slow
 GWEI = 10**9
 

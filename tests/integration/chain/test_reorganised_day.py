@@ -7,13 +7,10 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from tests.adversaries.chain_day import BITS, NAMES, ChainDay
-
-torch.set_num_threads(1)
 
 
 @pytest.mark.long

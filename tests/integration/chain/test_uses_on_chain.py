@@ -20,7 +20,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.unit.training import test_actors, test_evaluation, test_inference
 
 pytestmark = pytest.mark.slow
-torch.set_num_threads(1)
 JOBS: dict[str, tuple[Any, dict[str, int]]] = {
     "evaluation": (test_evaluation.files, {"steps_per_round": test_evaluation.STEPS, "segment_steps": 2}),
     "inference": (

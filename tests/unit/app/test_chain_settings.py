@@ -11,10 +11,7 @@ from assay.app.settings import Flags, Settings
 from assay.chain.eth.fees import FeePolicy
 from assay.protocol.errors import Ask
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def test_defaults_are_the_senders_own() -> None:

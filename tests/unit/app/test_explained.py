@@ -6,10 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-
-import pytest
-import torch
 
 from assay.app.explained import ENDS, WHY_NOW, Explained, explain
 from assay.app.games import WHAT_IS_ASKED
@@ -22,15 +18,9 @@ from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
 PROGRAM = inner_program()
 LAST = len(PROGRAM.nodes) - 1
 NAMES: dict[str, str] = {account(name): name for name in ("ann", "bob", "wendy", "v0", "v1")}
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def told(day: MarketDay, game_id: int) -> Explained:

@@ -11,14 +11,11 @@ from assay.protocol.errors import Ask
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(user: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a sub-folder, in which commands are given."""
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    for name in ("ASSAY_HOME", "ASSAY_ACCOUNT", "ETH_KEYSTORE_ACCOUNT", "ASSAY_KEYSTORE", "ETH_KEYSTORE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "project" / "deep" / "down").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "project" / "deep" / "down")
-    return tmp_path / "project"
+    (user / "project" / "deep" / "down").mkdir(parents=True)
+    monkeypatch.chdir(user / "project" / "deep" / "down")
+    return user / "project"
 
 
 def test_without_any_the_home_is_the_users(tmp_path: Path) -> None:

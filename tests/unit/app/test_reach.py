@@ -20,9 +20,7 @@ from assay.protocol.types import Address
 ME = Address("0x" + "11" * 20)
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def reach(host: str | None = None, announce_url: str | None = None) -> Reach:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,12 +23,7 @@ Types = Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith(("ASSAY_", "ETH_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
+def _here(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr(keystore, "STRONG_SCRYPT_N", DEVNET_SCRYPT_N)
     monkeypatch.setattr(accounts, "_typed", {})

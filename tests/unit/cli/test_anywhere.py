@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,7 @@ from assay.cli.main import tree
 from assay.protocol.errors import Ask
 from tests.unit.cli.test_command_line import assay, commands, leaves
 
-
-@pytest.fixture(autouse=True)
-def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith(("ASSAY_", "ETH_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def command_of(path: tuple[str, ...]) -> Any:

@@ -19,14 +19,7 @@ from assay.protocol.errors import AssayError
 from tests.fakes.any_error import ENDS, ERRORS, name_of
 from tests.unit.cli.test_command_line import assay
 
-
-@pytest.fixture(autouse=True)
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
-    for name in ("ASSAY_HOME", "ASSAY_RPC_URL", "ETH_RPC_URL", "ASSAY_ACCOUNT", "ETH_KEYSTORE_ACCOUNT"):
-        monkeypatch.delenv(name, raising=False)
-    yield tmp_path
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def looked(*words: str) -> tuple[int, dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,7 @@ from assay.cli.mishaps import bug, file_trouble
 from tests.marked import long
 from tests.unit.cli.test_command_line import assay, leaves
 
-
-@pytest.fixture(autouse=True)
-def _user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
-    for name in ("ASSAY_HOME", "ASSAY_RPC_URL", "ETH_RPC_URL", "ASSAY_ACCOUNT", "ETH_KEYSTORE_ACCOUNT"):
-        monkeypatch.delenv(name, raising=False)
-    yield tmp_path
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def test_a_bug_is_a_report_with_a_log_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

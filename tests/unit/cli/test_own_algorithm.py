@@ -15,7 +15,6 @@ from assay.training.recipe import load
 from assay.training.rounds import programs
 from tests.unit.cli.test_own_model import assay
 
-torch.set_num_threads(1)
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "concepts.md").read_text()
 SECTION = DOCUMENT.split("\n### An algorithm of your own\n")[1].split("\n### ")[0]
 BLOCKS = dict(re.findall(r"```(python|sh|toml)\n(.*?)```", SECTION, re.DOTALL))

@@ -29,8 +29,6 @@ from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay
 
-torch.set_num_threads(1)
-
 
 def test_a_fetched_model_verifies_offline(copy: Path) -> None:
     found = verify(copy)

@@ -37,8 +37,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.client.conftest import Fetched
 
-torch.set_num_threads(1)
-
 SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
 Views = list[ClaimView]
 

@@ -25,11 +25,7 @@ def devnet_chain() -> Iterator[Anvil]:
         yield node
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("ASSAY_", "ETH_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("user")
 
 
 def app(home: Path, **flags: str) -> App:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from assay.job.build import build
 from assay.job.read import parse_job_file
@@ -23,13 +21,6 @@ from drills.solvers import FaultySolver, InventingSolver, PatchworkSolver, Wrong
 from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:

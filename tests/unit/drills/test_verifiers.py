@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from assay.dispute.trace import StepTrace
 from assay.node.audit import keyed_trace
 from assay.node.findings import sampled
@@ -16,8 +14,6 @@ from assay.protocol.types import Kind, Phase, Role
 from drills.verifiers import CopyingVerifier, SilentVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
-
-torch.set_num_threads(1)
 
 
 def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from assay.protocol.types import Address, Phase, Wei
 from assay.whistleblower.policy import Limits, Mode
 from drills.whistleblowers import (
@@ -20,8 +18,6 @@ from drills.whistleblowers import (
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay, secret
-
-torch.set_num_threads(1)
 
 
 def accused(folder: Path, kind: Any, whom: int | Address = 0) -> MarketDay:

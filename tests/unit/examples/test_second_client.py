@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from assay.client import receipt
 from assay.client.receipt import claim_json, read_receipt
@@ -32,8 +31,6 @@ from tests.unit.client.conftest import honest
 from tests.unit.client.test_forged_receipts import Forgery, with_claim
 from tests.unit.examples.second import CLIENT, StoredDay, found, imported, run
 from tests.unit.vectors.test_arithmetic_vectors import OPS, Case, groups
-
-torch.set_num_threads(1)
 
 ALLOWED = {"base64", "collections", "dataclasses", "hashlib", "json", "math", "pathlib", "struct", "sys"}
 ALLOWED |= {"urllib.request", "numpy", "Crypto.Hash"}

@@ -20,8 +20,6 @@ from assay.training.datasets import digits
 from assay.training.losses import cross_entropy
 from assay.training.recipe import Recipe
 
-torch.set_num_threads(1)
-
 
 @dataclass(frozen=True)
 class Plain:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,11 +98,6 @@ def test_what_is_no_jobs_fault_ends_the_look(error: BaseException) -> None:
     if not isinstance(error, Exception):
         with pytest.raises(type(error)):
             apart.decided(Look((job(BAD),)), at(BAD, error), Told())
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 ROLES = {"solver": solving, "verifier": verifying, "whistleblower": whistling}

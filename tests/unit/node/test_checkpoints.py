@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -57,12 +56,6 @@ class Counting(FakeBlocks):
         """Bytes of slots that were fetched since the last call: all files but indices."""
         fetched, self.fetched = self.fetched, {}
         return sum(size for size in fetched.values() if size % ENTRY_BYTES)
-
-
-@pytest.fixture(name="day")
-def day_of(tmp_path: Path) -> MarketDay:
-    torch.set_num_threads(1)
-    return MarketDay(tmp_path)
 
 
 def settled(day: MarketDay, **changes: Any) -> JobId:

@@ -24,8 +24,6 @@ from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, TinyFiles, account, tiny_files
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
-
 RATE = 1e17
 STEPS = 8
 
@@ -41,11 +39,6 @@ def true_step(files: TinyFiles, seed: bytes) -> tuple[int, int, str]:
                 found.append((step + 1, shard, what))
                 break
     return min(found)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "nodes")
 
 
 def seen(day: MarketDay, job_id: JobId) -> Following:

@@ -5,10 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-
-import pytest
-import torch
 
 from assay.node.owed import Owed, owed_by
 from assay.node.rest import Drained, Machine, Rest, Wishes, hours_of
@@ -24,14 +20,8 @@ from tests.fakes.classes import ROOM
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
 FREE = "drained: nothing is owed, it can be stopped"
 JOINS = ClassLimits(Wei(200), Wei(0), Seconds(1), ROOM, ROOM, ROOM, ROOM, Wei(0), Seconds(2_000))
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def drain(day: MarketDay, name: str) -> Drained:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.node.upkeep import Play, Tick, plays
 from assay.protocol.dispute import Timeout
@@ -17,7 +16,6 @@ from spec.deadlines import Ticks
 from tests.fakes.market_day import MarketDay
 from tests.unit.whistleblower.test_rewards import cheated
 
-torch.set_num_threads(1)
 LAG = 30
 """Blocks: everybody's turn, and every transaction of it."""
 

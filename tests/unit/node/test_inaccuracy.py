@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from torch import Tensor
 
 from assay.app.job_progress import line_of, progress_table
@@ -25,8 +24,6 @@ from drills.verifiers import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_precision import made
-
-torch.set_num_threads(1)
 
 
 def settled(day: MarketDay, precisions: Precisions) -> JobId:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from assay.disk import record
 from assay.node.artifacts import State
@@ -35,7 +34,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.workers import judged_together
 
-torch.set_num_threads(1)
 SEGMENTS = 4
 ROOM = 1 << 20
 
@@ -64,11 +62,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
 
     monkeypatch.setattr(Work, "run", counting)
     yield counted
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def task(day: MarketDay, withholds: bool = True, **solver: Any) -> tuple[JobId, ClaimView]:

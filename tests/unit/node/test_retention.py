@@ -38,7 +38,6 @@ PARAMS, OUTER_SLOTS = 4 * WIDTH, 4
 
 @pytest.fixture(name="day")
 def day_of(tmp_path: Path) -> StoredDay:
-    torch.set_num_threads(1)
     return StoredDay(tmp_path)
 
 

@@ -117,11 +117,6 @@ class LongFetches(Example):
     LONG: ClassVar[tuple[type, ...]] = (Fetch,)
 
 
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
-
-
 def test_calls_in_a_row_go_together_and_what_takes_long_ends_the_tick(day: MarketDay) -> None:
     train = Train(JOB, 3, "a segment")
     actions: list[Action] = [

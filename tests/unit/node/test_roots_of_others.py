@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.node.audit import audit_claim, audit_input, replayed
 from assay.node.findings import WrongSegment, sampled
@@ -20,13 +19,7 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.workers import judged_together
 
-torch.set_num_threads(1)
 SEGMENTS = 4
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def second_round(day: MarketDay) -> tuple[ClaimView, ClaimView]:

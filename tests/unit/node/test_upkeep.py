@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from assay.node.upkeep import FINAL_S, VOID_AGAIN, Endings, disputable_until, over, watched
 from assay.protocol.types import (
@@ -33,15 +31,8 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import FUNDS, MarketDay, secret
 from tests.fakes.port import FakeMarket
 
-torch.set_num_threads(1)
-
 BOND, SOLVER_STAKE, VERIFIER_STAKE = 40, 100, 50
 NEVER = Seconds(10**9)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 MISS_PENALTY = 7

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,6 @@ from assay.solver.service import SolverService
 from tests.fakes.clock import counted
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import BEGUN, LIMITS, ME, NOW, OTHER, claim, kinds, observation
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def test_w26_two_time_outs_after_a_sleep_are_no_evidence_about_bits(day: MarketDay) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.compute.orders import Priority
 from assay.node.states import Broken, Hidden, Known
@@ -43,8 +42,6 @@ from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
 from tests.unit.solver.test_solver_policy import kinds as all_kinds
 
-torch.set_num_threads(1)
-
 LATER = {"max_unsettled": 4, "solver_stake": 267}
 """8/3 of what three more rounds may waste."""
 COMMITTED = tuple(claim(Kind.TASK, 0, k, Phase.COMMITTED, by) for k, by in enumerate((ME, OTHER)))
@@ -53,11 +50,6 @@ COMMITTED = tuple(claim(Kind.TASK, 0, k, Phase.COMMITTED, by) for k, by in enume
 def kinds(seen: Observation) -> list[type]:
     """What a solver does, but for what anyone may do."""
     return [kind for kind in all_kinds(seen) if kind is not Poke]
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def test_a_solver_goes_ahead_once_every_task_is_committed_and_only_one_round() -> None:

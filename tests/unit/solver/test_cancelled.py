@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.compute.orders import Cancelled
 from assay.solver import storing
 from assay.solver.orders import trainer_of
 from tests.fakes.market_day import MarketDay
-
-torch.set_num_threads(1)
 
 
 def test_what_is_trained_is_stored_before_a_cancelled_order_ends(

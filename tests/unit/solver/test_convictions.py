@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.compute.home import Desk
 from assay.node.artifacts import LoadedJob, State
@@ -24,13 +23,6 @@ from assay.solver.orders import SolverSpec
 from assay.solver.service import SolverService
 from drills.orders import spec_of
 from tests.fakes.market_day import MarketDay
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 class WrongSpec(SolverSpec):

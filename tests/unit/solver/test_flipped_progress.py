@@ -6,20 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.disk import record
 from assay.node.checkpoints import Checkpoint
 from assay.protocol.types import JobId, Phase
 from assay.solver.progress import TaskProgress
 from tests.fakes.market_day import MarketDay
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def begun(day: MarketDay, segments: int = 3) -> Path:

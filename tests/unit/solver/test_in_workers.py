@@ -37,8 +37,6 @@ from tests.fakes.manual_pool import LateExecutor, ManualPool
 from tests.fakes.market_day import MarketDay
 from tests.fakes.opened import opened_jobs
 
-torch.set_num_threads(1)
-
 LATER = {"max_unsettled": 4, "solver_stake": 267, "task_time": 100_000}
 WAIT_S = 20
 
@@ -47,11 +45,6 @@ WAIT_S = 20
 def _stored_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """States of any size are stored while training goes on."""
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 def opened_jobs_of(pool: ManualPool) -> dict[JobId, Any]:

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-import torch
 
 from assay.disk.record import DamagedRecord
 from assay.protocol.game_state import GameView
@@ -23,13 +22,7 @@ from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import ME, OTHER, observation
 
-torch.set_num_threads(1)
 PENALTY = 7
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def cost_now(day: MarketDay, job_id: JobId, name: str) -> tuple[int, Cost]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.app.units import parse_bytes
 from assay.blocks.blockstore import BlockStore
@@ -23,12 +22,6 @@ from tests.fakes.market_day import MarketDay
 
 STATE = 8 * WIDTH + 4
 SEGMENTS = 4
-
-
-@pytest.fixture(name="day")
-def day_of(tmp_path: Path) -> MarketDay:
-    torch.set_num_threads(1)
-    return MarketDay(tmp_path)
 
 
 def tight(states: int, used: int = 0) -> DiskBudget:

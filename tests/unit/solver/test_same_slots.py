@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
-import torch
 from torch import Tensor
 
 from assay.node.slot_index import ENTRY_BYTES, decode_index
@@ -17,12 +15,6 @@ from tests.fakes.market_day import MarketDay
 
 NAME = "diloco-int4"
 SEGMENTS = 5
-
-
-@pytest.fixture(name="day")
-def day_of(tmp_path: Path) -> MarketDay:
-    torch.set_num_threads(1)
-    return MarketDay(tmp_path)
 
 
 def one_task(day: MarketDay) -> JobId:

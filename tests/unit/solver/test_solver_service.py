@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.compute.home import Home
 from assay.compute.inline import InlinePool
@@ -31,13 +30,6 @@ from tests.fakes.jobs import TinyFiles, inner_program, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.opened import opened_jobs
 from tests.fakes.port import Killed
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def staffed(day: MarketDay, verifiers: int = 3) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
 import torch
 
 from assay.client.following import follow
@@ -21,16 +20,9 @@ from drills.solvers import WrongInputSolver
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
-
 SHORT = {"min_shards": 1, "task_time": 120, "straggler_time": 140, "outer_time": 20, "max_unsettled": 4}
 SHORT["solver_stake"] = 267  # 8/3 of what three more rounds may waste
 SHORT |= {"vote_time": 15}
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def staffed(day: MarketDay) -> None:

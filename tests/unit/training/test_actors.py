@@ -27,7 +27,6 @@ from drills.solvers import FaultySolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 
-torch.set_num_threads(1)
 TASK, SHARDS, ROUNDS = Addition(1), 2, 2
 PLAY = Play(TASK, Shape(1, 1, 8, TASK.length), 8, 4, 2, AdamW(lr=0.05, weight_decay=0.0, clip_norm=1.0))
 

@@ -41,7 +41,6 @@ from tests.unit.training.papers import (
     steps_of,
 )
 
-torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 ROUNDS, AWAY, LOST = 5, 2, 1
 """In round AWAY shard LOST is not there."""

@@ -25,7 +25,6 @@ from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import staffed
 from tests.unit.training.steps import images
 
-torch.set_num_threads(1)
 STATISTICS = ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
 
 

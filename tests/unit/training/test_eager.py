@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,15 +21,9 @@ from tests.fakes.jobs import recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_catalogue import fallen
 
-torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SHAPES = [(4, 3), (5,)]
 SHARDS, ROUNDS = 3, 7
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 def randoms(seed: int) -> list[Tensor]:

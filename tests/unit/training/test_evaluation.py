@@ -35,7 +35,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 
-torch.set_num_threads(1)
 BATCH, SHARDS, STEPS, ROUNDS = 3, 2, 4, 2
 RECORDS = BATCH * SHARDS * STEPS * ROUNDS
 LAYOUT = LabelledLayout(4, 16.0)

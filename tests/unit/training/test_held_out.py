@@ -36,7 +36,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 
-torch.set_num_threads(1)
 CONFIG = models.MlpConfig(hidden=8, layers=1)
 DIGITS = datasets.digits()
 RECORDS = 24
@@ -71,11 +70,6 @@ def natively(params: dict[str, torch.Tensor]) -> float:
     model = models.build(CONFIG, 0).eval()
     with torch.no_grad():
         return float(cross_entropy(functional_call(model, params, (inputs,)), targets))
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 @pytest.mark.long

@@ -29,7 +29,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
 
-torch.set_num_threads(1)
 BATCH, SHARDS, ROUNDS, STEPS = 2, 2, 2, 8
 GREEDY, WARM = Asked(5, 4), Asked(5, 4, 0.8)
 PROMPTS = [b"abc", b"x", b"hello", b"de", b"zz", b"q=1", b"4"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,15 +15,6 @@ from assay.training.optimisers import AdamW, Sgd
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.schedules import Schedule
 from tests.unit.training.steps import SEED, built, compare, corpus, images
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
 
 GPTS = {
     "plain": models.GptConfig(n_layer=2, n_head=2, d_model=16, context=12),

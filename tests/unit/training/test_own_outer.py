@@ -21,7 +21,6 @@ from assay.training.algorithms import Algorithm
 from assay.training.own_outer import SIGNATURES, wrapped
 from assay.training.rounds import coded_round, programs
 
-torch.set_num_threads(1)
 SHAPES = [(4, 6), (5,)]
 MINE = """
 import torch

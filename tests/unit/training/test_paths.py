@@ -46,15 +46,9 @@ from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staff
 from tests.marked import long
 from tests.unit.training.test_catalogue import fallen
 
-torch.set_num_threads(1)
 SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 Array = np.ndarray
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 class Reference:

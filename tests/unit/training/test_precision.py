@@ -24,7 +24,6 @@ from assay.training.outer import DiLoCo
 from assay.training.precision import ADMITTED, Precisions
 from tests.unit.training.steps import SEED, batch_of, images
 
-torch.set_num_threads(1)
 OUTLIER = 30_000.0
 WIDTH = 64
 

@@ -46,14 +46,8 @@ from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staf
 from tests.fakes.terms import some_terms
 from tests.marked import long, only
 
-torch.set_num_threads(1)
 CHEAP = {"outer_fee": Wei(1)}
 """So that the small job's stake covers the outer claims of all slices."""
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 def whole_files(shards: int = 2) -> JobArtifacts:

@@ -30,15 +30,9 @@ from tests.fakes.jobs import RULES, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, roots_of, staffed
 
-torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SLOW = (1, 2)
 """The second of two shards takes half as many steps."""
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 def server(theta: np.ndarray, changes: list[np.ndarray], size: int, lr: float, beta: float) -> np.ndarray:

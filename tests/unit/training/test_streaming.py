@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from tests.fakes.market_day import MarketDay
 from tests.marked import long
 from tests.unit.training.test_catalogue import fallen
 
-torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SHAPES = [(4, 3), (5,), (2, 2)]
 SHARDS, ROUNDS = 3, 9
@@ -41,11 +39,6 @@ NUMBERS = [
     Overlap(1, 0, 0.5),
 ]
 """Fragments, τ and α."""
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path / "day")
 
 
 def nearest(x: np.ndarray) -> np.ndarray:

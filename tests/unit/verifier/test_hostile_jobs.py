@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import torch
 
 from assay.node.artifacts import publish_job
 from assay.program.isa import DType, Node, Op, Program
@@ -31,14 +30,7 @@ from spec.refusal import Refused
 from tests.fakes.jobs import WIDTH, TinyFiles, account, tiny_files, tiny_terms
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
-
 NAMES = ("v0", "v1", "v2", "v3", "v4")
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def hide_everything(day: MarketDay) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.chain.eth.contract import WrongAnswer
 from assay.protocol.types import ZERO_DIGEST, JobId, JobView, Phase, Seconds, Vote, Wei
@@ -27,8 +26,6 @@ from assay.verifier.stays import LOOKS_EVERY, Stays
 from tests.fakes.classes import ROOM, class_id, conditions_of
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay, fees_of
-
-torch.set_num_threads(1)
 
 TRIAL = Seconds(2_000)
 LIMITS = ClassLimits(Wei(200), Wei(0), Seconds(1), ROOM, ROOM, ROOM, ROOM, Wei(0), TRIAL)

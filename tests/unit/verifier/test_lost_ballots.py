@@ -5,19 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.disk import record
 from assay.protocol.types import JobId, Phase, Seconds
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
 KIND = "assay/ballot/1"
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def drawn(day: MarketDay, event: str, verifiers: int = 1, age: int = 0) -> tuple[JobId, Path]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.protocol import sampling
 from assay.protocol.errors import Reverted
@@ -15,7 +14,6 @@ from assay.protocol.types import ClaimId, TxResult
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
 
-torch.set_num_threads(1)
 OTHER_SEED = bytes(range(16)) + bytes(16)
 
 

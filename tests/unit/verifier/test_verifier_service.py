@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
-import torch
 
 from assay.node.manifests import raw_cid
 from assay.node.states import open_state_provider
@@ -22,13 +20,6 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 from tests.fakes.shapes import lone
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def settled_or_convicted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:

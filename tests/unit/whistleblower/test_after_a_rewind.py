@@ -32,17 +32,10 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market import Played
 from tests.fakes.market_day import MarketDay, secret
 
-torch.set_num_threads(1)
-
 GUESS, SALT = b"g" * 32, bytes(32)
 BOND = 40
 NONCE = 1
 TIMES = {"move_time": 2_000, "challenge_window": 2_000}
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def task_of(day: MarketDay, job_id: JobId, name: str, round_: int) -> ClaimView | None:

@@ -4,12 +4,10 @@ fetched, or loses the claim."""
 from __future__ import annotations
 
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import torch
 
 from assay.compute.home import Home
 from assay.compute.orders import WorkerConfig
@@ -25,13 +23,6 @@ from drills.solvers import HidingSolver
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-
-torch.set_num_threads(1)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def crew(day: MarketDay, job_id: JobId) -> None:

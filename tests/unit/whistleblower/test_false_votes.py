@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-
-import pytest
-import torch
 
 from assay.protocol import sampling
 from assay.protocol.errors import Reverted
@@ -17,15 +13,8 @@ from drills.verifiers import ColludingVerifier, LazyVerifier
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 
-torch.set_num_threads(1)
-
 STAKE, VERIFIER_STAKE = 1_000, 50
 """What each verifier has, and what a seat locks."""
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def lied_to(day: MarketDay, samples: int, nonce: int = 1, **kinds: object) -> JobId:

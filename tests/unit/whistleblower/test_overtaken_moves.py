@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Reverted
@@ -18,8 +17,6 @@ from spec import events
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import FUNDS, MarketDay
 from tests.fakes.port import FakeMarket
-
-torch.set_num_threads(1)
 
 FAULT = NodeFault(step=3, node=len(inner_program().nodes) - 1, element=0)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
-import torch
 
 from assay.node.audit import audit_claim
 from assay.node.findings import WrongSegment
@@ -28,14 +26,8 @@ from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
 from tests.unit.whistleblower.test_false_votes import close
 
-torch.set_num_threads(1)
 GUESS, SALT = b"g" * 32, bytes(32)
 NODES = len(inner_program().nodes)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def cheated(day: MarketDay) -> tuple[JobId, ClaimView]:

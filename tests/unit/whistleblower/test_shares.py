@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
-import torch
 
 from assay.compute.orders import Cancelled
 from assay.node.findings import WrongSegment
@@ -24,14 +22,7 @@ from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.opened import states_of
 
-torch.set_num_threads(1)
-
 OTHER = JobId(b"o" * 32)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def client(day: MarketDay, share: float, *jobs: JobId, key: bytes = b"s" * 32) -> WhistleblowerService:

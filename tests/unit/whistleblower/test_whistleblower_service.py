@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
-import torch
 
 from assay.node.manifests import raw_cid
 from assay.node.states import open_state_provider
@@ -30,15 +28,8 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay, secret
 from tests.fakes.opened import states_of
 
-torch.set_num_threads(1)
-
 ROOT = b"r" * 32
 NODES = len(inner_program().nodes)
-
-
-@pytest.fixture
-def day(tmp_path: Path) -> MarketDay:
-    return MarketDay(tmp_path)
 
 
 def conspiracy(day: MarketDay, plan: Plan) -> None:

@@ -1,0 +1,50 @@
+"""Commands that every role has beside `run`: what its node does, to let it rest, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.app.invocation import app_of
+
+Name = Annotated[str | None, typer.Argument(help="Name or address; by default --account.")]
+
+
+def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
+    """`status`, `drain` and `earnings` of a role's group; `rests`: what a drained node does."""
+
+    @commands.command()
+    def status(context: typer.Context, name: Name = None) -> None:
+        """Ask a running node what it is doing, at the address that it has announced on chain."""
+        from assay.app.accounts import resolve
+        from assay.app.node_status import show_status
+
+        app = app_of(context)
+        show_status(app, resolve(app, name or app.settings.account), f"{group} run")
+
+    @commands.command(
+        help=f"Have this account's node {rests}, so that it can be stopped; also one that starts later."
+    )
+    def drain(
+        context: typer.Context,
+        off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
+    ) -> None:
+        from assay.cli.node.resting import drain as run_drain
+
+        run_drain(app_of(context), group, off)
+
+    @commands.command()
+    def earnings(
+        context: typer.Context,
+        name: Name = None,
+        job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+        limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+    ) -> None:
+        """Every token that came or went and why, reconciled with the chain."""
+        from assay.app.accounts import resolve
+        from assay.app.earnings import show_earnings
+        from assay.cli.node.resting import ROLE_OF
+
+        app = app_of(context)
+        show_earnings(app, resolve(app, name or app.settings.account), ROLE_OF[group], job, limit)
