@@ -133,6 +133,11 @@ class MarketDay:
         self.services[name] = service
         return service
 
+    def verifiers(self, count: int = 2) -> None:
+        """Honest ones: v0, v1 and so on."""
+        for number in range(count):
+            self.verifier(f"v{number}")
+
     def whistleblower(
         self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, **limits: Any
     ) -> WhistleblowerService:

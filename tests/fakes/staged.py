@@ -26,8 +26,7 @@ def staffed(day: MarketDay, cheat: Callable[..., Any] | None = None) -> None:
     """Two solvers, the first of which may be a cheat, and two verifiers."""
     day.solver("ann", *([] if cheat is None else [cheat]))
     day.solver("bob")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
 
 def absent_in_round_1(day: MarketDay, job_id: JobId) -> int:

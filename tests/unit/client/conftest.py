@@ -17,8 +17,7 @@ def honest(day: MarketDay) -> JobId:
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     assert day.run(day.closed(job_id))
     return job_id
 

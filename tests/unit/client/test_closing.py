@@ -35,8 +35,7 @@ class Leaving(SolverService):
 def with_nodes(day: MarketDay, kind: type[SolverService] = SolverService) -> None:
     for name in ("ann", "bob"):
         day.solver(name, kind)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
 
 def test_W24_a_job_that_nobody_took_gives_its_escrow_back(tmp_path: Path) -> None:

@@ -40,8 +40,7 @@ def honest(day: MarketDay) -> JobId:
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     return job_id
 
 

@@ -41,8 +41,7 @@ class Kept:
 def test_what_each_claim_starts_from_is_fetched_once(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post()
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.solver("ann", partial(WrongInputSolver, patch=omit_last_shard))
     day.solver("bob")
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.OUTER))

@@ -25,8 +25,7 @@ def accused(folder: Path, kind: Any, whom: int | Address = 0) -> MarketDay:
     day = MarketDay(folder)
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), folder / "jack", secret("jack"))
     make = partial(kind, round=0, accused=whom)
     day.services["jack"] = make(*parts, Limits(Mode.PLAY, Wei(100)), RESOURCE_LIMITS, emit=day.events.append)
@@ -41,8 +40,7 @@ def test_attack_23_a_junk_challenge_played_out_pays_the_defender_half_its_bond(t
     day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1)
     ann = day.solver("ann")
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     market = day.join("jack")
     parts = (market, day.blocks(), FakeClock(day.market_state), tmp_path / "jack", secret("jack"))
     make = partial(JunkChallenger, round=0, accused=0)

@@ -222,8 +222,7 @@ def test_a_wrong_input_is_found(tmp_path: Path) -> None:
     job_id = day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name, partial(WrongInputSolver, patch=omit_last_shard))
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
     for name in ("ann", "bob"):
@@ -256,8 +255,7 @@ def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
     """Its outer step counts the missing shard with the round's base, and the shard goes on from its last."""
     day = StoredDay(tmp_path / "day")
     job_id = day.post(rounds=3, **MAY_BE_ABSENT)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     for name in ("ann", "bob"):
         day.solver(name)
     assert day.run(lambda: len(day.named("committed")) == 2), "of round 0; for the next both train already"

@@ -63,8 +63,7 @@ def settled(day: MarketDay, **changes: Any) -> JobId:
     job_id = day.post(rounds=2, shards=2, **changes)
     for name in ("ann", "bob"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id))
     assert set(day.phases(job_id)) == {Phase.SETTLED}
     return job_id

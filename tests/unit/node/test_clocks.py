@@ -44,8 +44,7 @@ def test_a_drawn_verifier_owes_a_vote_until_it_has_voted(tmp_path: Path) -> None
     day.post()
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     told: list[str] = []
     for _ in range(60):
         for service in list(day.services.values()):

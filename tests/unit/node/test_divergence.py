@@ -51,8 +51,7 @@ def honest(day: MarketDay, rate: float) -> JobId:
     job_id = day.post(tiny_files(2, rate))
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.whistleblower("wendy")
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
     return job_id

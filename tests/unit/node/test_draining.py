@@ -51,8 +51,7 @@ def shards_of(day: MarketDay, job_id: JobId, name: str) -> list[int]:
 
 def staffed(day: MarketDay, verifiers: int = 2) -> None:
     day.solver("bob")
-    for i in range(verifiers):
-        day.verifier(f"v{i}")
+    day.verifiers(verifiers)
 
 
 def test_a_solver_commits_what_it_owes_gives_its_shard_back_and_is_paid(day: MarketDay) -> None:

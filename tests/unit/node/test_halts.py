@@ -62,8 +62,7 @@ def test_W4_verifiers_vote_and_solvers_commit_after_a_halt(day: MarketDay) -> No
     job_id = day.post(rounds=2)
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     for _ in range(400):
         if day.closed(job_id)():
             break

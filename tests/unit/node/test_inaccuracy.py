@@ -30,8 +30,7 @@ def settled(day: MarketDay, precisions: Precisions) -> JobId:
     """A job of one shard with an outlier of 30,000, trained to its end by honest roles."""
     job_id = day.post(made(precisions), shards=1)
     day.solver("ann")
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
     return job_id
 

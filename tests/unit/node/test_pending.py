@@ -18,8 +18,7 @@ def test_what_was_to_come_is_what_came_and_not_before_it_was_due(tmp_path: Path)
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     market, told, paid = day.markets["client"], {}, dict[ClaimId, int]()
     accounts = {"ann": "solver", "bob": "solver", "v0": "verifier", "v1": "verifier"}
     over = day.closed(job_id)

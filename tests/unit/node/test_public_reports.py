@@ -43,8 +43,7 @@ def test_optimism_21333_who_knows_a_part_of_the_claims_accuses_none(
     job_id = day.post(rounds=3)
     for name in ("ann", "bob"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     day.join("wendy")
     partly = Incomplete(day.market_state, day.address("wendy"))
     partly.lacks = frozenset(lacks)
@@ -62,8 +61,7 @@ def test_dave_275_a_winner_who_goes_away_freezes_nothing(tmp_path: Path) -> None
     day.solver("ann", lambda *a, **k: FaultySolver(*a, plan=WeightPlan(0, 1, 0, 3), **k))
     for name in ("bob", "cid"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
     for name in ("wendy", "v0", "v1"):
@@ -84,8 +82,7 @@ def test_templar_142_no_deadline_reckons_with_a_time_between_blocks(
     funds = dict.fromkeys(("ann", "bob", "v0", "v1"), 0)
     for name in ("ann", "bob"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     for _ in range(4_000):
         if day.closed(job_id)():
             break
@@ -136,8 +133,7 @@ def test_hivemind_447_a_single_solver_learns(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "nodes")
     job_id = day.post(rounds=3, shards=1)
     day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id))
     (weight,) = day.fetch(job_id, tmp_path / "model").values()
     assert weight.std() < 0.1, "from -1 to 1 it has gone to the records' mean"
@@ -151,8 +147,7 @@ def test_torchft_206_streaming_goes_on_right_after_a_rejoin(tmp_path: Path) -> N
     job_id = day.post(recipe_files("streaming"), rounds=4, max_unsettled=4, solver_stake=267, **short)
     for name in ("ann", "bob"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     wendy = day.whistleblower("wendy")
 
     def in_round(number: int) -> bool:

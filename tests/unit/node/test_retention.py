@@ -45,8 +45,7 @@ def crew(day: StoredDay, **changes: Any) -> JobId:
     job_id = day.post(**changes)
     for name in ("ann", "bob"):
         day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     return job_id
 
 
@@ -107,8 +106,7 @@ def test_what_the_next_inputs_come_from_is_left(day: StoredDay) -> None:
 def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_it(day: StoredDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", lambda *a, **o: FaultySolver(*a, plan=WeightPlan(0, 3, 0, 5), **o))
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
     def disputed() -> bool:
         return any(not entry.view.decided for entry in day.market_state.games.values())

@@ -87,8 +87,7 @@ def test_attack_T38_a_strangers_slow_job_costs_no_move_in_a_game(slow_day: SlowD
     day = slow_day.day
     job_id = day.post(rounds=2, shards=1)
     ann = day.solver("ann", blocks=slow_day.blocks)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: bool(day.named("committed")))
     before = day.market_state.active[ann.market.me, Role.SOLVER]
     ann.limits = replace(ann.limits, max_shards=2)
@@ -104,8 +103,7 @@ def test_attack_T38_a_strangers_slow_job_costs_no_move_in_a_game(slow_day: SlowD
 
 def test_attack_T38_a_bait_that_is_slow_costs_no_vote_in_another_job(slow_day: SlowDay) -> None:
     day = slow_day.day
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     v0 = day.services["v0"]
     give_blocks(v0, slow_day.blocks)
     before = day.market_state.active[v0.market.me, Role.VERIFIER]
@@ -147,8 +145,7 @@ def test_attack_T38_a_neighbours_slow_state_costs_no_move_in_a_game(slow_day: Sl
     ann = day.solver("ann", blocks=slow_day.blocks)
     slow_day.waiting = ann
     day.solver("bob", blocks=theirs)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: len(day.named("committed")) >= 2)
     before = day.market_state.active[ann.market.me, Role.SOLVER]
     slow_day.blocks.each_s = 80  # so long a file may take that has as many bytes

@@ -47,8 +47,7 @@ def begun(day: MarketDay) -> JobId:
     job_id = day.post(rounds=1, min_shards=1, **times)
     ann = day.solver("ann")
     ann.limits = replace(ann.limits, patience=NEVER)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id))
     del day.services["v0"], day.services["v1"]
     return job_id

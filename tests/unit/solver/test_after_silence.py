@@ -37,8 +37,7 @@ def test_w26_two_time_outs_after_a_sleep_are_no_evidence_about_bits(day: MarketD
     assert all(played.view.reason == "timeout" for played in day.market_state.games.values())
     del day.services["wendy"]
     day.services["ann"] = ann
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id)), ann.status
     assert isinstance(ann, SolverService) and not ann.see().limits.retire
     assert not day.named("alarm") and not ann.status.questions
@@ -73,8 +72,7 @@ def test_w27_a_lone_solver_goes_on_after_a_long_outage(day: MarketDay, ticked: b
     if ticked:
         day.market_state.run_out(day.market_state.time + terms.task_time)
     day.market_state.advance(terms.task_time + 1)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id)), day.services["ann"].status
     assert len(day.named("expired")) == ticked and Phase.SETTLED in day.phases(job_id, Kind.TASK)
 

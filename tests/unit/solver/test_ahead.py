@@ -226,8 +226,7 @@ def test_a_commit_is_sent_beside_training_which_goes_on_as_if_it_stood(
     assert [e["event"] for e in day.events if e["event"] == "committed"] == ["committed"]
     assert not expected, "what was worked out from our own claim holds for the one that stands"
     monkeypatch.undo()
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
     assert outputs(day, job_id) == plain
     assert len(day.named("trained")) == 12, "nothing was trained twice"
@@ -247,8 +246,7 @@ def test_a_commit_that_fails_beside_training_is_made_again(
         return commit(key, claim, roots)
 
     monkeypatch.setattr(ann.market, "commit", away_once)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: later.go() or day.closed(job_id)()), [s.status for s in day.services.values()]
     assert tries[0] == tries[1] and len(tries) == 5, "the same intent, so that nothing is claimed twice"
     assert len(day.named("trained")) == 8

@@ -62,8 +62,7 @@ def market(day: MarketDay, kind: type[SolverService] = SolverService, turns: int
     """One task, trained by Ann and looked at by Wendy; the phases of its claims in the end."""
     job_id = day.post(rounds=1, shards=1, task_time=100_000)
     day.solver("ann", kind)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     day.whistleblower("wendy")
     day.run(day.closed(job_id), turns)
     return [p for p in day.phases(job_id, Kind.TASK) if p != Phase.VOID]
@@ -137,8 +136,7 @@ def test_what_fell_by_silence_alone_may_be_committed_again(
     assert game.challenger_won and game.reason == "timeout"
     del day.services["wendy"]
     day.services["ann"] = ann
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id)), ann.status
     assert [p for p in day.phases(job_id, Kind.TASK) if p != Phase.VOID] == [Phase.CONVICTED, Phase.SETTLED]
     assert not ann.status.questions

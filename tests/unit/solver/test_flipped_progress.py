@@ -25,8 +25,7 @@ def begun(day: MarketDay, segments: int = 3) -> Path:
 
 def ends_well(day: MarketDay) -> None:
     """The job is done, and nobody has lost anything."""
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     day.whistleblower("wendy")
     (job_id,) = day.market_state.jobs
     assert day.run(day.closed(job_id)), (day.phases(job_id), day.services["ann"].status)

@@ -185,8 +185,7 @@ def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(tmp_path: Path, p
     assert 0 in (day.market_state.jobs[job].view.terms.links[1].div, part[1])
     honest = day.post(tiny_files(1), shards=1, rounds=4, nonce=2)
     solver = day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: day.closed(job)() and day.closed(honest)()), day.events[-3:]
     assert {e["job"] for e in day.named("took")} == {job.hex(), honest.hex()}
     assert not day.phases(job).count(Phase.CONVICTED)
@@ -209,8 +208,7 @@ def test_a_job_that_cannot_be_looked_at_stops_no_others(
 
     monkeypatch.setattr(Tasks, "segments", breaks)
     solver = day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(honest)), day.events[-3:]
     assert solver.status.counters["bugs"] > 0 and not solver.report.refusal(hostile), (
         "it was met, and not given up"

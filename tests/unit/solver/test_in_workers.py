@@ -88,8 +88,7 @@ def led(day: MarketDay, shards: int = 1, **options: Any) -> dict[tuple[Kind, int
             solver = day.solver(name, **options)
             stack.callback(solver.pool.close)
             solver.actions.sender = stack.enter_context(ThreadPoolExecutor(2)) if options else None
-        for name in ("v0", "v1"):
-            day.verifier(name)
+        day.verifiers()
         lived(day, day.closed(job_id), seconds=1)
     assert day.market_state.burnt == 0
     return outputs(day, job_id)
@@ -112,8 +111,7 @@ def test_a_process_that_is_killed_costs_its_segment_alone(day: MarketDay) -> Non
     processes = Processes()
     ann = day.solver("ann", pool=processes)
     try:
-        for name in ("v0", "v1"):
-            day.verifier(name)
+        day.verifiers()
         lived(day, lambda: len(day.named("trained")) >= 2, seconds=1)
         killed = processes.workers[0].pid
         assert killed is not None
@@ -149,8 +147,7 @@ def test_a_worker_that_dies_in_a_segment_costs_that_segment_alone(
             pool.step()
     pool.step(dies_after=5)
     assert pool.ended() == 1 and ran == [(Kind.TASK, i) for i in (0, 1, 2)]
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
     def closed() -> bool:
         pool.step()
@@ -202,8 +199,7 @@ def test_the_next_round_is_begun_before_this_ones_states_are_stored(
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann = day.solver("ann")
     assert day.run(stored.is_set, turns=20) and ann.status.counters["segments_ahead"] == 1
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     lived(day, day.closed(job_id))
     assert len(day.named("trained")) == 8 and day.phases(job_id) == [Phase.SETTLED] * 4
     assert "bugs" not in ann.status.counters
@@ -227,8 +223,7 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann = day.solver("ann")
     assert day.run(lambda: bool(failed), turns=20) and begun.is_set() and not day.named("committed")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     lived(day, day.closed(job_id))
     assert failed == [4] and any("the disk is full" in e["error"] for e in day.named("retry"))
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
@@ -331,8 +326,7 @@ def test_a_segment_whose_end_cannot_be_hashed_is_trained_again(
     monkeypatch.setattr(Storing, "begin", failing)
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann = day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     lived(day, day.closed(job_id))
     assert failed == [call]
     assert day.phases(job_id) == [Phase.SETTLED] * 4 and day.market_state.burnt == 0
@@ -348,8 +342,7 @@ def test_shards_that_take_turns_lose_no_segment(day: MarketDay) -> None:
     ann.actions.take_in()
     told = [(event["shard"], event["segment"]) for event in day.named("trained")]
     assert told == [(turn % 2, turn // 2) for turn in range(6)]
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     lived(day, day.closed(job_id))
     assert len(day.named("trained")) == 8, "and none was trained twice"
 
@@ -361,8 +354,7 @@ def test_memory_that_flips_a_bit_costs_no_stake(
     """What a task or an outer step starts from is compared with what the claims before say."""
     job_id = day.post(rounds=2, shards=1, **LATER)
     day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     given, flipped = StateProvider.input_state, list[int]()
 
     def damaged(self: StateProvider, of: Kind, round_: int, shard: int) -> State:

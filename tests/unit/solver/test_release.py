@@ -60,8 +60,7 @@ def followed(day: MarketDay, job_id: JobId, over: Callable[[], bool]) -> set[str
 
 
 def staffed(day: MarketDay) -> None:
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.solver("bob")
 
 

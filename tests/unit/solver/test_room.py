@@ -73,8 +73,7 @@ def test_blocks_are_counted_again_once_a_quarter_of_the_room_is_given_away() -> 
 def test_a_job_is_carried_out_with_few_states_kept(day: MarketDay, states: int, ends: str) -> None:
     job_id = day.post(rounds=2, shards=1, samples=SEGMENTS)
     day.solver("ann", budget=tight(states))
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     wendy = day.whistleblower("wendy", demand=True)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert set(day.phases(job_id)) == {Phase.SETTLED}
@@ -99,8 +98,7 @@ def test_a_restart_trains_again_from_the_last_end_that_is_on_the_disk(day: Marke
     day.solver("ann", budget=tight(3))
     assert day.run(lambda: len(day.named("trained")) == 3)
     day.solver("ann", budget=tight(3))
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(day.closed(job_id))
     assert [e["segment"] for e in day.named("trained")] == [0, 1, 2, 0, 1, 2, 3]
     assert set(day.phases(job_id)) == {Phase.SETTLED}
@@ -110,8 +108,7 @@ def test_a_full_disk_makes_the_pipeline_wait(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     used = [2 * 9 * STATE]
     ann = day.solver("ann", budget=DiskBudget(2 * 9 * STATE, lambda: used[0]))
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert not day.run(lambda: bool(day.named("trained")), turns=6)
     assert "disk-full" in {e.get("code") for e in day.named("retry")}
     assert "settled" in ann.status.error and "--disk" in ann.status.error

@@ -21,8 +21,7 @@ def one_task(day: MarketDay) -> JobId:
     """A job of one task, before anything is done."""
     job_id = day.post(recipe_files(NAME, 1), rounds=1, shards=1, min_shards=1)
     day.solver("ann")
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     return job_id
 
 

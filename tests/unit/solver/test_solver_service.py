@@ -35,8 +35,7 @@ from tests.fakes.port import Killed
 def staffed(day: MarketDay, verifiers: int = 3) -> None:
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(verifiers):
-        day.verifier(f"v{i}")
+    day.verifiers(verifiers)
 
 
 def test_an_honest_job_is_trained_verified_paid_and_closed(day: MarketDay) -> None:
@@ -124,8 +123,7 @@ def test_attack_33_withheld_checkpoints_of_an_honest_solver_are_recomputed(day: 
     job_id = day.post()
     day.solver("ann", blocks=day.blocks(withholds=True))
     day.solver("bob", blocks=day.blocks(withholds=True))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert day.network.withheld
     assert day.phases(job_id) == [Phase.SETTLED] * 6

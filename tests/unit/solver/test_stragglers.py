@@ -26,8 +26,7 @@ SHORT |= {"vote_time": 15}
 
 
 def staffed(day: MarketDay) -> None:
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.whistleblower("wendy")
 
 

@@ -99,8 +99,7 @@ def test_a_job_of_actors_and_a_learner_is_settled_and_paid(tmp_path: Path) -> No
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name, takes=Takes.TASKS)
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert not day.run(day.closed(job_id), turns=60), "nobody makes the outer claims"
     assert claimants(day, job_id, Kind.OUTER) == set()
     learner = day.solver("learner", takes=Takes.OUTER)

@@ -66,8 +66,7 @@ def test_an_outer_draft_that_came_just_before_a_conviction_was_read_is_not_commi
     ann = day.solver("ann", pool=ManualPool)
     pool, convictions = ann.pool, ann._convictions
     assert isinstance(pool, ManualPool)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
     def drafts() -> bool:
         if any(isinstance(order, DraftOuter) for order in pool.orders()):

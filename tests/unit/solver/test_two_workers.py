@@ -85,8 +85,7 @@ def test_two_workers_train_two_shards_at_a_time_to_the_roots_of_one(tmp_path: Pa
     for name, day in days.items():
         job_id = day.post()
         service = solver(day, makes[name])
-        for i in range(3):
-            day.verifier(f"v{i}")
+        day.verifiers(3)
         with service.pool if isinstance(service.pool, Pool) else nullcontext():
             play(day, job_id)
             status = service.pool.status()
@@ -103,8 +102,7 @@ def test_a_worker_that_is_killed_is_told_of_and_the_job_goes_on(tmp_path: Path) 
     day = MarketDay(tmp_path)
     job_id = day.post()
     service = solver(day, SolverService, pool=workers)
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert isinstance(service.pool, Pool)
     with service.pool as pool:
         service.tick()

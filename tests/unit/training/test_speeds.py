@@ -127,8 +127,7 @@ def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
     reason = "this solver already holds its 1 shard(s)"
     assert day.run(lambda: ann.why(job_id) == reason), ann.why(job_id)
     day.solver("bob", slow=True)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
     assert day.run(lambda: day.closed(job_id)() and day.closed(plain)()), day.events[-3:]
     took = {(e["job"], e["address"]): e["shard"] for e in day.named("took")}
     assert [took[job_id.hex(), day.address(name)] for name in ("ann", "bob")] == [0, 1]

@@ -29,8 +29,7 @@ def settled_or_convicted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
 def test_attack_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
     game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.reason == "arithmetic" and game.game.defender == account("ann")
@@ -42,8 +41,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
     """Otherwise the draw could be tallied before, and the honest whistleblower fined (rule 4.7)."""
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     shown: dict[str, set[str]] = {}
 
     def look() -> bool:
@@ -83,8 +81,7 @@ def test_attack_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age
 def test_attack_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, StateFault(step=5, slot=1, element=0))))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert day.run(settled_or_convicted(day, job_id))
     assert next(p.view for p in day.market_state.games.values() if p.view.challenger_won).reason == "output"
 
@@ -93,8 +90,7 @@ def test_attack_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay
     job_id = day.post()
     day.solver("ann", partial(WrongInputSolver, patch=restart))
     day.solver("bob", partial(WrongInputSolver, patch=restart))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
     convicted = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
     assert (convicted[0].claim.round, convicted[0].claim.kind) == (1, Kind.TASK)
@@ -149,8 +145,7 @@ def test_attack_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day
     job_id = day.post(rounds=1, shards=1, samples=4)
     plan = WeightPlan(0, 0, 0, 5)
     day.solver("ann", partial(FaultySolver, plan=plan), blocks=day.blocks(withholds=True))
-    for i in range(3):
-        day.verifier(f"v{i}")
+    day.verifiers(3)
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
     (claim,) = [e.claim for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
     with pytest.raises(BlockNotFound):

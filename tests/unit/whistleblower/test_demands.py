@@ -29,8 +29,7 @@ def crew(day: MarketDay, job_id: JobId) -> None:
     """Two solvers that publish nothing, and two honest verifiers, who recompute."""
     for name in ("ann", "bob"):
         day.solver(name, blocks=day.blocks(withholds=True))
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
 
 
 def test_attack_33_who_shows_nothing_on_demand_is_convicted_and_no_verifier_is(
@@ -39,8 +38,7 @@ def test_attack_33_who_shows_nothing_on_demand_is_convicted_and_no_verifier_is(
     job_id = day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name, HidingSolver, blocks=day.blocks(withholds=True))
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     whistle = day.whistleblower("wendy", demand=True)
     supply = day.market_state.supply
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]

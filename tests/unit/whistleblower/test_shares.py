@@ -66,8 +66,7 @@ def test_what_is_drawn_is_audited_and_nothing_else_of_no_other_job(day: MarketDa
     job_id = day.post(rounds=2, nonce=1)
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     whistle = client(day, 0.4, job_id, key=b"k" * 32)
     assert day.run(day.closed(job_id), turns=900)
     other = day.post(rounds=1, nonce=2)

@@ -149,8 +149,7 @@ def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name)
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     whistle = day.whistleblower("wendy")
     assert day.run(day.closed(job_id))
     assert not whistle.findings and not day.market_state.games
@@ -163,8 +162,7 @@ def test_attack_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day:
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name, partial(WrongInputSolver, patch=omit_last_shard))
-    for i in range(2):
-        day.verifier(f"v{i}")
+    day.verifiers()
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
     assert not day.market_state.games and Phase.CONVICTED not in day.phases(job_id, Kind.TASK)

@@ -94,8 +94,7 @@ def test_w5_a_clock_that_ran_out_with_the_node_awake_names_the_error(tmp_path: P
 def test_what_was_done_in_time_is_not_mourned(tmp_path: Path) -> None:
     day, job_id = holding(tmp_path)
     watch = watch_of(day, [], tmp_path)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    day.verifiers()
 
     def looked() -> bool:
         watch()
