@@ -76,7 +76,7 @@ def test_a_verifier_that_found_the_fault_disputes_the_votes_that_did_not(day: Ma
 
 
 def test_votes_whose_samples_were_right_are_paid_once_nobody_may_dispute_them(day: MarketDay) -> None:
-    job_id = lied_to(day, 1, nonce=3, v0=colluding(), v1=colluding())
+    job_id = lied_to(day, 1, nonce=4, v0=colluding(), v1=colluding())
     day.whistleblower("wendy", await_votes=True)
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
     view, terms = fallen(day, job_id), day.market_state.jobs[job_id].view.terms

@@ -30,9 +30,9 @@ GUESS, SALT = b"g" * 32, bytes(32)
 NODES = len(inner_program().nodes)
 
 
-def cheated(day: MarketDay) -> tuple[JobId, ClaimView]:
+def cheated(day: MarketDay, nonce: int = 1) -> tuple[JobId, ClaimView]:
     """A job of one shard, whose solver's first task is false and accepted."""
-    job_id = day.post(rounds=1, shards=1)
+    job_id = day.post(rounds=1, shards=1, nonce=nonce)
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
     day.solver("ann", partial(FaultySolver, plan=plan))
     for i in range(2):
@@ -49,7 +49,7 @@ def open_blindly(parasite: FakeMarket, view: ClaimView) -> None:
 
 
 def test_R12_a_whistleblower_beside_a_parasite_has_its_reward(day: MarketDay) -> None:
-    job_id, view = cheated(day)
+    job_id, view = cheated(day, nonce=3)  # by whose seed no vote's sample shows the fault
     parasite = day.join("parasite")
     parasite.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
     wendy = day.whistleblower("wendy")
