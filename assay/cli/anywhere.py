@@ -1,8 +1,7 @@
-"""What every command has beside its own: the root's options after its name too, and its examples.
+"""Adds the root's options, and examples, to every command, so that options may follow the command's name.
 
-Contract: an option of the root counts the same wherever it stands, and where it stands twice the later one
-counts. Only a command's own option of the same name takes its place there. In a command's help those of the
-root are not repeated.
+Contract: an option of the root counts the same wherever it stands; if given twice the later one counts. A
+command's own option of the same name takes precedence. A command's help does not repeat the root's options.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from assay.cli.examples import EXAMPLES
 
 
 def completed(options: Sequence[Any], command: Any, path: str) -> None:
-    """Give a command the root's `options` and its examples. `path`: its whole name."""
+    """Adds the root's `options` and examples to a command. `path`: its full name."""
     own = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     for option in options:
         if not option.is_eager and not own.intersection(option.opts):
@@ -31,7 +30,7 @@ _AFTER = (
 
 
 def _late(option: Any) -> Any:
-    """An option of the root as a command takes it: as if it had been given before the command's name."""
+    """A copy of a root option for use after a command's name."""
     late = copy(option)
     late.hidden, late.expose_value, late.callback = True, False, _given_late
     return late

@@ -1,8 +1,8 @@
-"""``assay doctor``: whether this machine, its keys and its chain are ready, and what to do where not.
+"""``assay doctor``: check that this machine, its keys and its chain are ready, with a fix for each problem.
 
-Contract: reads only; every check ends in a line (ok, note or bad) with its fix, and none stops those after
-it. Not guaranteed: that the chain's node is honest, or that the machine computes right; `assay solver bench`
-compares it.
+Contract: reads only. Every check gives a line (ok, note or bad) with its fix, and none stops later ones. Not
+guaranteed: that the chain's node is honest, or that the machine computes right; `assay solver bench` checks
+that.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 LEAST_DISK_BYTES = 5 << 30
 CLOCK_OFF_S = 120
 PEER_S, PEER_BYTES = 2.0, 1 << 12
-"""For a whole answer of a stranger's node."""
+"""Timeout and size limit of a stranger's answer."""
 ROLES = ("client", "solver", "verifier", "whistleblower")
 LARGE_SHOWN = 4
-"""Jobs that are too large for a device, by name."""
+"""Maximum number of jobs named as too large for a device."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """What one check found. `state`: ok, note (it may be meant) or bad."""
+    """Result of one check. `state`: ok, note (may be intended) or bad."""
 
     check: str
     state: str
@@ -57,7 +57,7 @@ class Line:
 
 
 def examine(app: App, role: str) -> Iterator[Line]:
-    """Every check that concerns a role, in the order in which they depend on one another."""
+    """Runs every check for a role, in order of dependency."""
     yield from _tried("package", _package)
     yield from _tried("home", lambda: _home(app))
     yield from _tried("keys", lambda: _keys(app))
@@ -141,7 +141,7 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
 
 
 def _bytecode(app: App, connection: Connection) -> Iterator[Line]:
-    """A deployment file names code; whether that is these sources' nobody but the chain can say."""
+    """Compares the code on chain with the artifacts; the deployment file alone proves nothing."""
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.deploy import parse
     from assay.chain.contracts.deployed import differing
@@ -202,7 +202,7 @@ def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
 
 
 def _node(app: App, connection: Connection, address: Address) -> Iterator[Line]:
-    """What the account's own node says is wrong with it, and whether others can have its blocks."""
+    """Problems that the account's own node reports, and whether others can fetch its blocks."""
     market = connection.market
     url = market.endpoints().get(address)
     if not url:
@@ -219,7 +219,7 @@ def _node(app: App, connection: Connection, address: Address) -> Iterator[Line]:
 
 
 def _reach(app: App, market: ChainView, address: Address, url: str) -> Iterator[Line]:
-    """Whether other nodes have fetched from where this account announces."""
+    """Checks that other nodes can fetch from this account's announced URL."""
     fix = "announce what others can reach: --host or --announce-url (docs/chains.md)"
     if is_loopback(url) and not all(map(is_loopback, app.settings.rpc_urls)):
         yield Line("reach", "bad", f"{url} is announced, which is each machine's own address", fix)
@@ -236,7 +236,7 @@ def _reach(app: App, market: ChainView, address: Address, url: str) -> Iterator[
 
 
 def _reached(peer: str, address: Address, private: Sequence[Network]) -> bool | None:
-    """Whether another node can fetch from this account's; None where it does not say."""
+    """True if another node can fetch from this account's; None if it does not say."""
     try:
         said = bounded_json.loads(whole_answer(f"{peer}/reach/{address}", private, PEER_S, PEER_BYTES))
     except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
@@ -265,7 +265,7 @@ def _peers(app: App, connection: Connection) -> Iterator[Line]:
 
 
 def _answers(url: str, private: Sequence[Network]) -> bool:
-    """Whether a stranger's node answers."""
+    """True if a stranger's node answers."""
     try:
         return bool(whole_answer(f"{url}/healthz", private, PEER_S, PEER_BYTES))
     except Exception:  # noqa: BLE001 - whatever asking one peer brings about is its failure
@@ -279,7 +279,7 @@ def _compiler(app: App) -> Iterator[Line]:
 
 
 def _devices(app: App, role: str, devices: list[str]) -> Iterator[Line]:
-    """Of each device that a node has a worker on; `devices` gets one entry for each worker."""
+    """Checks each device that a node has a worker on; `devices` gets one entry per worker."""
     from assay.app.workers import devices_of
 
     def named() -> Iterator[Line]:
@@ -296,14 +296,14 @@ def _devices(app: App, role: str, devices: list[str]) -> Iterator[Line]:
 
 
 def _forms(app: App) -> Iterator[Line]:
-    """Compiled forms that gave other bits than the definition: their jobs run several times slower."""
+    """Reports compiled forms that gave wrong bits: their jobs run several times slower."""
     for note in sorted((app.settings.home / FORMS_FOLDER).glob("*.refused")):
         fix = f"check this machine's memory and compiler, then remove {note}"
         yield Line("forms", "bad", f"a compiled form is not used: {note.read_text()[:300]}", fix)
 
 
 def _jobs(app: App, connection: Connection, role: str, devices: list[str]) -> Iterator[Line]:
-    """Of each device, whose jobs' steps it has the memory for; workers of one device share it."""
+    """For each device, the jobs whose steps fit its memory; workers of one device share it."""
     from assay.app.computing import room_of
     from assay.devnet.market import ROLE_COMMAND
 
@@ -354,7 +354,7 @@ def _device(app: App, role: str, device: str) -> Iterator[Line]:
 
 
 def doctor(app: App, role: str) -> None:
-    """Print every check. Raises Ask for an unknown role; ends with status 3 where something is bad."""
+    """Prints every check. Raises Ask for an unknown role; ends with status 3 if something is bad."""
     if role not in ROLES:
         raise Ask(f"there is no role {role!r}", hint=f"choose {', '.join(ROLES)}", code="bad-role")
     app.output.say(f"looking at what a {role} needs")

@@ -1,4 +1,4 @@
-"""Examples of commands, and the first page: what `--help` shows, and docs/commands.md."""
+"""Examples of commands for `--help` and docs/commands.md, and the start page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ START = (
     "assay job post job.toml --account client --budget 150tok",
     "assay job watch latest  # in another terminal: the line before serves the job's files",
 )
-"""A job on a market of one's own, in the order in which they are typed."""
+"""Commands that run a job on a local market, in order."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "assay": START,
@@ -93,4 +93,4 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "assay whistle": ("assay whistle scan latest", "assay whistle run --account watch"),
     "assay whistle scan": ("assay whistle scan latest",),
 }
-"""By a command's whole name."""
+"""By a command's full name."""

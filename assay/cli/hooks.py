@@ -1,7 +1,8 @@
-"""Commands of which one part can be another: a node's service, a devnet's nodes.
+"""Builds commands with an exchangeable part (a node's service, a devnet's nodes) and options from
+dataclasses.
 
-Contract: `command_of` changes nothing of the command but its first argument, which is chosen where the
-command is made, and not by whoever gives it; and a parameter that is a dataclass, whose fields are options.
+Contract: `command_of` only replaces the command's first argument, which is chosen where the command is
+defined, and expands a dataclass parameter into options.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeKind:
-    """What a node runs: `service` makes it, and other nodes get its blocks if it `serves`."""
+    """Kind of node: `service` creates it; other nodes get its blocks if it `serves`."""
 
     service: Callable[..., Any]
     serves: bool = True
 
 
 def command_of(run: Callable[..., None], part: Callable[..., Any]) -> Callable[..., None]:
-    """The command `run` with `part` as its first argument. Keyword-only parameters of `part` become options
-    after those of `run`."""
+    """Builds a command from `run` with `part` as its first argument.
+
+    Keyword-only parameters of `part` become options after those of `run`.
+    """
     _, *taken = _parameters(run)
     added = [parameter for parameter in _parameters(part) if parameter.kind is parameter.KEYWORD_ONLY]
     groups: dict[str, Any] = {p.name: p.annotation for p in taken if is_dataclass(p.annotation)}

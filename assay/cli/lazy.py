@@ -1,8 +1,8 @@
-"""Groups of commands whose modules are imported when one of their commands is asked for.
+"""Command groups whose modules are imported on first use.
 
-Contract: `assay --help` and a command import what they need themselves and no other command's libraries.
-What `everywhere` adds to the commands of a tree it adds to those that are imported later, too.
-Not guaranteed: that a module's own help text is the one shown in its parent's list; the list is written here.
+Contract: `assay --help` and a command import only what they need. `everywhere` also applies to commands that
+are imported later. Not guaranteed: that the help text in the parent's list, which is written here, equals the
+module's.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 Rooms = Mapping[str, tuple[str, ...]]
-"""Of a group's name: the module whose `commands` it is, its help in one line, and in which part of the list
-it stands, if the list has parts."""
+"""By group name: the module with its `commands`, its one-line help, and its panel in the list, if any."""
 Add = Callable[[Any, str], None]
-"""Adds something to a command, which is given with its whole name."""
+"""Adds something to a command, given its full name."""
 
 
 def _unwrapped(text: str | None) -> str | None:
-    """A docstring as one line a paragraph: lists of commands wrap it to the terminal themselves."""
+    """Joins the lines of each paragraph of a docstring: help lists wrap it themselves."""
     return None if text is None else re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 class Room(TyperGroup):
-    """A group that stands for `module`'s `commands` until it is entered."""
+    """A group that imports `module`, and uses its `commands`, when entered."""
 
     def __init__(self, name: str, module: str, text: str, part: str | None = None) -> None:
         self._module = module
@@ -37,7 +36,7 @@ class Room(TyperGroup):
         super().__init__(name=name, help=text, no_args_is_help=True, rich_help_panel=part)
 
     def later(self, add: Add, path: str) -> None:
-        """What is added to this group and its commands, once the module is imported."""
+        """Registers what `everywhere` adds to this group once the module is imported."""
         self._add = add, path
 
     @cached_property
@@ -52,7 +51,7 @@ class Room(TyperGroup):
 
     @property
     def commands(self) -> Any:
-        """The module's commands by name; the module is imported."""
+        """The module's commands by name; imports the module."""
         return self._loaded.commands
 
     @commands.setter
@@ -64,7 +63,7 @@ class Room(TyperGroup):
 
 
 def with_rooms(rooms: Rooms) -> type[TyperGroup]:
-    """A kind of group that has these groups beside its own commands."""
+    """A group class that has these lazy groups beside its own commands."""
 
     class WithRooms(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
@@ -73,7 +72,7 @@ def with_rooms(rooms: Rooms) -> type[TyperGroup]:
                 self.add_command(Room(name, *room))
 
         def list_commands(self, context: Any) -> list[str]:
-            """Part by part, those of other modules first."""
+            """Commands by panel, lazy groups first."""
             rank = {room[2]: number for number, room in enumerate(rooms.values()) if len(room) > 2}
             order = [*rooms, *(name for name in super().list_commands(context) if name not in rooms)]
             part = {name: str(getattr(one, "rich_help_panel", "")) for name, one in self.commands.items()}
@@ -83,7 +82,7 @@ def with_rooms(rooms: Rooms) -> type[TyperGroup]:
 
 
 def everywhere(command: Any, add: Add, path: str) -> None:
-    """Add to a command and all below it. `path`: the command's whole name."""
+    """Applies `add` to a command and all below it. `path`: the command's full name."""
     if isinstance(command, Room):
         command.later(add, path)
         return

@@ -59,7 +59,7 @@ ROOMS = {
 }
 
 DISTRIBUTION = "assay-market"
-"""As it is installed: docs/decisions/0077-names-and-packages.md."""
+"""Name of the package on PyPI: docs/decisions/0077-names-and-packages.md."""
 
 root = typer.Typer(
     name="assay",
@@ -71,7 +71,7 @@ root = typer.Typer(
 
 
 def start_page() -> str:
-    """What there is to begin with."""
+    """The start page."""
     return "\n".join(
         (
             "Assay is a market for training compute in which nobody has to be trusted.",
@@ -188,7 +188,7 @@ def options(
         typer.Option("--version", is_eager=True, callback=_version, help="The version, and nothing else."),
     ] = False,
 ) -> None:
-    """Options that every command takes, before its name or after it."""
+    """Options of every command, before or after its name."""
     urls, devices = ",".join(rpc_url or ()) or None, ",".join(device or ()) or None
     flags = Flags(
         *(home, urls, account, password_file, keystore, deployment, devices, executor, threads),
@@ -213,7 +213,7 @@ def doctor(
         str, typer.Option(help="client, solver, verifier or whistleblower: what it needs is looked at.")
     ] = "client",
 ) -> None:
-    """Whether this machine, its keys and its chain are ready; each line with its fix."""
+    """Check that this machine, its keys and its chain are ready; each problem comes with its fix."""
     from assay.cli.doctor import doctor as look
 
     look(app_of(context), role)
@@ -228,11 +228,11 @@ UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 _BELOW_ZERO = re.compile(r"-[.\d]")
-"""What looks like an option, such as the -5 of -5tok, and is a number."""
+"""A negative number such as -5tok, which looks like an option."""
 
 
 def _misused(error: Exception, as_json: bool, program: str) -> NoReturn:
-    """Report a command line that cannot be understood, and end with status 2."""
+    """Reports an invalid command line and exits with status 2."""
     message = error.format_message().strip()  # type: ignore[attr-defined]
     if message:  # without one, Typer has printed the help that was wanted
         context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
@@ -245,16 +245,18 @@ def _misused(error: Exception, as_json: bool, program: str) -> NoReturn:
 
 @cache
 def tree(commands: typer.Typer = root) -> Any:
-    """The click command that `commands` describes; its options can stand after any command's name, too. It is
-    built once: that takes longer than most commands."""
+    """Builds the click command of `commands`, once, as that is slow; its options may follow any command's
+    name."""
     top = get_command(commands)
     everywhere(top, partial(completed, top.params), str(top.name))
     return top
 
 
 def main(commands: typer.Typer = root, program: str = "assay") -> None:
-    """Entry point of a program's commands: every AssayError becomes a report and an exit status; whatever
-    else gets here is a bug (1) and becomes a report with a log file."""
+    """Entry point of a program: an AssayError becomes a report and an exit status.
+
+    Any other exception is a bug (status 1) and becomes a report with a log file.
+    """
     as_json = "--json" in sys.argv
     if strange := written_over():
         Output(as_json).fail(strange)

@@ -1,7 +1,7 @@
-"""What a command says of an error that is none of ours: a file that cannot be used, or a bug.
+"""Reports errors that are not AssayErrors: unusable files, and bugs.
 
-Contract: a file or folder that cannot be read or written is named with the system's reason. Anything else is
-kept whole, with its traceback, in a file of its own that the report names. Nobody is shown a bare traceback.
+Contract: a file or folder that cannot be read or written is named with the system's reason. Any other
+exception is stored with its traceback in a crash report that the message names. No bare traceback is printed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _PERSONS = {
     errno.ELOOP,
     errno.EINVAL,
 }
-"""What a person chose or can mend: a path, a permission, a full disk."""
+"""Errors that the user can fix: a path, a permission, a full disk."""
 
 
 class Bug(Stop):
-    """Something that the program did not foresee."""
+    """An unexpected exception."""
 
     code = "bug"
 
 
 def file_trouble(error: Exception) -> AssayError | None:
-    """What to say of a file that cannot be used; None if the error is about something else."""
+    """The error for an unusable file; None if the exception is about something else."""
     if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
         return Ask(
             f"a journal or event file cannot be opened: {error}",
@@ -60,7 +60,7 @@ def file_trouble(error: Exception) -> AssayError | None:
 
 
 def written_over() -> AssayError | None:
-    """What to say where another distribution's files stand where this package's were installed."""
+    """The error for an installation that another distribution has overwritten; None if that is not so."""
     import assay
 
     if hasattr(assay, "FRONT_DOOR"):
@@ -74,15 +74,15 @@ def written_over() -> AssayError | None:
 
 
 def others_of(package: str) -> list[str]:
-    """The other distributions that are installed here with files in a package of this name."""
+    """Other installed distributions with files in a package of this name."""
     from importlib.metadata import packages_distributions
 
     return sorted({*packages_distributions().get(package, ())} - {"assay-market"})
 
 
 def bug(error: Exception, words: Sequence[str]) -> Bug:
-    """The report of a bug that a command line has met; its traceback is kept in a file. Never raises for want
-    of a place to write."""
+    """Writes a crash report for a command line and returns the error. Never fails if there is nowhere to
+    write."""
     text = "".join(
         (
             f"{' '.join(words)}\n",
@@ -114,7 +114,7 @@ def _kept(text: str) -> Path | None:
 
 
 def _folders() -> list[Path]:
-    """Where a report may be kept, best first: the user's home of keys and data, then the system's."""
+    """Folders for the report, best first: the user's home of keys and data, then the system's."""
     from assay.app.settings import USER_HOME
 
     return [USER_HOME.expanduser() / BUGS_FOLDER, Path(tempfile.gettempdir()) / "assay-bugs"]

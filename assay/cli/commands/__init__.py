@@ -1,1 +1,1 @@
-"""The commands: a file for each noun of the ``assay`` command."""
+"""The commands: one file for each noun of the ``assay`` command."""

@@ -36,7 +36,7 @@ WritePassword = Annotated[
 
 @commands.command()
 def new(context: typer.Context, name: Name, write_password: WritePassword = False) -> None:
-    """Make a fresh key, under the password of --password-file, or one that is typed."""
+    """Create a key, encrypted with the password of --password-file or a typed one."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -49,7 +49,7 @@ def new(context: typer.Context, name: Name, write_password: WritePassword = Fals
 
 @commands.command("import")
 def import_key(context: typer.Context, name: Name, write_password: WritePassword = False) -> None:
-    """Keep an existing key, read from standard input or a hidden prompt, never from the command line."""
+    """Import a key from standard input or a hidden prompt, never from the command line."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -65,7 +65,7 @@ def import_key(context: typer.Context, name: Name, write_password: WritePassword
 
 
 def _made(app: App, stored: StoredAccount) -> None:
-    """Say which key there is now, and what keeps it from being lost."""
+    """Prints the key's address and how to keep it safe."""
     name = stored.name
     app.output.result(
         "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"
@@ -80,7 +80,7 @@ def _made(app: App, stored: StoredAccount) -> None:
 
 @commands.command()
 def use(context: typer.Context, name: Name) -> None:
-    """Act for this account from now on, where no other is named; kept in the home folder."""
+    """Make this the default account of the home folder."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -106,7 +106,7 @@ def export_key(
         bool, typer.Option("--private-key", help="The key itself, in hex, instead of the encrypted file.")
     ] = False,
 ) -> None:
-    """Give out an account's key file, which its password opens, in Foundry's and Ethereum's own form."""
+    """Export an account's encrypted key file, in the format of Foundry and Ethereum clients."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -131,7 +131,7 @@ def export_key(
 
 @commands.command("ls")
 def list_accounts(context: typer.Context) -> None:
-    """Accounts in the keystore."""
+    """List the accounts in the keystore."""
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
@@ -147,7 +147,7 @@ def list_accounts(context: typer.Context) -> None:
 def balance(
     context: typer.Context, name: Annotated[str | None, typer.Argument(help="Name or address.")] = None
 ) -> None:
-    """Ether, tokens, free balance in the vault and stakes of an account."""
+    """Show an account's ether, tokens, free balance in the vault and stakes."""
     app = app_of(context)
     address = resolve(app, name or app.settings.account)
     connection = app.view()

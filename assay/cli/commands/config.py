@@ -1,4 +1,4 @@
-"""``assay config``: every setting, and where it comes from."""
+"""``assay config``: every setting, with its origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ commands = typer.Typer(help="Settings, and where each comes from.", invoke_witho
 
 @commands.callback()
 def config(context: typer.Context) -> None:
-    """Settings, and where each comes from; without a further word, `show --origin`."""
+    """Show settings and their origins; without a subcommand, `show --origin`."""
     if context.invoked_subcommand is None:
         show(context, origin=True)
 
@@ -24,7 +24,7 @@ def show(
     context: typer.Context,
     origin: Annotated[bool, typer.Option("--origin", help="Say of each where it comes from.")] = False,
 ) -> None:
-    """Every setting as the other commands would use it here."""
+    """Show every setting as other commands would use it here."""
     app = app_of(context)
     settings = app.settings.shown()
     rows = table("settings", "name", "value", *(("origin",) if origin else ()))

@@ -1,4 +1,4 @@
-"""``assay dispute demand``: make a claimant show pieces of a state that it has committed to."""
+"""``assay dispute demand``: demand that a claimant shows pieces of a committed state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]
 def list_demands(
     context: typer.Context, job: Annotated[str | None, typer.Option(help="Only this job's.")] = None
 ) -> None:
-    """Demands, oldest first."""
+    """List demands, oldest first."""
     app = app_of(context)
     market = app.view().market
     found = market.demands(None if job is None else app.job_id(market, job))
@@ -49,7 +49,7 @@ def make(
         list[str] | None, typer.Option(help="SLOT:LEAF, up to four times; four random leaves if none.")
     ] = None,
 ) -> None:
-    """Demand leaves of a state: the claimant shows them in time, or loses the claim."""
+    """Demand leaves of a state: the claimant shows them in time or loses the claim."""
     from assay.protocol import trees
 
     app = app_of(context)
@@ -95,7 +95,7 @@ def expire(context: typer.Context, demand_id: DemandId) -> None:
 
 @commands.command("supply")
 def supply(context: typer.Context, demand_id: DemandId) -> None:
-    """Show what a demand names; the state is fetched, or computed again on this machine."""
+    """Answer a demand; the state is fetched, or recomputed on this machine."""
     app = app_of(context)
     connection = app.connect()
     market = connection.writer
@@ -113,7 +113,7 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
 
 
 def parse_place(text: str, slots: int) -> StateLeaf:
-    """SLOT:LEAF of a program with so many slots. Raises Stop."""
+    """Parses SLOT:LEAF for a program with this many slots. Raises Stop."""
     slot, colon, leaf = text.partition(":")
     if not (colon and slot.isdecimal() and leaf.isdecimal() and int(leaf) < 1 << 32 and int(slot) < slots):
         hint = f"write SLOT:LEAF, with a slot from 0 to {slots - 1}"
@@ -122,8 +122,8 @@ def parse_place(text: str, slots: int) -> StateLeaf:
 
 
 def random_places(intent: str, slots: int) -> list[StateLeaf]:
-    """CHUNKS places that follow from the intent, which has 64 bits of the system's randomness: a command that
-    was cut off and is repeated names the same again."""
+    """CHUNKS places derived from the intent, which contains 64 random bits; a repeated command names the same
+    places."""
     order = Random(intent)
     return [StateLeaf(order.randrange(slots), order.getrandbits(32)) for _ in range(CHUNKS)]
 

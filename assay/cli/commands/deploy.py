@@ -1,4 +1,4 @@
-"""``assay deploy``: a market on any Ethereum-style chain."""
+"""``assay deploy``: deploy a market on any Ethereum-style chain."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def deploy(
 ) -> None:
     """Deploy a market with --account, and write its addresses to --deployment.
 
-    Cut off at any point, the same command goes on. `--dry-run` shows every contract with its gas and cost.
+    If interrupted, repeat the command to resume. `--dry-run` shows every contract with its gas and cost.
     """
     from assay.app.accounts import resolve
     from assay.app.deployment import check_file, check_funds, check_token, costs, delays_of, profile_of
@@ -142,7 +142,7 @@ def _seconds(text: str | None) -> int | None:
 
 
 def _show(app: App, prepared: Prepared, found: Costs, chain_id: int) -> None:
-    """Every contract with what it would cost; ends the dry run."""
+    """Prints every contract with its cost; ends a dry run."""
     rows = table(f"a market on chain {chain_id}", "contract", "address", "#bytes", "#gas", "#cost")
     contracts = {}
     for name, address in prepared.addresses.items():

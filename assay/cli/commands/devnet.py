@@ -1,4 +1,4 @@
-"""``assay devnet``: the whole market on this machine, as separate processes."""
+"""``assay devnet``: run a whole market on this machine, as separate processes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ commands.command()(command_of(up, _honest))
 
 
 def _usual_conditions() -> Conditions:
-    """Those of the jobs that `job init` writes for a devnet."""
+    """Conditions of the jobs that `job init` writes for a devnet."""
     from assay.job.read import parse_job_file
     from assay.job.templates import LOCAL, template
     from assay.job.terms import conditions_of
@@ -94,7 +94,7 @@ def _usual_conditions() -> Conditions:
 
 
 def _given(context: typer.Context) -> list[str]:
-    """The options and arguments that this command was given."""
+    """Options and arguments of this invocation."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -105,7 +105,7 @@ def _given(context: typer.Context) -> list[str]:
 
 
 def _next_steps(app: App) -> str:
-    """What to type now, with the options that this command was given."""
+    """Commands to type next, with this invocation's options."""
     client = "" if app.flags.account else "--account client "
     steps = (
         (app.command("job init job.toml"), "a small job to start from"),
@@ -151,7 +151,7 @@ def down(
 def restart(
     context: typer.Context, name: Annotated[str, typer.Argument(help="A node's name, or `chain`.")]
 ) -> None:
-    """Stop one process of the devnet, if it runs, and start it again as it was."""
+    """Restart one process of the devnet."""
     app = app_of(context)
     app.end_dry_run(f"restart {name} of the devnet in {app.settings.home}")
     devnet = restart_process(app, name)
@@ -190,7 +190,7 @@ def _running(app: App) -> Devnet:
 
 @commands.command()
 def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(min=1)] = 40) -> None:
-    """The last lines of a node's log."""
+    """Show the last lines of a node's log."""
     app = app_of(context)
     path = app.settings.home / "logs" / f"{name}.log"
     if not path.exists():
@@ -203,7 +203,7 @@ def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(m
 
 @commands.command()
 def warp(context: typer.Context, duration: str) -> None:
-    """Move the devnet's clock forward, such as 7d."""
+    """Move the devnet's clock forward, for example by 7d."""
     from assay.app.units import parse_duration
     from assay.chain.eth.rpc import HttpRpc
 

@@ -44,7 +44,7 @@ GameId = Annotated[int, typer.Argument(help="Number of the game.")]
 
 
 def _account(app: App) -> Address | None:
-    """Address of the chosen account; None where none is chosen, or it is not in the keystore."""
+    """Address of the chosen account; None if none is chosen or it is not in the keystore."""
     from assay.app.accounts import resolve
 
     try:
@@ -57,7 +57,7 @@ def _account(app: App) -> Address | None:
 def list_games(
     context: typer.Context, job: Annotated[str | None, typer.Option(help="Only this job's.")] = None
 ) -> None:
-    """Games, oldest first."""
+    """List games, oldest first."""
     app = app_of(context)
     connection = app.view()
     market, now = connection.market, connection.clock.now()
@@ -74,7 +74,7 @@ def list_games(
 
 @commands.command()
 def show(context: typer.Context, game_id: GameId) -> None:
-    """Everything about one game."""
+    """Show everything about one game."""
     app = app_of(context)
     connection = app.view()
     view = connection.market.game(game_id)
@@ -104,7 +104,7 @@ def show(context: typer.Context, game_id: GameId) -> None:
 
 @commands.command()
 def tree(context: typer.Context, game_id: GameId) -> None:
-    """How far the dispute has been narrowed down, and what this machine's own replay says about it."""
+    """Show how far a dispute has been narrowed down, and what this machine's own replay says about it."""
     app = app_of(context)
     connection = app.view()
     view = connection.market.game(game_id)
@@ -134,7 +134,8 @@ def tree(context: typer.Context, game_id: GameId) -> None:
 
 @commands.command()
 def explain(context: typer.Context, game_id: GameId) -> None:
-    """A game in plain English: who says what, where they differ, what comes next, what each side loses."""
+    """Explain a game in plain English: the parties, their difference, the next move, what each side can
+    lose."""
     from assay.app.explained import explain as explained
     from assay.app.explained import names_of
 
@@ -154,8 +155,8 @@ def explain(context: typer.Context, game_id: GameId) -> None:
 
 
 def _disputed_node(app: App, view: GameView, claim: ClaimView) -> Node | None:
-    """The operation that a game has come to, from the job's program; None before that, or where nobody serves
-    the job's files."""
+    """The operation that a game has reached, from the job's program; None before that, or if the files are
+    unavailable."""
     if view.game.node_hash == ZERO_DIGEST:
         return None
     try:

@@ -34,7 +34,7 @@ LOOK_S = 0.5
 
 
 def clocks(view: GameView, now: int) -> dict[str, str]:
-    """Each side's clock in words: only the one whose move it is runs."""
+    """Each side's clock as text; only the clock of the side to move runs."""
     if view.decided:
         return dict.fromkeys(("challenger", "defender"), "stopped: the game is over")
     moving, each = side_to_move(view), show_span(view.game.move_time)
@@ -46,7 +46,7 @@ def clocks(view: GameView, now: int) -> dict[str, str]:
 
 
 def standing(app: App, view: GameView, now: int, me: Address | None) -> tuple[dict[str, Any], list[str]]:
-    """Where a game stands for `me`: the fields that are added to its JSON, and lines for a person."""
+    """State of a game for `me`: extra JSON fields, and lines of text."""
     both = clocks(view, now)
     mine = {view.game.challenger: "challenger", view.game.defender: "defender"}.get(me or Address(""), "")
     command = "" if view.decided or not mine else app.command(f"dispute play {view.game_id}")
@@ -80,12 +80,12 @@ class Session:
     bond: Wei
 
     def close(self) -> None:
-        """Stop fetching."""
+        """Stops fetching."""
         self.storage.close()
 
     @property
     def view(self) -> GameView:
-        """The game as it stands."""
+        """The game's present state."""
         return self.connection.market.game(self.game_id)
 
     def step(self) -> tuple[Played | None, Pursuit | None]:
@@ -106,7 +106,7 @@ class Session:
         return play(market, self.disputant.move, self.game_id, self.connection.clock.now()), None
 
     def lost(self) -> str:
-        """What this account lost with the game; empty if it did not lose it."""
+        """What this account lost with the game; empty if it did not lose."""
         view, me = self.view, self.connection.market.me
         if not view.decided or me not in (view.game.challenger, view.game.defender):
             return ""
@@ -123,8 +123,8 @@ class Session:
 
 
 def open_session(app: App, game_id: int) -> Session:
-    """Open the account, fetch and check the job's files. Raises Stop for an account that has no part in the
-    game."""
+    """Opens the account, and fetches and checks the job's files. Raises Stop for an account with no part in
+    the game."""
     app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
     market = connection.writer
@@ -155,7 +155,7 @@ def open_session(app: App, game_id: int) -> Session:
     kept: list[Replay] = []
 
     def replay_of(game: Game) -> Replay:
-        """Made once: a game stays within the segment that it is about."""
+        """Created once: a game stays within its segment."""
         if not kept:
             kept.append(replay_for(state_provider, game))
         return kept[0]
@@ -165,7 +165,7 @@ def open_session(app: App, game_id: int) -> Session:
 
 
 def _told(played: Played) -> str:
-    """A move that was sent, in words: what was asked for, or why it ends the game."""
+    """Describes a sent move: what was asked for, or why it ends the game."""
     ends = played.move == Timeout.__name__
     return played.reason if ends else WHAT_IS_ASKED[played.view.game.phase]
 

@@ -1,4 +1,4 @@
-"""``assay guardian``: stop new jobs, the taking of shards or stakes; what is under way always goes on."""
+"""``assay guardian``: pause new jobs, the taking of shards, or stakes; existing work always goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ What = Annotated[str, typer.Argument(help="jobs, shards or stakes")]
 
 
 def parse_business(text: str) -> Business:
-    """Raises Stop for anything but jobs, shards and stakes."""
+    """Parses jobs, shards or stakes. Raises Stop for anything else."""
     try:
         return Business[text.upper()]
     except KeyError:
@@ -28,13 +28,13 @@ def parse_business(text: str) -> Business:
 
 @commands.command()
 def pause(context: typer.Context, what: What) -> None:
-    """Pauser: stop new jobs, the taking of shards, or stakes."""
+    """Pauser: pause new jobs, the taking of shards, or stakes."""
     _set(context, what, True)
 
 
 @commands.command()
 def unpause(context: typer.Context, what: What) -> None:
-    """Pauser: allow them again."""
+    """Pauser: resume them."""
     _set(context, what, False)
 
 
@@ -72,7 +72,7 @@ def hand_over(
 
 @commands.command()
 def show(context: typer.Context) -> None:
-    """Who the pauser is, and what is paused."""
+    """Show the pauser, and what is paused."""
     from assay.chain.contracts.operators import pauses
 
     app = app_of(context)

@@ -1,4 +1,4 @@
-"""Rechecking claims by hand: the same audit that verifiers and whistleblowers run."""
+"""Audits claims for commands, as verifiers and whistleblowers do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FALLEN = (Phase.CONVICTED, Phase.VOID)
 
 @dataclass
 class Inspection:
-    """A job, its files fetched and checked, ready to replay any of its claims."""
+    """A job with checked files, ready to replay any of its claims."""
 
     connection: Connection
     storage: NodeStorage
@@ -32,8 +32,8 @@ class Inspection:
 
 
 def open_inspection(app: App, job: str) -> Inspection:
-    """Fetch a job's files into the folder of views; `job` is its id or the first digits of it. Raises Stop
-    for an unknown job or hostile files."""
+    """Fetches a job's files into the folder of views; `job`: an id or prefix. Raises Stop for an unknown job
+    or hostile files."""
     connection = app.view()
     view = app.look_up(connection, job)
     storage = app.storage(VIEW_STORE)
@@ -54,14 +54,14 @@ def open_inspection(app: App, job: str) -> Inspection:
 
 
 def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
-    """First thing that is wrong with a claim; None if nothing is."""
+    """The first fault of a claim; None if there is none."""
     from assay.node.audit import audit_claim
 
     return audit_claim(inspection.state_provider, view, None if segments is None else list(segments))
 
 
 def first_finding(inspection: Inspection) -> Finding | None:
-    """What is wrong with the oldest false claim that stands; None if all are right."""
+    """The first fault of the oldest false claim that stands; None if all are right."""
     claims = inspection.connection.market.claims(inspection.job.job_id)
     standing = (view for view in claims if not view.stale and view.status.phase not in FALLEN)
     return next((found for view in standing if (found := audit_view(inspection, view))), None)
@@ -70,7 +70,7 @@ def first_finding(inspection: Inspection) -> Finding | None:
 def audit_place(
     inspection: Inspection, kind: Kind, round_: int, shard: int, segments: range | None
 ) -> tuple[Finding | None, ClaimView]:
-    """The audit of the claim that stands at a place. Raises Ask when none does."""
+    """Audits the standing claim at a place. Raises Ask if there is none."""
     job_id = inspection.job.job_id
     view = inspection.connection.market.current(job_id, kind, round_, shard)
     if view is None:

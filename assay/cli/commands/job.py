@@ -36,7 +36,7 @@ commands.command("serve")(job_post.serve_files)
 
 @commands.command("ls")
 def list_jobs(context: typer.Context) -> None:
-    """All jobs, oldest first."""
+    """List all jobs, oldest first."""
     app = app_of(context)
     jobs = app.view().market.jobs()
     names = {job_id: name for name, job_id in job_names(app.settings.home).items()}
@@ -54,7 +54,7 @@ def list_jobs(context: typer.Context) -> None:
 
 @commands.command()
 def name(context: typer.Context, job: JobArgument, name: str) -> None:
-    """Call a job by a name of your own, which every command of this home takes for its id."""
+    """Give a job a name of your own, which this home's commands accept as its id."""
     app = app_of(context)
     check_name(name)
     connection = app.view()
@@ -66,7 +66,7 @@ def name(context: typer.Context, job: JobArgument, name: str) -> None:
 
 @commands.command()
 def show(context: typer.Context, job: JobArgument) -> None:
-    """Where a job stands; losses and results are read from published checkpoints."""
+    """Show a job's progress; losses and results are read from published checkpoints."""
     app = app_of(context)
     connection = app.view()
     found = app.look_up(connection, job)
@@ -208,7 +208,7 @@ def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
 
 @commands.command()
 def halt(context: typer.Context, job: JobArgument) -> None:
-    """Begin no further round; finished work is paid, the rest comes back."""
+    """Halt a job: no further round begins; finished work is paid, the rest is refunded."""
     app = app_of(context)
     connection = app.connect()
     job_id = app.job_id(connection.market, job)
@@ -222,8 +222,8 @@ def halt(context: typer.Context, job: JobArgument) -> None:
 
 @commands.command()
 def close(context: typer.Context, job: JobArgument) -> None:
-    """End a job whose rounds are settled, or that was halted: what it did not cost comes back to its client.
-    `job post`, `job serve` and solvers do so by themselves."""
+    """Close a job whose rounds are settled, or that was halted: the unspent budget returns to its client.
+    `job post`, `job serve` and solvers also do this by themselves."""
     from assay.app.times import show_moment
     from assay.client.closing import close as close_job
     from assay.client.closing import closes_at

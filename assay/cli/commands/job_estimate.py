@@ -1,4 +1,4 @@
-"""``assay job estimate``: what a job will cost, take and move, before it is posted."""
+"""``assay job estimate``: estimate a job's cost, duration and traffic before it is posted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from assay.cli.commands.job_post import FileArgument, traced, warning
 
 
 def estimate(context: typer.Context, file: FileArgument) -> None:
-    """Say what a job costs at least and at most, how much it computes and moves, and when it is paid.
+    """Estimate a job's minimum and maximum cost, its operations and traffic, and when it is paid.
 
-    Traces the model for that, and asks no chain. Gas is not in it.
+    Traces the model and asks no chain. Gas is not included.
     """
     from assay.job.read import read_job_file
 

@@ -1,4 +1,4 @@
-"""``assay job init``: a complete job file to start from."""
+"""``assay job init``: write a complete job file to start from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TRAINING = ("gpt", "mlp", "cnn")
 USES = ("eval", "infer", "grpo")
-"""Templates of jobs that are no training."""
+"""Templates of jobs that do not train."""
 
 
 def init(
@@ -154,8 +154,10 @@ def init(
 
 
 def _check_given(context: typer.Context, model: str, own: str, pretrained: str, published: str) -> None:
-    """That no option was given which this kind of job file does not read. `model`: the template; empty where
-    --from or --from-pretrained takes its place. Raises Ask."""
+    """Raises Ask for an option that this kind of job file does not use.
+
+    `model`: the template; empty if --from or --from-pretrained replaces it.
+    """
     uses = model in USES
     brought = "--from" if own else "--from-pretrained" if pretrained else ""
     if brought and model in TRAINING:
@@ -196,7 +198,7 @@ def _not_read(option: str, why: str) -> NoReturn:
 
 
 def _check_data(model: str, data: str) -> None:
-    """That there is such data for the template. Raises BadParameter."""
+    """Raises BadParameter unless the template has this data."""
     if not data or data in ("stdlib", "digits"):
         return
     if model in ("mlp", "cnn"):
@@ -206,7 +208,7 @@ def _check_data(model: str, data: str) -> None:
 
 
 def _testing(text: str, records: int, file: Path, made: Recipe | None = None) -> str:
-    """A job file's text with the loss on so many held-out records, 0 for none. Raises Stop where there are
+    """Adds the loss on this many held-out records to a job file, 0 for none. Raises Stop if there are
     fewer."""
     if not records:
         return text
@@ -236,7 +238,7 @@ def init_published(
     rounds: int,
     held_out: int,
 ) -> None:
-    """Write the job file of a published setting; `rounds` 0 are the published ones."""
+    """Writes the job file of a published setting; `rounds` 0: the published number."""
     from assay.job.templates import PRESETS, preset
 
     text = preset(name, source=data, times=times, rounds=rounds)
@@ -263,8 +265,11 @@ def init_own(
     held_out: int,
     fine_tuned: bool | None = None,
 ) -> None:
-    """Trace a client's own model, and write its job file only if that gives a program. `come_together`:
-    ``job.templates.by_algorithm`` with what was asked for; `fine_tuned`: by adapters, or whole."""
+    """Traces a client's own model, and writes its job file if that succeeds.
+
+    `come_together`: ``job.templates.by_algorithm`` with the chosen options; `fine_tuned`: by adapters, or
+    whole.
+    """
     from assay.job.build import build
     from assay.job.kept import traces
     from assay.job.outer import levels_of
@@ -308,8 +313,10 @@ def init_own(
 def recipe_written(
     file: Path, model: str, tokenizer: str, data: str, context: int, rank: int
 ) -> Iterator[str]:
-    """The reference of a recipe file beside the job file, which fine-tunes that model; removed where an error
-    is raised meanwhile. Raises Ask where there is such a file."""
+    """Writes a recipe file beside the job file that fine-tunes a model, and yields its reference.
+
+    The file is removed if the `with` block fails. Raises Ask if it exists.
+    """
     from assay.job.templates import fine_tuning_recipe
 
     path = file.with_suffix(".py")
@@ -334,8 +341,8 @@ def init_evaluation(
     rounds: int,
     times: dict[str, str],
 ) -> None:
-    """Write the job file of an evaluation: of a fetched job's model on the records held out from it, or of a
-    model of one's own on its dataset's."""
+    """Writes the job file of an evaluation: of a fetched job's model, or an own model, on held-out
+    records."""
     from assay.client.fetched import model_and_parameters
     from assay.job.parts import recipe_of
     from assay.job.read import parse_job_file
@@ -389,8 +396,10 @@ def init_evaluation(
 
 
 def _other_data(source: str, same: bool | None) -> str:
-    """That a loss does not compare with the training's, or may not; empty where the data are its own.
-    `same`: whether they are; None where no receipt says."""
+    """Note that a loss is not comparable with the training's, or may not be; empty if the data are the same.
+
+    `same`: whether they are; None without a receipt.
+    """
     if same is None:
         return (
             "no receipt says on which data these weights were trained; where they were others, the loss"
@@ -414,7 +423,7 @@ def init_inference(
     temperature: float,
     times: dict[str, str],
 ) -> None:
-    """Write the job file of a batch inference by a fetched GPT."""
+    """Writes the job file of a batch inference by a fetched GPT."""
     from assay.client.fetched import model_and_parameters
     from assay.job.build import read_prompts
     from assay.job.use_templates import inference_template
@@ -436,7 +445,7 @@ def init_inference(
 
 
 def _weights_from(file: Path, weights: str) -> str:
-    """Weights as a job file names them: a path from its folder, or a CID."""
+    """Weights as a job file names them: a path relative to its folder, or a CID."""
     from assay.job.read import is_cid
 
     return weights if is_cid(weights) else os.path.relpath(weights, file.parent)

@@ -1,4 +1,4 @@
-"""``assay job fetch``, ``verify``, ``eval`` and ``sample``: the model that a job ended with."""
+"""``assay job fetch``, ``verify``, ``eval`` and ``sample``: fetch and use a job's model."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def fetch(
         "model"
     ),
 ) -> None:
-    """Fetch the settled model or result, led to the root that the chain settled, and write it with its
-    receipt; say a result, and the CID of its file."""
+    """Fetch the settled model or result, verified against the settled root, with its receipt. A result is
+    also printed, with the CID of its file."""
     app = app_of(context)
     connection = app.view()
     looked_up = app.look_up(connection, job)
@@ -96,7 +96,7 @@ def fetch(
 
 
 def _count(text: str) -> int | None:
-    """How many segments `--replay` asks for; None for all. Raises typer.BadParameter."""
+    """Number of segments for `--replay`; None for all. Raises typer.BadParameter."""
     if text == "all":
         return None
     if not text.isdecimal() or not int(text):
@@ -114,7 +114,7 @@ def verify(
         str, typer.Option(help="Recompute `all` segments, or a number of them drawn at random.")
     ] = "",
 ) -> None:
-    """Check a fetched model against its receipt, offline; the chain and the arithmetic too, if asked.
+    """Verify a fetched model against its receipt, offline; optionally also on chain and by replaying.
 
     Exit status 9 if anything does not hold.
     """
@@ -151,7 +151,7 @@ def _compared(app: App, receipt: Receipt) -> OnChain:
 
 
 def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Replayed:
-    """Blocks come from the store of the chosen account (without one, from what was fetched here), and with
+    """Replays with blocks from the chosen account's store (without one, from what was fetched here), and with
     `peers` from the market's nodes."""
     from random import SystemRandom
 
@@ -174,7 +174,7 @@ def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Rep
 
 
 def _said(found: Verified, chain: OnChain | None, replayed: Replayed | None) -> dict[str, list[str]]:
-    """What was checked, and what was not, in words that claim no more."""
+    """What was checked, and what was not."""
     checked, unchecked = list(found.checked), []
     if chain is not None:
         checked.append(
@@ -226,7 +226,7 @@ def evaluate(
     records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
     path: PathOption = 0,
 ) -> None:
-    """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
+    """Compute a fetched model's loss and accuracy on the held-out records, in native fp32."""
     from assay.client.fetched import model_and_parameters, model_of
     from assay.job.read import read_job_file
 
@@ -259,7 +259,7 @@ def sample(
     seed: Annotated[int, typer.Option()] = 0,
     path: PathOption = 0,
 ) -> None:
-    """Have a fetched GPT write some text."""
+    """Generate text with a fetched GPT."""
     from assay.client.fetched import model_of, sample_text
 
     app = app_of(context)
@@ -277,8 +277,8 @@ def export(
         str, typer.Option("--from", help="FILE.py:FUNCTION, whose Recipe has the model of transformers.")
     ] = "",
 ) -> None:
-    """Write a fetched model as a folder that Hugging Face's transformers loads, with its receipt beside it;
-    adapters are merged."""
+    """Export a fetched model as a folder for Hugging Face's transformers, with its receipt; adapters are
+    merged."""
     from assay.client.fetched import model_of
 
     app = app_of(context)

@@ -1,4 +1,4 @@
-"""``assay job validate``, ``post`` and ``serve``: from a job file to a job on the market."""
+"""``assay job validate``, ``post`` and ``serve``: check a job file, post the job, serve its files."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ FOUND = {
     "programRoot": "root of the program",
     "worstCase": "costs at most",
 }
-"""What `validate` finds, in words."""
+"""Labels of the results of `validate`."""
 DIGITS = 16
-"""Of an id in a command that is shown."""
+"""Number of digits of an id shown in a command."""
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
 def warning(line: str) -> str:
-    """A caution as it is shown."""
+    """Formats a warning."""
     return f"WARNING: {line}"
 
 
 def weights_files(app: App, body: JobFile) -> Files | None:
-    """Where weights are read that a job file names by their CID: this home's blocks, then the market's nodes;
-    None where it names none."""
+    """Source of weights that a job file names by CID: this home's blocks, then the market's nodes; None if it
+    names none."""
     from assay.job.read import is_cid
 
     if body.weights is None or not is_cid(body.weights.source):
@@ -64,7 +64,7 @@ def weights_files(app: App, body: JobFile) -> Files | None:
 
 @dataclass(frozen=True)
 class Traced:
-    """A job file, what is published of it, and what is said of it before it is posted."""
+    """A traced job file, with its files, terms and warnings."""
 
     body: JobFile
     files: JobArtifacts
@@ -74,7 +74,8 @@ class Traced:
 
 
 def traced(app: App, body: JobFile) -> Traced:
-    """Trace a job file's step, and draft its terms. Stores and sends nothing. Raises as `drafted`."""
+    """Traces a job file's step and drafts its terms, without storing or sending anything. Raises as
+    `drafted`."""
     with app.output.working(TRACING) as step:
         from assay.job.build import build
         from assay.job.cautions import cautions
@@ -91,9 +92,8 @@ def traced(app: App, body: JobFile) -> Traced:
 
 
 def validate(context: typer.Context, file: FileArgument) -> None:
-    """Trace the model, check the program and the terms, rehearse the first steps, and say what the job can
-    cost. Sends nothing.
-    """
+    """Trace the model, check program and terms, rehearse the first steps, and estimate the cost. Sends
+    nothing."""
     from assay.job.read import read_job_file
 
     app = app_of(context)
@@ -226,8 +226,10 @@ def post(
 
 
 def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = None) -> None:
-    """Return on SIGTERM or SIGINT; until then look after the account's transactions and the job, which a
-    reorganisation of the chain may remove, and say what troubles there are."""
+    """Waits for SIGTERM or SIGINT, and meanwhile cares for transactions and the job, and reports problems.
+
+    A reorganisation of the chain may remove the job.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
     said, over, closing = "", False, Closing(connection.writer)
@@ -244,7 +246,7 @@ def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = Non
 
 
 def _ended(app: App, job_id: JobId) -> str:
-    """What there is to do when a job is closed."""
+    """What the client can do with a closed job."""
     digits = job_id.hex()[:DIGITS]
     out = f"model-{digits[:8]}" if Path("model").exists() else "model"
     fetch = app.command(f"job fetch {digits} --out {out}")
@@ -255,8 +257,8 @@ def _ended(app: App, job_id: JobId) -> str:
 
 
 def _looked(app: App, connection: Connection, closing: Closing, job_id: JobId | None) -> tuple[str, bool]:
-    """Send again what the chain has lost, and close what is due; what is not as it should be, if anything,
-    and whether the job is closed."""
+    """Resends lost transactions and closes due jobs; returns the present problem, if any, and whether the job
+    is closed."""
     try:
         connection.writer.sender.resume()
         for job in closing.look(connection.clock.now()):
@@ -276,7 +278,7 @@ def serve_files(
     announce_url: AnnounceUrl = None,
 ) -> None:
     """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files, and audit its open
-    jobs as each was posted."""
+    jobs with the share chosen for each."""
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     name, reach = app.settings.account, reach_of(app.settings, port)

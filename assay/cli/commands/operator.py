@@ -1,4 +1,4 @@
-"""``assay operator``: an operator account works, its owner alone moves its stake and its earnings."""
+"""``assay operator``: an operator account works; only its owner moves its stake and earnings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bind(
     expiry: Annotated[int, typer.Option(help="As the consent says.")],
     signature: Annotated[str, typer.Option("--consent", help="The operator's signature, in hex.")],
 ) -> None:
-    """Owner: own an operator, with the consent it has signed."""
+    """Owner: bind an operator with the consent it has signed."""
     from assay.chain.contracts.operators import Owner, ownership
     from assay.protocol.types import Consent
 
@@ -70,7 +70,7 @@ def bind(
 
 @commands.command()
 def unbind(context: typer.Context, operator: Operator) -> None:
-    """Owner: let an operator own itself once the delay has passed. Take its stake out before."""
+    """Owner: release an operator after the delay. Withdraw its stake before."""
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
@@ -93,7 +93,7 @@ def cap(
         str, typer.Option(help="Of it, for all clients together that have no cap of their own.")
     ],
 ) -> None:
-    """Owner: bound what an operator may lock; what convictions and fines take stays counted."""
+    """Owner: limit what an operator may lock; losses by convictions and fines stay counted."""
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
@@ -115,7 +115,7 @@ def cap_client(
     amount: str,
     role: RoleName,
 ) -> None:
-    """Owner: give a client a cap of its own, beside that of all others."""
+    """Owner: set a separate cap for one client's jobs."""
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
@@ -130,7 +130,7 @@ def cap_client(
 
 @commands.command()
 def allow(context: typer.Context, operator: Operator, amount: str) -> None:
-    """Owner: let an operator put so much of its free balance into jobs of its own, and no more."""
+    """Owner: allow an operator to put this amount of its free balance into its own jobs, and no more."""
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
@@ -144,7 +144,7 @@ def allow(context: typer.Context, operator: Operator, amount: str) -> None:
 
 @commands.command()
 def revoke(context: typer.Context) -> None:
-    """Operator: no consent that this account has signed counts any more."""
+    """Operator: revoke every consent that this account has signed."""
     from assay.chain.contracts.operators import revoke_consents
 
     app = app_of(context)
@@ -160,7 +160,7 @@ def show(
     name: Annotated[str | None, typer.Argument()] = None,
     client: Annotated[str | None, typer.Option(help="Its caps; without it, those of all others.")] = None,
 ) -> None:
-    """Who owns an account, and what its owner lets it lock and spend."""
+    """Show an account's owner, caps and allowance."""
     from assay.chain.contracts.operators import allowance, caps, ownership
 
     app = app_of(context)

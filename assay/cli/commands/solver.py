@@ -115,7 +115,7 @@ commands.command()(command_of(run, _honest))
 def terms(
     context: typer.Context, file: Annotated[Path, typer.Argument(help="Where to write the limits.")]
 ) -> None:
-    """Write the usual limits on jobs' terms to a file, to change them and give it to `run --accept`."""
+    """Write the default limits on jobs' terms to a file, for editing and `run --accept`."""
     from assay.cli.node.acceptance import acceptance_text
     from assay.solver.acceptance import USUAL
 
@@ -142,7 +142,8 @@ def bench(
         ),
     ] = False,
 ) -> None:
-    """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
+    """Compare this machine with the definition bit by bit, and time training steps; run it before you
+    stake."""
     app = app_of(context)
     app.end_dry_run(f"compare this machine with the definition, and keep the result in {app.settings.home}")
     app.output.say("loading PyTorch and the stored digests")
@@ -156,7 +157,7 @@ add_verbs(commands, "solver", "take nothing new, finish what it owes and give it
 
 @commands.command()
 def why(context: typer.Context, job: str) -> None:
-    """Why this account's solver would take no shard of a job."""
+    """Explain why this account's solver would not take a shard of a job."""
     app = app_of(context)
     connection = app.connect()
     job_id = app.look_up(connection, job).job_id
@@ -194,7 +195,7 @@ def release(
     ] = False,
     operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:
-    """Let a taken shard go; what it costs is said before anything is sent."""
+    """Release a shard; the cost is shown before anything is sent."""
     from assay.cli.commands.solver_release import release as run_release
 
     run_release(app_of(context), job, shard, later=later, again=again, operator=operator)

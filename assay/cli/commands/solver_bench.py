@@ -1,9 +1,9 @@
-"""``assay solver bench``: is this machine fit to compute for money?
+"""``assay solver bench``: check that this machine computes correctly, and time it.
 
-Contract: `bench` compares this machine with the digests that are installed with the program, times training
-steps, keeps the result for ``cli.node.fitness``, and ends with a verdict in one line. It fails where a bit is
-wrong, and where something was slower than this machine could do it (``numerics.slower``). Not guaranteed:
-that a machine that passes computes every job right; its verifiers find that out.
+Contract: `bench` compares this machine with the installed digests, times training steps, stores the result
+for ``cli.node.fitness``, and ends with a verdict in one line. It fails if a bit is wrong, or something is
+slower than this machine could do it (``numerics.slower``). Not guaranteed: that a machine that passes
+computes every job right; its verifiers find that out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
-    """Compare, time, keep the result and show it. Raises Ask where a bit is wrong, or something is slow."""
+    """Compares, times, stores the result and shows it. Raises Ask if a bit is wrong or something is slow."""
     device = engine_of(app.settings).device
     started = time.monotonic()
     report = _compared(app, device, full=full, compiled=compiled, path=path)
@@ -76,7 +76,7 @@ def verdict_on(device: str, report: Report, slow: Sequence[str]) -> str:
 
 
 def _compared(app: App, device: str, *, full: bool, compiled: bool, path: Path) -> Report:
-    """The processor always; the device too where it is another."""
+    """Compares the CPU, and the device if it is another one."""
     cache = app.settings.home / FORMS_FOLDER
     eager, all_forms = ([] if device == "cpu" else forms_on("cpu", compiled=False) for _ in range(2))
     eager += forms_on(device, compiled=False)

@@ -1,4 +1,4 @@
-"""``assay solver release``: let a taken shard go, with what that costs said before."""
+"""``assay solver release``: release a shard, showing the cost first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, operator: str | None) -> None:
-    """Give back one shard of a job that this account holds, or an operator of its, or all of them; now, or
-    with `later` by its running node as soon as nothing is owed. `again`: take that back. Raises Stop where
-    nothing is held, or for an operator's node."""
+    """Releases one or all shards of a job that this account, or an operator of its, holds.
+
+    `later`: by the running node, as soon as nothing is owed; `again`: undoes that. Raises Stop if nothing is
+    held, or for an operator's node.
+    """
     from assay.solver.release import RELEASED_FILE, Released
 
     if operator and (later or again):

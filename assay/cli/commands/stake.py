@@ -1,4 +1,4 @@
-"""``assay stake``: what makes a solver or a verifier answerable."""
+"""``assay stake``: deposit, list, unbond and withdraw stakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Operator = Annotated[str | None, typer.Option("--for", help="An operator that th
 
 
 def parse_role(text: str) -> Role:
-    """Raises Stop for anything but solver and verifier."""
+    """Parses solver or verifier. Raises Stop for anything else."""
     try:
         return Role[text.upper()]
     except KeyError:
@@ -32,7 +32,7 @@ def parse_role(text: str) -> Role:
 
 
 def require_wallet(market: ChainMarket, amount: Wei) -> Wei:
-    """What has to be deposited from the wallet for an amount. Raises Ask where the wallet has less."""
+    """Amount to deposit from the wallet. Raises Ask if the wallet has less."""
     missing = max(amount - market.free(market.me), 0)
     if missing > (wallet := market.wallet(market.me)):
         raise Ask(
@@ -47,7 +47,7 @@ def require_wallet(market: ChainMarket, amount: Wei) -> Wei:
 
 @commands.command()
 def deposit(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
-    """Stake tokens, or for an operator; what is missing in the vault is deposited from the wallet first."""
+    """Stake tokens, also for an operator; what is missing in the vault is deposited from the wallet first."""
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
@@ -68,7 +68,7 @@ def deposit(context: typer.Context, amount: str, role: RoleName, operator: Opera
 
 @commands.command("ls")
 def list_stakes(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> None:
-    """Stakes of an account, and what is on its way out, with its date."""
+    """List an account's stakes, and unbonding requests with their dates."""
     from assay.chain.contracts.requests import unbond_requests
 
     app = app_of(context)
@@ -104,7 +104,7 @@ def _request_table(requests: list[UnbondRequest], now: int) -> object:
 
 @commands.command()
 def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
-    """Begin to take a stake out; it stays slashable until the delay has passed."""
+    """Start to unbond a stake; it stays slashable until the delay has passed."""
     from assay.chain.contracts.operators import Owner
     from assay.chain.contracts.requests import unbond_requests
 
@@ -132,7 +132,7 @@ def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operat
 
 
 def _require_unlocked(market: ChainMarket, account: Address, role: Role, amount: Wei) -> None:
-    """Raises Ask where less of the stake is unlocked."""
+    """Raises Ask if less of the stake is unlocked."""
     stake = market.stake(account, role)
     if amount > stake.active - stake.locked:
         raise Ask(

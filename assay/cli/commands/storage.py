@@ -1,4 +1,4 @@
-"""``assay storage``: what this home's nodes keep in their block stores."""
+"""``assay storage``: inspect and clean the block stores of this home's nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORE = "store"
 
 
 def stores(app: App, name: str | None) -> dict[str, BlockStore]:
-    """Block stores of this home, or the one of this account. Raises Stop where there is none."""
+    """Block stores of this home, or of this account. Raises Stop if there is none."""
     nodes = app.settings.home / "nodes"
     found = {
         path.parent.name: BlockStore(path, sweep=not app.dry_run) for path in sorted(nodes.glob(f"*/{STORE}"))
@@ -37,7 +37,7 @@ def stores(app: App, name: str | None) -> dict[str, BlockStore]:
 
 @commands.command("ls")
 def list_stores(context: typer.Context, node: NodeName = None) -> None:
-    """How many blocks and bytes each node keeps, and what is pinned or was set aside as damaged."""
+    """Show the blocks and bytes of each node, and what is pinned or was set aside as damaged."""
     app = app_of(context)
     rows = table("blocks", "node", "#blocks", "#MB", "#pinned", "#damaged")
     told = {}
@@ -60,7 +60,7 @@ def gc(
     node: NodeName = None,
     models: Annotated[bool, typer.Option("--models", help="Closed jobs' models too.")] = False,
 ) -> None:
-    """Delete what is settled, and what nothing names and is an hour old; nodes may run meanwhile."""
+    """Delete files of settled work, and unnamed files older than an hour; nodes may be running."""
     app = app_of(context)
     found = stores(app, node)
     app.end_dry_run(f"delete what is settled from the blocks of {', '.join(found) or 'no node'}")
@@ -92,8 +92,8 @@ def gc(
 
 @commands.command()
 def check(context: typer.Context, node: NodeName = None) -> None:
-    """Read every block and compare it with its name; damaged ones are set aside, to be fetched or computed
-    again. Exit status 1 where there was one."""
+    """Compare every block with its CID; damaged ones are set aside, to be fetched or recomputed. Exit status
+    1 if there was one."""
     from assay.protocol.errors import BlockNotFound, CorruptBlock
 
     app = app_of(context)

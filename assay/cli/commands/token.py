@@ -18,7 +18,7 @@ Amount = Annotated[str, typer.Argument(help="Such as 500tok.")]
 def balance(
     context: typer.Context, name: Annotated[str | None, typer.Argument(help="Name or address.")] = None
 ) -> None:
-    """Tokens in an account's wallet and its free balance in the vault."""
+    """Show an account's tokens in its wallet and its free balance in the vault."""
     app = app_of(context)
     address = resolve(app, name or app.settings.account)
     market = app.view().market

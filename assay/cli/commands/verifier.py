@@ -125,7 +125,7 @@ commands.command()(command_of(run, _honest))
 
 @commands.command()
 def classes(context: typer.Context) -> None:
-    """Classes of conditions: what each asks of a verifier, and how much stake has subscribed to it."""
+    """List classes of conditions: what each requires of a verifier, and its subscribed stake."""
     market = app_of(context).view().market
     columns = ("class", "#seats", "#samples", "vote", "#stake", "#fee", "#subscribed")
     rows = table("classes of conditions", *columns)
@@ -148,7 +148,7 @@ def subscribe(
     ],
     operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:
-    """Agree to a class of conditions: from two epochs on the stake is drawn for its jobs, and no others."""
+    """Subscribe to a class of conditions: after two epochs the stake is drawn for its jobs, and no others."""
     from assay.app.accounts import resolve
     from assay.chain.contracts.operators import Owner
 
@@ -208,7 +208,8 @@ def replay(
 
 @commands.command()
 def coverage(context: typer.Context, job: str) -> None:
-    """What of a job's tasks drawn verifiers vouch for, and the chance that their samples miss a fault."""
+    """Show how much of a job's tasks drawn verifiers attest, and the chance that their samples miss a
+    fault."""
     from assay.dashboard.views import job_view
 
     app = app_of(context)
@@ -228,7 +229,7 @@ def coverage(context: typer.Context, job: str) -> None:
 
 
 def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
-    """What the samples can miss, in words."""
+    """Chances that the samples miss a fault, as text."""
     drawn, samples = (
         show_count(view["verifiers"], "honest verifier"),
         show_count(view["samples"], "sample"),

@@ -1,4 +1,4 @@
-"""``assay whistle``: recheck anything, and be paid for what is found."""
+"""``assay whistle``: audit anything, and be paid for faults found."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ add_verbs(commands, "whistle", "recheck nothing new and play its open games")
 
 @commands.command()
 def scan(context: typer.Context, job: str) -> None:
-    """Recompute every standing claim of a job; exit status 9 if any is false. What keeps one from being
-    recomputed is shown, and ends the command once all others are."""
+    """Recompute every standing claim of a job; exit status 9 if any is false. A claim that cannot be
+    recomputed is shown, and ends the command with an error after all others."""
     app = app_of(context)
     inspection = open_inspection(app, job)
     rows = table("claims", "claim", "place", "claimant", "phase", "finding")

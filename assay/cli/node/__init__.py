@@ -1,1 +1,1 @@
-"""Running a role as a process: its face on HTTP and the check of the machine."""
+"""Runs a role as a process: HTTP server, machine check, signals."""

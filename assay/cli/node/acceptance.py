@@ -1,7 +1,7 @@
-"""The file in which a solver's operator says which terms it agrees to.
+"""Reads and writes the file of a solver's limits on terms.
 
-Contract: every limit is stated and nothing else is: a key that is missing or unknown is refused by its name.
-Amounts and durations are written with their units, such as "400tok" and "60s".
+Contract: the file states every limit and nothing else; a missing or unknown key is refused by name. Amounts
+and durations have units, such as "400tok" and "60s".
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MEANING = {
     "most_unpaid": "work of an outer step that its fee does not pay for, in rounds' tasks",
     "block": "between the chain's blocks",
 }
-"""What each limit bounds, as the file says it."""
+"""Comment on each limit in the file."""
 
 
 class BadAcceptance(Stop):
-    """The file does not say what the operator agrees to."""
+    """The file is not a valid set of limits."""
 
     code = "bad-acceptance"
 
@@ -42,7 +42,7 @@ def _bad(path: Path, why: str) -> BadAcceptance:
 
 
 def read_acceptance(path: Path) -> TermsLimits:
-    """The operator's limits. Raises BadAcceptance."""
+    """Reads the operator's limits. Raises BadAcceptance."""
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text())
     except OSError as error:
@@ -69,7 +69,7 @@ def _value(path: Path, name: str, value: object) -> Any:
 
 
 def _whole_units(seconds: int) -> str:
-    """``30d``, ``90s``: a duration in the largest unit of which it is a whole number."""
+    """Formats a duration in its largest whole unit: ``30d``, ``90s``."""
     size, unit = next(
         (
             (size, unit)
@@ -82,7 +82,7 @@ def _whole_units(seconds: int) -> str:
 
 
 def acceptance_text(limits: TermsLimits) -> str:
-    """The file that says these limits."""
+    """Formats these limits as a file."""
     lines = [
         "# What a solver agrees to before it takes a shard: a job beyond any of these limits is left alone."
     ]

@@ -1,10 +1,10 @@
-"""Waking somebody: a node's clocks that pass half and nine tenths of their time, what was lost, and what else
-cannot wait, as events, to a webhook, and as notifications on the desktop.
+"""Alerts a person about deadlines, losses and other urgent problems: events, a webhook, desktop
+notifications.
 
-Contract: clocks run on where they cannot be looked at, whatever the reason: a full disk, a chain that does
-not answer. A webhook or a desktop that is slow or fails holds nothing up; what could not be sent is counted
-and said, and not sent again. A webhook's message is JSON: node, role, address, what is owed, what is lost,
-seconds left. A notification is its text, by `notify-send` (libnotify).
+Contract: alarms are raised at half and nine tenths of a deadline's time, also while the market cannot be read
+(a full disk, an unreachable chain), by the last poll. A slow or failing webhook or desktop blocks nothing; a
+failed alert is counted, reported and not repeated. A webhook's message is JSON: node, role, address, what is
+owed, what is lost, seconds left. A notification is its text, by `notify-send` (libnotify).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ WAIT_S = 10.0
 COMPARED_EVERY_S = 15.0
 BLIND_S = 30.0
 STANDS_S = 60.0
-"""For which an alarm is shown that is not raised again."""
+"""Seconds for which an alarm is shown unless repeated."""
 LOST = 16
-"""What was lost, of which so much is shown."""
+"""Number of losses that are shown."""
 _KIND = "assay/clocks/1"
 CLOCKS_FILE = "clocks-{}.json"
-"""In a node's folder, by role: what ran against it when it last looked."""
+"""File in a node's folder, by role, with the deadlines at its last check."""
 NOTIFIER = "notify-send"
 
 Tell = Callable[[dict[str, Any]], str]
-"""Tells one alarm; what went wrong, or nothing."""
+"""Sends one alert; returns the error, or an empty text."""
 
 
 def ways(webhook: str | None, notify: bool) -> list[Tell]:
-    """How this node wakes somebody. Raises Ask where the desktop's way is wanted and not there."""
+    """Alert channels of this node. Raises Ask if desktop notifications are requested and unavailable."""
     found: list[Tell] = [partial(post, webhook)] if webhook else []
     if notify:
         program = shutil.which(NOTIFIER)
@@ -61,7 +61,7 @@ def ways(webhook: str | None, notify: bool) -> list[Tell]:
 
 
 def post(url: str, body: dict[str, Any]) -> str:
-    """Tell a webhook."""
+    """Posts to a webhook."""
     import httpx
 
     try:
@@ -72,7 +72,7 @@ def post(url: str, body: dict[str, Any]) -> str:
 
 
 def show(program: str, body: dict[str, Any]) -> str:
-    """Show a notification, which stays until it is clicked away once the clock is nearly over."""
+    """Shows a notification, which stays until dismissed if the deadline is near."""
     urgency = "critical" if body["share"] >= LATE else "normal"
     title, text = f"assay: {body['node']} ({body['role']})", escape(body["text"], quote=False)
     command = [program, "--app-name=assay", f"--urgency={urgency}", "--", title, text]
@@ -85,8 +85,10 @@ def show(program: str, body: dict[str, Any]) -> str:
 
 
 class Watch:
-    """Looks at the clocks of one account, tells of them, and of what was lost. It needs no disk: without room
-    for its record it only forgets, should it be killed, what ran at that time."""
+    """Watches the deadlines of one account and raises alarms, also for losses.
+
+    It needs no disk: without its record, only losses during a restart go unnoticed.
+    """
 
     def __init__(
         self,
@@ -101,38 +103,38 @@ class Watch:
         error: Callable[[], str] = lambda: "",
         unheard: Callable[[], Sequence[ClaimId]] = lambda: (),
     ) -> None:
-        """`kept`: where it keeps what runs; `error`: what the node says is wrong with it; `unheard`: claims
-        of which the chain's logs do not tell all that its contracts know."""
+        """`kept`: file of running deadlines; `error`: returns the node's present error; `unheard`: returns
+        claims for which the contracts know of games that the logs do not show."""
         self._unheard, self._compared = unheard, float("-inf")
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
         self._tell, self._kept, self._error = tell, kept, error
         self._alarms = Alarms()
         self._seen: tuple[int, float, list[Clock]] = 0, time.monotonic(), []
-        """The chain's time at the last look that came to an end, this machine's, and the clocks then."""
+        """Chain time and local time of the last complete check, and its deadlines."""
         self._pool = ThreadPoolExecutor(1, "alarm") if tell else None
         self.told, self.unsent = 0, 0
         self.nearest: tuple[float, Clock] | None = None
-        """The clock that is furthest gone, and its share."""
+        """The deadline of which most time has passed, and the fraction."""
         self.standing: dict[str, str] = {}
-        """What is at risk now, by what."""
+        """Duties at risk now, by name."""
         self.lost: tuple[str, ...] = ()
-        """What this process knows to have been lost, and why."""
+        """Known losses, with reasons."""
         self.sleep = ""
-        """How long the node may sleep, in words."""
+        """How long the node may be offline, as text."""
         self.at_risk = ""
-        """What is locked now, in words."""
+        """Stake and bonds at risk now, as text."""
         self._ran = self._remembered()
         self._looked: int | None = None
-        """When it last looked; None: before this process."""
+        """Time of the last check; None: none in this process."""
         self._blind = ""
-        """Why the last look did not succeed."""
+        """Why the last check failed."""
         self._blind_since: float | None = None
         self._raised: dict[str, tuple[str, float]] = {}
-        """What others have raised, and when."""
+        """Alarms raised by others, with their time."""
 
     def __call__(self) -> None:
-        """Look once, and tell what is due; where that cannot be looked at, by the last look. Raises what
-        looking raises."""
+        """Checks once and raises due alarms, by the last poll if the market cannot be read. Raises errors of
+        reading."""
         try:
             self._look()
             self._blind, self._blind_since = "", None
@@ -143,7 +145,7 @@ class Watch:
             self._tell_due()
 
     def _cannot_look(self, error: Exception) -> None:
-        """Wake somebody where the chain has not been read for long: nobody sees what runs out meanwhile."""
+        """Raises an alarm if the chain has not been readable for long: deadlines may pass unseen."""
         now, hint = time.monotonic(), getattr(error, "hint", "")
         self._blind = getattr(error, "message", f"{type(error).__name__}: {error}")
         self._blind_since = now if self._blind_since is None else self._blind_since
@@ -153,15 +155,14 @@ class Watch:
             self.raise_alarm("chain", f"{said}; {hint}" if hint else said)
 
     def raise_alarm(self, what: str, text: str) -> None:
-        """Wake somebody at once, and show it for as long as it is raised again every `STANDS_S`. Called from
-        any thread."""
+        """Raises an alarm at once, and shows it while it is repeated within `STANDS_S`. Thread-safe."""
         known, now = self._raised.get(what), time.monotonic()
         self._raised[what] = text, now
         if known is None or now - known[1] > STANDS_S:
             self._wake({"owes": what, "loses": "", "share": LATE, "secondsLeft": 0, "text": text})
 
     def _compare(self) -> None:
-        """Now and then: whether the logs tell of every game that the contracts count."""
+        """Periodically checks that the logs show every game that the contracts count."""
         if time.monotonic() - self._compared < COMPARED_EVERY_S:
             return
         self._compared = time.monotonic()
@@ -207,7 +208,7 @@ class Watch:
         self.standing = late | {what: text for what, (text, _) in self._raised.items()}
 
     def _mourn(self, clock: Clock, now: int) -> None:
-        """Say what was lost, and why, as far as this node can know."""
+        """Reports a loss and, as far as known, its cause."""
         looked = self._looked
         if self._blind:
             why = f"the chain could not be read: {self._blind}"
@@ -237,7 +238,7 @@ class Watch:
                 record.write(self._kept, _KIND, [astuple(clock) for clock in running])
 
     def _remembered(self) -> tuple[Clock, ...]:
-        """What ran when an earlier process last looked."""
+        """Deadlines that ran at an earlier process's last check."""
         if self._kept is None:
             return ()
         body = record.read_or_set_aside(self._kept, _KIND, instead="what was lost meanwhile is not told")
@@ -246,14 +247,14 @@ class Watch:
         )
 
     def counters(self) -> dict[str, int]:
-        """For the status and the metrics."""
+        """Counters for status and metrics."""
         share = 0.0 if self.nearest is None else self.nearest[0]
         unsent = {"alarms_unsent": self.unsent} if self.unsent else {}
         lost = {"clocks_lost": len(self.lost)} if self.lost else {}
         return {"alarms": self.told, "clock_percent": round(100 * share), **unsent, **lost}
 
     def close(self) -> None:
-        """Wait for what is being sent."""
+        """Waits for alerts that are being sent."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 

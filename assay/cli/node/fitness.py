@@ -1,9 +1,8 @@
-"""Whether this machine was found fit to compute for money, by ``assay solver bench``.
+"""Stores and checks the result of ``assay solver bench``: whether this machine is fit to compute for money.
 
-Contract: a result, kept in the home folder, holds for the processor, PyTorch and device that it was found
-with. A machine that gave a wrong bit is refused until it passes; one that was never compared is told how.
-A node's workers look at the result, which needs PyTorch; the comparison itself is in
-``cli.commands.solver_bench``.
+Contract: a result in the home folder holds for the CPU, PyTorch version and device it was found with. A
+machine that gave a wrong bit is refused until it passes; one that was never compared gets a hint. A node's
+workers read the result, which needs PyTorch; ``cli.commands.solver_bench`` does the comparison.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _KIND = "assay/fitness/1"
 
 
 def machine_of(device: str) -> dict[str, str]:
-    """What a result holds for: another processor, GPU (also one of the same make) or PyTorch is another
-    machine."""
+    """Identity of the machine for which a result holds: CPU, GPU (also of the same model) and PyTorch
+    version."""
     import torch
 
     return {
@@ -43,8 +42,11 @@ def machine_of(device: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a comparison came to: whether the machine passed, the least time of a step of the first run that
-    was timed, in its fastest form (0 where none was), and why it was slower than it could be."""
+    """Result of a comparison.
+
+    Whether the machine passed, the minimum step time of the first timed run in its fastest form (0 if none),
+    and why it was slower than possible.
+    """
 
     fit: bool
     step_ms: float = 0.0
@@ -52,7 +54,7 @@ class Result:
 
 
 def keep(home: Path, device: str, result: Result) -> None:
-    """Remember what a device came to, beside those of other devices."""
+    """Stores a device's result."""
     try:
         others = _kept(home)
     except record.DamagedRecord:
@@ -63,15 +65,14 @@ def keep(home: Path, device: str, result: Result) -> None:
 
 
 def found(home: Path, device: str) -> Result | None:
-    """What this machine came to when it was last compared; None where it was not compared as it is now.
-    Raises DamagedRecord."""
+    """The stored result of this machine as it is now; None if it was not compared. Raises DamagedRecord."""
     machine = machine_of(device)
     results = (one for one in _kept(home) if one["machine"] == machine)
     return next((Result(one["fit"], one["step_ms"], tuple(one["slower"])) for one in results), None)
 
 
 def verdict(home: Path, device: str) -> bool | None:
-    """Whether it passed; as `found`."""
+    """True if it passed; None and errors as `found`."""
     result = found(home, device)
     return None if result is None else result.fit
 
@@ -84,13 +85,13 @@ def _kept(home: Path) -> list[dict[str, Any]]:
 
 
 def _unsealed(data: bytes) -> dict[str, Any]:
-    """A result without a checksum."""
+    """Reads a result without a checksum."""
     kept = bounded_json.loads(data)
     return {"machine": {"device": "", **kept["machine"]}, "fit": bool(kept["fit"])}
 
 
 def bench_command(device: str) -> str:
-    """What compares a device."""
+    """Command that compares a device."""
     return "assay solver bench" if device == "cpu" else f"assay --device {device} solver bench"
 
 
@@ -111,14 +112,14 @@ class Verdict(Order[bool | None]):
 
 
 class Fitness:
-    """Asks a solver's workers, while it starts, whether their devices passed."""
+    """Asks a starting solver's workers whether their devices passed."""
 
     def __init__(self, app: App, devices: Sequence[str]) -> None:
         self._app, self._devices = app, devices
         self._unfit: BaseException | None = None
 
     def look(self, pool: Pool | InlinePool, clock: ChainClock) -> None:
-        """Ask; the node ends where one has failed."""
+        """Starts asking; the node ends if a device has failed."""
         for device in self._devices:
             asked = pool.submit(Verdict(self._app.settings.home.resolve(), device), Priority.GAME)
             asked.add_done_callback(partial(self._told, clock, device))
@@ -144,6 +145,6 @@ class Fitness:
             clock.stop()
 
     def check(self) -> None:
-        """Raise Ask for a device that failed, and what looking raised."""
+        """Raises Ask for a device that failed, and errors of asking."""
         if self._unfit is not None:
             raise self._unfit

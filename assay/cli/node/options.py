@@ -77,7 +77,7 @@ Memory = Annotated[
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """Where a node listens, what it tells others, whom it wakes, when it works, and what a step may take."""
+    """Options of a node: addresses, alerts, working hours, and limits of a step."""
 
     host: Host = None
     announce_url: AnnounceUrl = None
@@ -94,7 +94,7 @@ class NodeOptions:
 
 @dataclass(frozen=True)
 class ReplayOptions(NodeOptions):
-    """Also how many of others' segments are replayed at once, and where."""
+    """Also the number and place of parallel replays."""
 
     replays: Width = 1
     ray: Cluster = None

@@ -1,7 +1,7 @@
-"""What an operator says of when a node takes nothing new: options of `run`, and the command `drain`.
+"""Options and the command `drain` with which an operator limits when a node takes new work.
 
-Contract: `drain` writes one file in the node's folder, which a running node reads at each look and a later
-one from its first. Nothing is sent from here. What the account owes is what the chain says at this moment.
+Contract: `drain` writes one file in the node's folder, which a running node reads at each poll and a later
+one from its start. Nothing is sent. The account's obligations are read from the chain now.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.protocol.types import Address
 
 ROLE_OF = {"solver": "solver", "verifier": "verifier", "whistle": "whistleblower"}
-"""What a role is called, by its group of commands."""
+"""Role of each command group."""
 _DOES = {
     "solver": "takes nothing new, finishes what it owes, and gives its shards back",
     "verifier": "leaves its class, casts the votes and plays the games that it owes",
@@ -31,14 +31,14 @@ _AGAIN = {
 
 
 def wishes_of(hours: Sequence[str] | None, max_load: float | None, pause_on_battery: bool) -> Wishes:
-    """The options of `run`. Raises Stop for no hours, Ask where this machine does not tell."""
+    """Parses the options of `run`. Raises Stop for invalid hours, Ask if this machine lacks a sensor."""
     wishes = Wishes(tuple(map(hours_of, hours or ())), max_load, pause_on_battery)
     require_told(wishes)
     return wishes
 
 
 def drain(app: App, group: str, off: bool) -> None:
-    """Drain this account's node of a role, or let it work again; say what it owes."""
+    """Drains this account's node of a role, or ends that; prints its obligations."""
     from assay.app.accounts import resolve
     from assay.node.owed import owed_by
     from assay.protocol.types import Role
@@ -68,7 +68,7 @@ def drain(app: App, group: str, off: bool) -> None:
 
 
 def _drawn(app: App, view: Connection, me: Address) -> str:
-    """Until when a verifier may be drawn, in words; empty where it may not be."""
+    """Until when a verifier may be drawn, as text; empty if it may not."""
     from assay.protocol.types import Role
     from assay.verifier.left_class import LeftClass
 

@@ -1,4 +1,4 @@
-"""How much of a disk a node may take."""
+"""Determines a node's disk budget."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from assay.blocks.blockstore import BlockStore
 from assay.solver.room import DiskBudget
 
 FREE_SHARE = 0.8
-"""Of what is free when a node starts, where its operator says nothing."""
+"""Share of the free space at a node's start that it uses by default."""
 
 
 def disk_budget(store: BlockStore, given: str | None, shards: int) -> DiskBudget:
-    """What `given` says, or most of what is free. Raises Stop for no size."""
+    """Budget by the option, or most of the free space. Raises Stop for an invalid size."""
 
     def used() -> int:
         return store.usage().total_bytes

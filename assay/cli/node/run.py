@@ -1,9 +1,8 @@
-"""Running a role as a process: its web face, its peers, its signals.
+"""Runs a role as a process: HTTP server, peers, signals, event log.
 
 Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops on
-SIGTERM and SIGINT, within ten seconds (`end_when_told`). Nothing else from outside ends it once it runs,
-neither the chain's node nor a full disk. What it has begun on chain is in its journal; starting it again goes
-on from there.
+SIGTERM and SIGINT, within ten seconds (`end_when_told`). Nothing else from outside ends it, neither the
+chain's node nor a full disk. Its pending transactions are in its journal; a restart resumes them.
 """
 
 from __future__ import annotations
@@ -46,28 +45,28 @@ from assay.protocol.errors import AssayError, Retry
 _LOG = logging.getLogger(__name__)
 PEERS_EVERY_S = 2.0
 LAST_BYTES = 1 << 20
-"""Of the events of an earlier process, how many are looked at."""
+"""Number of bytes read from the end of an earlier process's events."""
 ENDS_S = 8.0
-"""After which a node that was told to end is ended, whatever it waits for: a chain that does not answer, a
-transaction that is not mined, a device."""
+"""Seconds after which a stopping node is killed, whatever it waits for: an unreachable chain, a pending
+transaction, a device."""
 WAS_KILLED = (
     "the process before this one ended without a word: it was killed, as for want of memory, or the machine"
     " lost power; it goes on where that one was"
 )
 MOST_PAUSE_S = 16.0
-"""Between two tries to reach the chain at the start."""
+"""Maximum pause in seconds between tries to reach the chain at the start."""
 SENDING = 16
-"""Calls that wait to be mined at once: more than a node has in order that a move never waits behind those
-whose gas has become too dear."""
+"""Maximum number of concurrent sends: more than a node has at once, so that a move never waits behind calls
+whose gas has become too expensive."""
 PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
-"""What a role fetches for, where it is not for training."""
+"""Purpose of a role's fetches, if it is not training."""
 
 
 class EventLog:
-    """A node's events: JSON lines in a file and, for whoever collects logs, on standard error; words there
-    for a person at a terminal.
+    """A node's events: JSON lines in a file, and on standard error JSON for log collectors or text at a
+    terminal.
 
-    What cannot be written, for want of room, is counted in `lost`: an event is no reason to stop.
+    Events that cannot be written are counted in `lost`: they are no reason to stop.
     """
 
     def __init__(self, path: Path, echo: bool) -> None:
@@ -87,7 +86,7 @@ class EventLog:
                     sys.stderr.write(in_words(event) if self._terminal else line)
 
     def _keep(self, line: bytes) -> None:
-        """Write a line; one that only half of goes is ended before the next."""
+        """Writes a line; a partially written one is terminated before the next."""
         data = line if self._whole else b"\n" + line
         try:
             written = os.write(self._file, data)
@@ -99,7 +98,7 @@ class EventLog:
 
 
 def killed_at(path: Path) -> float | None:
-    """When the process before this one said its last word, if it never said that it stops."""
+    """Time of the last event of the previous process, if it did not stop regularly."""
     try:
         with path.open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - LAST_BYTES, 0))
@@ -112,14 +111,14 @@ def killed_at(path: Path) -> float | None:
 
 
 def in_words(event: Mapping[str, Any]) -> str:
-    """An event as a line for a person: ``20:08:15 committed  round=0 shard=1``."""
+    """Formats an event: ``20:08:15 committed  round=0 shard=1``."""
     rest = {k: v for k, v in plain(event).items() if k not in ("event", "role", "address")}
     told = " ".join(f"{name}={value}" for name, value in rest.items())
     return f"{time.strftime('%H:%M:%S')} {event.get('event', '')}  {told}\n"
 
 
 class Logged(logging.Handler):
-    """What libraries and this package log, as events among the others."""
+    """Log handler that turns log records into events."""
 
     def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(logging.WARNING)
@@ -132,7 +131,7 @@ class Logged(logging.Handler):
 
 @dataclass(frozen=True)
 class NodeParts:
-    """What a role's constructor needs."""
+    """Constructor arguments of a role."""
 
     connection: Connection
     storage: NodeStorage
@@ -142,8 +141,10 @@ class NodeParts:
 
 
 def end_when_told(stop: Callable[[], None], ends_s: float = ENDS_S) -> None:
-    """Call `stop` at SIGTERM and SIGINT, and end this process where it has not ended `ends_s` later. What a
-    node keeps outlasts that at any moment, as it does a loss of power."""
+    """Calls `stop` at SIGTERM and SIGINT, and kills this process if it has not ended `ends_s` later.
+
+    A node's files survive that at any moment, as they do a power failure.
+    """
     told = SimpleQueue[int]()  # which a handler may use that interrupts another one
 
     def tell(number: int, frame: object) -> None:
@@ -169,8 +170,10 @@ def run_node(
     serve: bool = True,
     take_over: bool = False,
 ) -> None:
-    """Run one role until told to stop; `tell` is told of clocks that run low. If it does not `serve`, nobody
-    gets its blocks. Raises AccountElsewhere, unless told to `take_over`."""
+    """Runs one role until stopped; `tell`: alert channels. Unless it `serves`, nobody gets its blocks.
+
+    Raises AccountElsewhere, unless told to `take_over`.
+    """
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = connected(app, tell), app.storage(name)
@@ -229,8 +232,8 @@ def run_node(
 
 
 def connected(app: App, tell: Sequence[Tell] = (), sleep: Callable[[float], None] = time.sleep) -> Connection:
-    """The account's connection, once the chain answers; nothing is sent until then. Somebody is woken where
-    that takes long."""
+    """Connects the account once the chain answers, without sending anything. Raises an alarm if that takes
+    long."""
     pause_s, waited_s = 1.0, 0.0
     while True:
         try:
@@ -247,8 +250,8 @@ def connected(app: App, tell: Sequence[Tell] = (), sleep: Callable[[float], None
 
 
 def begun(begin: Callable[[], None], service: Node, watch: Watch) -> bool:
-    """Begin as soon as the market can be read; until then the node shows what is wrong, and wakes somebody.
-    False where it was told to stop meanwhile."""
+    """Starts once the market can be read; until then shows the error and raises alarms. False if told to stop
+    meanwhile."""
     while True:
         try:
             begin()
@@ -263,8 +266,7 @@ def begun(begin: Callable[[], None], service: Node, watch: Watch) -> bool:
 
 
 def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch) -> Status:
-    """The service's status, with how its workers, its chain endpoints and its event file do, and its blocks'
-    bytes."""
+    """Status of the service, its workers, chain endpoints, event file and traffic."""
     status = service.status
     health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
     unsaid = {"events_lost": emit.lost, "unsaid": service.loop.unsaid}
@@ -291,14 +293,16 @@ def _status(service: Node, connection: Connection, emit: EventLog, traffic: Traf
 
 
 def computing(pool: Pool | InlinePool) -> dict[str, int]:
-    """For the status and the metrics: seconds that workers have been busy, and their share of all."""
+    """Seconds that workers have been busy and their share of all, for status and metrics."""
     busy_s, all_s = pool.busy_s()
     return {"seconds_computing": round(busy_s), "computing_percent": round(100 * busy_s / max(all_s, 1e-9))}
 
 
 class Housekeeping:
-    """What a node does between its looks: it announces where it serves, looks after its transactions, and
-    follows its peers. Called more often than every `PEERS_EVERY_S`, it does nothing."""
+    """Periodic work between polls: announces the URL, cares for transactions, follows peers.
+
+    Calls within `PEERS_EVERY_S` of the last do nothing.
+    """
 
     def __init__(
         self, connection: Connection, storage: NodeStorage, url: str, watch: Watch, taken: Taken
@@ -307,12 +311,11 @@ class Housekeeping:
         self._taken = taken
         self._last = -PEERS_EVERY_S
         self._announcement = ""
-        """Intent of the announcement; once it is mined, `resume` looks after it."""
+        """Intent of the announcement; once signed, `resume` takes care of it."""
         self._announced = False
 
     def __call__(self) -> None:
-        """Each part even where another failed, whatever of. Raises the first part's error; others are
-        logged."""
+        """Runs each part, also after another failed. Raises the first part's error; others are logged."""
         if time.monotonic() - self._last < PEERS_EVERY_S:
             return
         self._last = time.monotonic()
@@ -330,7 +333,7 @@ class Housekeeping:
             raise errors[0]
 
     def _announce(self) -> None:
-        """Say where this node serves, unless that is what the chain has."""
+        """Announces this node's URL unless the chain has it."""
         market = self._connection.writer
         if not self._announced and market.endpoints().get(market.me, "") != self._url:
             self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
@@ -338,7 +341,7 @@ class Housekeeping:
         self._announced = True
 
     def _look_elsewhere(self) -> None:
-        """Wake somebody where another node has announced itself for this account."""
+        """Raises an alarm if another node has announced itself for this account."""
         if self._announced and (where := self._taken.elsewhere()):
             self._watch.raise_alarm("account-elsewhere", f"{where.message}; {where.hint}")
 

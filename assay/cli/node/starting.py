@@ -1,7 +1,6 @@
-"""The first thing that a command says which runs a node.
+"""Prints which node starts, before anything heavy is imported.
 
-Contract: nothing heavy is imported for it, so that a wrong account is refused, and a right one named, before
-PyTorch is imported.
+Contract: it imports nothing heavy, so that a wrong account is refused before PyTorch is imported.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def say_start(app: App, node: NodeOptions, role: str) -> Wishes:
-    """Say which node starts, and what its operator wishes. Raises Ask where no account is chosen, KeyProblem
-    where there is none such, and what the wishes raise."""
+    """Prints which node starts and returns its operator's limits.
+
+    Raises Ask if no account is chosen, KeyProblem if it does not exist, and errors of the limits.
+    """
     from assay.chain.eth.keystore import Keystore
     from assay.cli.node.resting import wishes_of
 
@@ -32,8 +33,8 @@ def say_start(app: App, node: NodeOptions, role: str) -> Wishes:
 
 
 def tells(app: App, node: NodeOptions, role: str) -> Sequence[Tell]:
-    """Whom the node wakes. In a dry run: open the account, ask the chain, say what the node would do, and
-    end."""
+    """Alert channels of the node. In a dry run: opens the account, asks the chain, says what the node would
+    do, and ends."""
     from assay.cli.node.alarms import ways
 
     tell = ways(node.webhook, node.notify)

@@ -1,8 +1,8 @@
-"""Whether an account's node runs in another home: its last announcement, and what it owes, have to be of this
-one.
+"""Detects that an account's node runs in another home, by announcements and obligations that this home did
+not send.
 
 Contract: reads the market and this home's journal, which has every transaction that this home has sent for
-the account. Not guaranteed: that the other node is found where it has announced nothing and owes nothing yet.
+the account. Not guaranteed: that the other node is found before it has announced or owes anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from assay.protocol.errors import Ask
 from assay.protocol.types import Role
 
 MINE = "node"
-"""Of a journal: that a node has run with it, or has taken the account over."""
+"""Journal fact: a node has run with it, or has taken the account over."""
 
 
 class AccountElsewhere(Ask):
@@ -28,10 +28,10 @@ class Taken:
     def __init__(self, market: ChainMarket) -> None:
         self._market, self._journal = market, market.sender.journal
         self._known = ""
-        """What was announced when it was last seen to be of this home."""
+        """Announcement that was last seen to be this home's."""
 
     def begin(self, take_over: bool) -> None:
-        """This home's node of the account begins. Raises AccountElsewhere."""
+        """Records that this home's node starts. Raises AccountElsewhere."""
         if not take_over:
             if (where := self.elsewhere()) is not None:
                 raise where
@@ -39,7 +39,7 @@ class Taken:
         self._journal.keep_fact(MINE, self._market.endpoints().get(self._market.me, ""))
 
     def elsewhere(self) -> AccountElsewhere | None:
-        """Where another home has announced itself for the account since; None where none has."""
+        """The error, if another home has announced itself for the account since; else None."""
         url = self._market.endpoints().get(self._market.me, "")
         if url not in ("", self._known):
             if url != self._journal.fact(MINE) and not self._journal.has_signed(f"cli/endpoint/{url}/"):
@@ -48,7 +48,7 @@ class Taken:
         return None
 
     def _require_known(self) -> None:
-        """What is owed and was sent by nobody here was sent elsewhere."""
+        """Checks that obligations of the account were created by this home."""
         sender, me = self._market.sender, self._market.me
         if self._journal.fact(MINE) is not None or sender.next_nonce() <= self._journal.next_nonce(
             sender.address
