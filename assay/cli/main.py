@@ -40,7 +40,7 @@ ROOMS = {
                 ("verifier", "Replay samples and attest them."),
                 ("whistle", "Find faults and dispute them."),
                 ("dispute", "Challenges and their games."),
-                ("storage", "Training files that the nodes of this home keep."),
+                ("storage", "Block stores of this home's nodes."),
             ),
         ),
         (
@@ -63,7 +63,7 @@ DISTRIBUTION = "assay-market"
 
 root = typer.Typer(
     name="assay",
-    help="A market for training compute in which nobody has to be trusted.",
+    help="A market for training compute without trusted parties.",
     cls=with_rooms(ROOMS),
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -104,8 +104,8 @@ def options(
     home: Annotated[
         str | None,
         typer.Option(
-            help="Folder for keys, blocks and journals (ASSAY_HOME); else the nearest .assay here or above, "
-            "else ~/.assay."
+            help="Folder for keys, blocks and journals (ASSAY_HOME). Default: the nearest .assay here "
+            "or above, or ~/.assay."
         ),
     ] = None,
     rpc_url: Annotated[
@@ -113,16 +113,18 @@ def options(
         typer.Option(
             "-r",
             "--rpc-url",
-            help="Chain node (ETH_RPC_URL, comma-separated). A second one takes over from the first, and is"
-            " compared with it.",
+            help="URL of a chain node (ETH_RPC_URL, comma-separated); repeatable. A second one takes "
+            "over from the first and is compared with it.",
         ),
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="A network of assay.toml, by its name (ASSAY_NETWORK).")
+        str | None, typer.Option(help="Name of a network in assay.toml (ASSAY_NETWORK).")
     ] = None,
     account: Annotated[
         str | None,
-        typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT); else the one of `assay account use`."),
+        typer.Option(
+            help="Account to act for (ETH_KEYSTORE_ACCOUNT). Default: the one set by `assay account use`."
+        ),
     ] = None,
     password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
@@ -130,62 +132,66 @@ def options(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            help="auto, cpu, cuda or one GPU, as cuda:1. Given several times, a node has a worker on each."
+            help="auto, cpu, cuda or one GPU such as cuda:1; repeatable: a node has a worker on each."
         ),
     ] = None,
     executor: Annotated[
         str | None, typer.Option(help="auto, compiled, eager or reference; the bits are the same.")
     ] = None,
-    threads: Annotated[str | None, typer.Option(help="Processor threads for training.")] = None,
+    threads: Annotated[str | None, typer.Option(help="CPU threads for training.")] = None,
     ipfs: Annotated[
-        str | None, typer.Option(help="RPC of a Kubo daemon to publish in too, and to ask (ASSAY_IPFS).")
+        str | None, typer.Option(help="RPC of a Kubo daemon to publish to and fetch from (ASSAY_IPFS).")
     ] = None,
     private_peers: Annotated[
         str | None,
         typer.Option(
-            help="Private networks in which others' nodes may be asked, such as 10.0.0.0/8,fd00::/8"
-            " (ASSAY_PRIVATE_PEERS); else public addresses alone, on a local chain this machine's too."
+            help="Private networks in which other nodes may be contacted, such as 10.0.0.0/8,fd00::/8 "
+            "(ASSAY_PRIVATE_PEERS). Default: public addresses only; on a local chain also this "
+            "machine's."
         ),
     ] = None,
     max_fee: Annotated[
-        str | None, typer.Option(help="Most for a unit of gas; 500gwei (ASSAY_MAX_FEE).")
+        str | None, typer.Option(help="Maximum fee per gas (ASSAY_MAX_FEE). Default: 500gwei.")
     ] = None,
     emergency_fee: Annotated[
         str | None,
         typer.Option(
-            help="Most for a unit of gas of a move, vote or task that is nearly too late; 2000gwei"
-            " (ASSAY_EMERGENCY_FEE)."
+            help="Maximum fee per gas of a move, vote or task near its deadline (ASSAY_EMERGENCY_FEE)."
+            " Default: 2000gwei."
         ),
     ] = None,
     token_worth: Annotated[
         str | None,
         typer.Option(
-            help="What a token is worth, such as 0.002ether: not more than what is at stake is then paid to"
-            " save it (ASSAY_TOKEN_WORTH)."
+            help="Value of a token, such as 0.002ether: then a call's gas never costs more than the "
+            "stake it saves (ASSAY_TOKEN_WORTH)."
         ),
     ] = None,
     tip: Annotated[
-        str | None, typer.Option(help="Priority fee for a unit of gas; auto: the node's (ASSAY_TIP).")
+        str | None, typer.Option(help="Priority fee per gas; auto: the node's proposal (ASSAY_TIP).")
     ] = None,
     fee_bump: Annotated[
-        str | None, typer.Option(help="Percent more for a transaction that is stuck (ASSAY_FEE_BUMP).")
+        str | None,
+        typer.Option(help="Percentage by which a stuck transaction's fee is raised (ASSAY_FEE_BUMP)."),
     ] = None,
     confirmations: Annotated[
-        str | None, typer.Option(help="Blocks on top before anything counts (ASSAY_CONFIRMATIONS).")
+        str | None,
+        typer.Option(help="Further blocks before a transaction counts as done (ASSAY_CONFIRMATIONS)."),
     ] = None,
     finality: Annotated[
-        str | None, typer.Option(help='Blocks until nothing is undone, or "finalized" (ASSAY_FINALITY).')
+        str | None,
+        typer.Option(help='Depth in blocks at which a block is final, or "finalized" (ASSAY_FINALITY).'),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress on stderr.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Check and show, send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check and show everything, send nothing.")] = False,
     max_spend: Annotated[
-        str | None, typer.Option(help="Most ether to spend on gas, such as 0.1ether.")
+        str | None, typer.Option(help="Maximum ether to spend on gas, such as 0.1ether.")
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="The version, and nothing else."),
+        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
     ] = False,
 ) -> None:
     """Options of every command, before or after its name."""
@@ -210,7 +216,7 @@ def options(
 def doctor(
     context: typer.Context,
     role: Annotated[
-        str, typer.Option(help="client, solver, verifier or whistleblower: what it needs is looked at.")
+        str, typer.Option(help="Role to check for: client, solver, verifier or whistleblower.")
     ] = "client",
 ) -> None:
     """Check that this machine, its keys and its chain are ready; each problem comes with its fix."""

@@ -29,7 +29,7 @@ WritePassword = Annotated[
     bool,
     typer.Option(
         "--write-password",
-        help="Make a password and write it beside the key in plain text: for keys that guard little.",
+        help="Generate a password and store it beside the key in plain text: for keys of low value.",
     ),
 ]
 
@@ -100,10 +100,10 @@ def export_key(
     context: typer.Context,
     name: Name,
     out: Annotated[
-        Path | None, typer.Option(help="File to write; else the key is printed.", dir_okay=False)
+        Path | None, typer.Option(help="File to write. Default: print the key.", dir_okay=False)
     ] = None,
     private_key: Annotated[
-        bool, typer.Option("--private-key", help="The key itself, in hex, instead of the encrypted file.")
+        bool, typer.Option("--private-key", help="Export the unencrypted private key in hex instead.")
     ] = False,
 ) -> None:
     """Export an account's encrypted key file, in the format of Foundry and Ethereum clients."""

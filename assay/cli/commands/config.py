@@ -22,7 +22,7 @@ def config(context: typer.Context) -> None:
 @commands.command()
 def show(
     context: typer.Context,
-    origin: Annotated[bool, typer.Option("--origin", help="Say of each where it comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show each setting's origin.")] = False,
 ) -> None:
     """Show every setting as other commands would use it here."""
     app = app_of(context)

@@ -17,13 +17,13 @@ from assay.protocol.words import masked_url
 def dashboard(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8440,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the chain.")] = 1.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8440,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between polls of the chain.")] = 1.0,
     node: Annotated[
-        list[str] | None, typer.Option(help="URL of a node of yours, whose health is shown.")
+        list[str] | None, typer.Option(help="URL of one of your nodes, to show its health; repeatable.")
     ] = None,
     losses: Annotated[
-        bool, typer.Option(help="Fetch committed states of the jobs that are looked at, for their losses.")
+        bool, typer.Option(help="Fetch committed states of viewed jobs, for their losses.")
     ] = True,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:

@@ -43,7 +43,7 @@ def up(
     verifiers: Annotated[int, typer.Option(min=0)] = 3,
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
     block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
-    client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
+    client_tokens: Annotated[str, typer.Option(help="Tokens of the account `client`.")] = "10000tok",
     devices: Annotated[str | None, typer.Option(help=DEVICES_HELP)] = None,
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or resume the

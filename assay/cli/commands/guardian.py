@@ -55,7 +55,7 @@ def _set(context: typer.Context, what: str, paused: bool) -> None:
 def hand_over(
     context: typer.Context,
     to: Annotated[str | None, typer.Argument(help="The next pauser's name or address.")] = None,
-    renounce: Annotated[bool, typer.Option(help="Nobody, for good.")] = False,
+    renounce: Annotated[bool, typer.Option(help="Make nobody the pauser, for good.")] = False,
 ) -> None:
     """Pauser: make another account the pauser, or nobody for good."""
     from assay.chain.contracts.operators import hand_over as give

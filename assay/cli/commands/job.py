@@ -104,21 +104,23 @@ def show(context: typer.Context, job: JobArgument) -> None:
 def watch(
     context: typer.Context,
     job: JobArgument,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the market.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between polls of the market.")] = 2.0,
     losses: Annotated[bool, typer.Option(help="Fetch each task's last state and read its loss.")] = True,
     metrics: Annotated[
         Path | None, typer.Option(help="Folder for metrics.jsonl and an event file for TensorBoard.")
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Folder into which models are fetched while the job goes on.")
+        Path | None, typer.Option(help="Folder into which models are fetched while the job runs.")
     ] = None,
-    keep_every: Annotated[int, typer.Option(min=1, help="With --keep: after so many rounds each.")] = 1,
+    keep_every: Annotated[
+        int, typer.Option(min=1, help="With --keep: fetch after every this many rounds.")
+    ] = 1,
     patience: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Halt the job when so many rounds have not lowered the held-out loss; 0: never. The file has"
-            " held-out records.",
+            help="Halt the job after this many rounds without a lower held-out loss; 0: never. Needs "
+            "held-out records.",
         ),
     ] = 0,
 ) -> None:

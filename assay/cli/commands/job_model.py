@@ -27,7 +27,7 @@ JobArgument = Annotated[
     ),
 ]
 
-PathOption = Annotated[int, typer.Option(help="Of a job by dipaco: which path.")]
+PathOption = Annotated[int, typer.Option(help="Path of a DiPaCo job.")]
 
 
 def fetch(
@@ -108,7 +108,7 @@ def verify(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="A fetched model.")],
     rpc: Annotated[
-        bool, typer.Option("--rpc", help="Ask the chain's node whether it has and settled these claims.")
+        bool, typer.Option("--rpc", help="Also check that these claims are settled on chain.")
     ] = False,
     replay: Annotated[
         str, typer.Option(help="Recompute `all` segments, or a number of them drawn at random.")
@@ -223,7 +223,7 @@ def evaluate(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="A fetched model.")],
     file: Annotated[Path, typer.Argument(help="The job file that it was trained with.")],
-    records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
+    records: Annotated[int, typer.Option(min=1, help="Maximum number of held-out records.")] = 10_000,
     path: PathOption = 0,
 ) -> None:
     """Compute a fetched model's loss and accuracy on the held-out records, in native fp32."""
@@ -254,8 +254,8 @@ def evaluate(
 def sample(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
-    prompt: Annotated[str, typer.Option(help="How the text begins.")] = "def ",
-    count: Annotated[int, typer.Option(help="Bytes to write.")] = 200,
+    prompt: Annotated[str, typer.Option(help="Prompt: the beginning of the text.")] = "def ",
+    count: Annotated[int, typer.Option(help="Number of bytes to generate.")] = 200,
     seed: Annotated[int, typer.Option()] = 0,
     path: PathOption = 0,
 ) -> None:

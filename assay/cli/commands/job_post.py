@@ -166,7 +166,7 @@ def post(
         ),
     ],
     serve: Annotated[
-        bool, typer.Option(help="Go on serving and auditing the job until stopped; else `job serve` does.")
+        bool, typer.Option(help="Keep serving and auditing the job until stopped; otherwise run `job serve`.")
     ] = True,
     audit: Annotated[
         float,
@@ -175,7 +175,7 @@ def post(
         ),
     ] = 0.1,
     name: Annotated[
-        str, typer.Option(help="What to call the job in this home's commands. Default: the file's name.")
+        str, typer.Option(help="Name of the job in this home's commands. Default: the file's name.")
     ] = "",
     host: Host = None,
     port: Port = 0,

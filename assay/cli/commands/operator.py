@@ -51,7 +51,7 @@ def consent(
 def bind(
     context: typer.Context,
     operator: Operator,
-    expiry: Annotated[int, typer.Option(help="As the consent says.")],
+    expiry: Annotated[int, typer.Option(help="Expiry that the consent states.")],
     signature: Annotated[str, typer.Option("--consent", help="The operator's signature, in hex.")],
 ) -> None:
     """Owner: bind an operator with the consent it has signed."""
@@ -87,11 +87,12 @@ def cap(
     operator: Operator,
     role: RoleName,
     most: Annotated[
-        str, typer.Option("--all", help="What it may lock and lose in all, from the first cap on.")
+        str,
+        typer.Option(
+            "--all", help="Maximum stake that it may lock and lose in all, counted from the first cap."
+        ),
     ],
-    others: Annotated[
-        str, typer.Option(help="Of it, for all clients together that have no cap of their own.")
-    ],
+    others: Annotated[str, typer.Option(help="Part of it for all clients without a cap of their own.")],
 ) -> None:
     """Owner: limit what an operator may lock; losses by convictions and fines stay counted."""
     from assay.chain.contracts.operators import Owner
@@ -158,7 +159,10 @@ def revoke(context: typer.Context) -> None:
 def show(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument()] = None,
-    client: Annotated[str | None, typer.Option(help="Its caps; without it, those of all others.")] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Show this client's caps. Default: those of clients without caps of their own."),
+    ] = None,
 ) -> None:
     """Show an account's owner, caps and allowance."""
     from assay.chain.contracts.operators import allowance, caps, ownership

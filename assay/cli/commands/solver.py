@@ -24,36 +24,36 @@ def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     node: NodeOptions,
-    min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    min_price: Annotated[str, typer.Option(help="Minimum price of a task.")] = "0tok",
     max_loss: Annotated[
         str | None,
         typer.Option(
-            help="Most that may be at risk at once by sleeping or by its own faults, such as 50tok: no shard"
-            " is taken beyond it; by default all that is staked."
+            help="Maximum loss by being offline or by own faults, such as 50tok: no further shard is "
+            "taken beyond it. Default: all that is staked."
         ),
     ] = None,
-    max_shards: Annotated[int, typer.Option(min=1, help="Most shards held at once.")] = 4,
+    max_shards: Annotated[int, typer.Option(min=1, help="Maximum number of shards held at once.")] = 4,
     slow: Annotated[
         bool | None,
-        typer.Option(
-            "--slow/--fast", help="Of jobs with slow shards, take these alone, or the others alone."
-        ),
+        typer.Option("--slow/--fast", help="In jobs with slow shards: take only these, or only the others."),
     ] = None,
     takes: Annotated[
         Takes,
         typer.Option(
-            help="Tasks alone leaves outer claims to others; outer alone takes no shard and claims what is"
-            " reserved to nobody any more, if the fee pays at --min-price."
+            help="tasks: leaves outer claims to others. outer: takes no shard and claims outer steps "
+            "that are no longer reserved, if the fee pays at --min-price."
         ),
     ] = Takes.BOTH,
-    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    patience: Annotated[
+        str, typer.Option(help="Time that others have to make their own calls before this node makes them.")
+    ] = "5s",
     accept: Annotated[
         Path | None,
-        typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
+        typer.Option(help="TOML file of limits on jobs' terms; `assay solver terms` writes the defaults."),
     ] = None,
     disk: Annotated[
         str | None,
-        typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
+        typer.Option(help="Disk budget for blocks, such as 200GB. Default: four fifths of the free space."),
     ] = None,
 ) -> None:
     """Run a solver until stopped."""
@@ -133,12 +133,13 @@ def terms(
 def bench(
     context: typer.Context,
     compiled: Annotated[
-        bool, typer.Option("--compiled", help="Training steps compiled too: some minutes.")
+        bool, typer.Option("--compiled", help="Also time compiled training steps: takes some minutes.")
     ] = False,
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Every stored digest, 100 training steps, operations compiled too: many minutes."
+            "--full",
+            help="Check every stored digest, 100 training steps and compiled operations: takes many minutes.",
         ),
     ] = False,
 ) -> None:
@@ -185,13 +186,17 @@ def release(
     context: typer.Context,
     job: str,
     shard: Annotated[
-        int | None, typer.Option(min=0, help="By default every shard of it that this account holds.")
+        int | None,
+        typer.Option(
+            min=0, help="Number of the shard. Default: every shard of the job that this account holds."
+        ),
     ] = None,
     later: Annotated[
-        bool, typer.Option("--later", help="Not now: once its task is committed, when it costs nothing.")
+        bool,
+        typer.Option("--later", help="Release it later, once its task is committed and releasing is free."),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Let this account's node take shards of the job again.")
+        bool, typer.Option("--again", help="Undo: let this account's node take shards of the job again.")
     ] = False,
     operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:

@@ -149,7 +149,7 @@ def withdraw(
     context: typer.Context,
     role: RoleName,
     index: Annotated[
-        int | None, typer.Option(help="Only this request; by default all that are due.", min=0)
+        int | None, typer.Option(help="Number of the request. Default: all that are due.", min=0)
     ] = None,
     operator: Operator = None,
 ) -> None:

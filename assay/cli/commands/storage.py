@@ -15,8 +15,8 @@ from assay.protocol.types import JobId
 if TYPE_CHECKING:
     from assay.node.retention import Unclaimed
 
-commands = typer.Typer(no_args_is_help=True, help="Training files that the nodes of this home keep.")
-NodeName = Annotated[str | None, typer.Argument(help="A node's account; by default every one here.")]
+commands = typer.Typer(no_args_is_help=True, help="Block stores of this home's nodes.")
+NodeName = Annotated[str | None, typer.Argument(help="Account of a node. Default: all nodes of this home.")]
 STORE = "store"
 
 
@@ -58,7 +58,7 @@ def list_stores(context: typer.Context, node: NodeName = None) -> None:
 def gc(
     context: typer.Context,
     node: NodeName = None,
-    models: Annotated[bool, typer.Option("--models", help="Closed jobs' models too.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Also delete models of closed jobs.")] = False,
 ) -> None:
     """Delete files of settled work, and unnamed files older than an hour; nodes may be running."""
     app = app_of(context)

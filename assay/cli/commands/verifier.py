@@ -26,29 +26,33 @@ def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     node: ReplayOptions,
-    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
-    bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
+    patience: Annotated[
+        str, typer.Option(help="Time that others have to make their own calls before this node makes them.")
+    ] = "5s",
+    bond_budget: Annotated[
+        str, typer.Option(help="Maximum total of bonds in its own challenges.")
+    ] = "100tok",
     seed_age: Annotated[
         str,
-        typer.Option(help="Vote only under seeds recorded so long ago, such as the chain takes to finality."),
+        typer.Option(help="Minimum age of a seed before voting, for example the chain's time to finality."),
     ] = "0s",
     join: Annotated[
-        bool, typer.Option(help="Subscribe by itself to a class of conditions within the limits below.")
+        bool, typer.Option(help="Choose and subscribe to classes of conditions within the limits below.")
     ] = False,
-    most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "200tok",
-    least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
-    least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
+    most_stake: Annotated[str, typer.Option(help="With --join: maximum stake of a seat.")] = "200tok",
+    least_fee: Annotated[str, typer.Option(help="With --join: minimum fee of a vote.")] = "1tok",
+    least_vote: Annotated[str, typer.Option(help="With --join: minimum time to vote.")] = "5s",
     least_rate: Annotated[
-        str, typer.Option(help="With --join: the least that a vote must pay for 10^12 operations of replay.")
+        str, typer.Option(help="With --join: minimum fee of a vote per 10^12 replayed operations.")
     ] = "0tok",
     trial: Annotated[
-        str, typer.Option(help="With --join: for how long a class may pay nothing before it is left.")
+        str, typer.Option(help="With --join: time after which a class that has paid nothing is left.")
     ] = "24h",
     disk: Annotated[
         str | None,
         typer.Option(
-            help="Most for the states that votes and games are played from; without room for one it gives its"
-            " seat up. By default as much as the disk has."
+            help="Disk budget for states that defend votes and games; without room for one, the seat "
+            "is given up. Default: no limit."
         ),
     ] = None,
 ) -> None:
@@ -178,7 +182,7 @@ def replay(
     job: str,
     round_: Annotated[int, typer.Option("--round", min=0)],
     shard: Annotated[int, typer.Option(min=0, help="With --outer the slice.")] = 0,
-    outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
+    outer: Annotated[bool, typer.Option(help="Replay the round's outer step instead of a task.")] = False,
     segments: Annotated[
         str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")
     ] = None,

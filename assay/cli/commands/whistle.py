@@ -25,20 +25,20 @@ def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     node: ReplayOptions,
-    auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
-    bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
-    audit_votes: Annotated[bool, typer.Option(help="Recheck votes also on claims that stand.")] = True,
+    auto: Annotated[str, typer.Option(help="off, advise (report only) or play (dispute faults).")] = "play",
+    bond_budget: Annotated[str, typer.Option(help="Maximum total of bonds at once.")] = "200tok",
+    audit_votes: Annotated[bool, typer.Option(help="Also audit votes on claims that stand.")] = True,
     demand: Annotated[
-        bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
+        bool, typer.Option(help="Demand pieces of unpublished states before recomputing them.")
     ] = False,
     await_votes: Annotated[
-        bool, typer.Option(help="Challenge a claim once its vote is closed: false votes then pay too.")
+        bool, typer.Option(help="Challenge a claim only after its vote has ended: then false votes pay too.")
     ] = False,
     disk: Annotated[
         str,
         typer.Option(
-            help="Most for states of its own replays, so that a restart goes on where it was; those that its"
-            " games are played from come on top."
+            help="Disk budget for states of its replays, from which a restart resumes; states of its "
+            "games are not counted."
         ),
     ] = "1GB",
 ) -> None:

@@ -9,40 +9,41 @@ import typer
 
 Host = Annotated[
     str | None,
-    typer.Option(help="Address to serve blocks and status on (ASSAY_HOST); 127.0.0.1 unless told otherwise."),
+    typer.Option(help="Address to serve blocks and status on (ASSAY_HOST). Default: 127.0.0.1."),
 ]
 AnnounceUrl = Annotated[
     str | None,
     typer.Option(
-        help="Base URL at which others fetch its blocks (ASSAY_ANNOUNCE_URL): a reverse proxy's, a forwarded"
-        " port's, an IPFS gateway's; auto: where it listens; none."
+        help="Base URL to announce for its blocks (ASSAY_ANNOUNCE_URL): of a reverse proxy, a "
+        "forwarded port or an IPFS gateway; auto: where it listens; none."
     ),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")]
-Poll = Annotated[float, typer.Option(min=0.05, help="Seconds between looks at the market.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")]
+Poll = Annotated[float, typer.Option(min=0.05, help="Seconds between polls of the market.")]
 Width = Annotated[
     int,
     typer.Option(
         min=1,
         max=256,
-        help="Segments replayed at the same time, in processes of this machine, one thread each.",
+        help="Segments replayed in parallel, in processes of this machine with one thread each.",
     ),
 ]
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Ray cluster that replays instead, or local; needs this package's extra `ray`."
+        help="Address of a Ray cluster that replays instead, or `local`; needs this package's extra `ray`."
     ),
 ]
 Webhook = Annotated[
-    str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
+    str | None,
+    typer.Option(help="Webhook URL: gets a POST when half and a tenth of a deadline's time are left."),
 ]
-Notify = Annotated[bool, typer.Option(help="Show the same on the desktop, by notify-send.")]
+Notify = Annotated[bool, typer.Option(help="Also show these alerts on the desktop, by notify-send.")]
 TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Go on for an account whose node has run in another home, and is stopped for good.",
+        help="Take over an account whose node ran in another home and is stopped for good.",
     ),
 ]
 HoursOf = Annotated[
@@ -50,27 +51,27 @@ HoursOf = Annotated[
     typer.Option(
         "--hours",
         metavar="FROM-BEFORE",
-        help="When it works, in local time, such as 22-06 or 22:30-06:15; several may be given. Outside of"
-        " them it is as drained.",
+        help="Working hours in local time, such as 22-06 or 22:30-06:15; repeatable. Outside them "
+        "the node drains.",
     ),
 ]
 MaxLoad = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="Take nothing new while the machine's load average of one minute is above this. All processes of"
-        " the machine count, this node's workers too.",
+        help="Take no new work while the machine's one-minute load average is above this. All "
+        "processes count, this node's workers too.",
     ),
 ]
 OnBattery = Annotated[
     bool,
-    typer.Option("--pause-on-battery", help="Take nothing new while the machine runs on battery (Linux)."),
+    typer.Option("--pause-on-battery", help="Take no new work while the machine runs on battery (Linux)."),
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
-        help="Most for a step of a job, such as 16GB; by default two thirds of this machine's, shared by"
-        " its CPU workers."
+        help="Maximum memory of a job's step, such as 16GB. Default: two thirds of this machine's,"
+        " divided among its CPU workers."
     ),
 ]
 

@@ -8,7 +8,7 @@ import typer
 
 from assay.app.invocation import app_of
 
-Name = Annotated[str | None, typer.Argument(help="Name or address; by default --account.")]
+Name = Annotated[str | None, typer.Argument(help="Name or address. Default: --account.")]
 
 
 def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
@@ -16,7 +16,7 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
 
     @commands.command()
     def status(context: typer.Context, name: Name = None) -> None:
-        """Ask a running node what it is doing, at the address that it has announced on chain."""
+        """Show what a running node is doing, by the URL that it announced on chain."""
         from assay.app.accounts import resolve
         from assay.app.node_status import show_status
 
@@ -24,11 +24,11 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
         show_status(app, resolve(app, name or app.settings.account), f"{group} run")
 
     @commands.command(
-        help=f"Have this account's node {rests}, so that it can be stopped; also one that starts later."
+        help=f"Have this account's node {rests}, so that it can be stopped; also applies to a node started later."
     )
     def drain(
         context: typer.Context,
-        off: Annotated[bool, typer.Option("--off", help="Let it work again.")] = False,
+        off: Annotated[bool, typer.Option("--off", help="Undo: let it work again.")] = False,
     ) -> None:
         from assay.cli.node.resting import drain as run_drain
 
@@ -39,9 +39,11 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
         context: typer.Context,
         name: Name = None,
         job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
-        limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+        limit: Annotated[
+            int, typer.Option(min=1, help="Maximum number of lines; totals cover all entries.")
+        ] = 50,
     ) -> None:
-        """Every token that came or went and why, reconciled with the chain."""
+        """Show every token movement and its reason, reconciled with the chain."""
         from assay.app.accounts import resolve
         from assay.app.earnings import show_earnings
         from assay.cli.node.resting import ROLE_OF
