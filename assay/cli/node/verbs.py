@@ -24,7 +24,8 @@ def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
         show_status(app, resolve(app, name or app.settings.account), f"{group} run")
 
     @commands.command(
-        help=f"Have this account's node {rests}, so that it can be stopped; also applies to a node started later."
+        help=f"Have this account's node {rests}, so that it can be stopped."
+        " Also applies to a node started later."
     )
     def drain(
         context: typer.Context,
