@@ -91,7 +91,7 @@ class Narrator:
         return f"votes on {self._place(event)}"
 
     def _tally(self, event: Event) -> str:
-        return f"closes the vote on {self._place(event)}: accepted, the challenge window runs"
+        return f"closes the vote on {self._place(event)}: its challenge window runs"
 
     def _settle(self, event: Event) -> str:
         return f"settles {self._place(event)}: solver and verifiers are paid"

@@ -14,6 +14,7 @@ from assay.app.units import round_amount, show_count
 from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress, Seconds
+from assay.protocol.words import show_state
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
@@ -25,7 +26,7 @@ _OVER = (Phase.SETTLED, Phase.CONVICTED)
 
 
 def progress_table(following: Following, now: Seconds | None = None) -> Table:
-    """Table of rounds by shards: holder, phase and loss; with the chain's time, also when a halted job can be
+    """Table of rounds by shards: holder, state and loss; with the chain's time, also when a halted job can be
     closed."""
     job = following.job
     at = f"{in_words(job.progress, job.terms.rounds)}, paid {round_amount(following.paid)}"
@@ -92,21 +93,21 @@ def goes_on(progress: Progress) -> bool:
 
 
 def _outer(following: Following, round_: int) -> str:
-    """Phase of a round's outer step, or the number of slices committed."""
+    """State of a round's outer step, or the number of slices committed."""
     phase, there = following.outer[round_], following.slices[round_]
     if phase != Phase.NONE:
-        return phase.name.lower()
+        return show_state(phase)
     return f"{there} of {following.job.terms.slices} slices" if there else "-"
 
 
 def _cell(line: TaskLine, present: int) -> str:
-    """A task's phase and, once its states are published, its last loss."""
+    """A task's state and, once its states are published, its last loss."""
     if line.phase == Phase.NONE:
         trained = line.round == present and line.holder != ZERO_ADDRESS
         return "missing" if line.missing else "in training" if trained else "-"
-    disputed = " (disputed)" if line.disputes else ""
+    disputed = " (disputed)" if line.disputes else f" ({line.votes})" if line.votes else ""
     loss = "" if line.loss is None else f", loss {line.loss:.3f}"
-    return f"{line.phase.name.lower()}{disputed}{loss}"
+    return f"{line.state}{disputed}{loss}"
 
 
 def in_words(progress: Progress, rounds: int) -> str:

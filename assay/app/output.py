@@ -216,10 +216,8 @@ def _as_it_is(text: str | Table) -> str | Table:
 STYLES = {
     "settled": "green",
     "attested": "cyan",
-    "accepted": "yellow",
+    "unchecked": "yellow",
     "open": "cyan",
-    "committed": "cyan",
-    "seeded": "cyan",
     "halted": "yellow",
     "void": "dim",
     "closed": "dim",

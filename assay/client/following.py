@@ -8,13 +8,14 @@ claimed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.client.closing import closes_at
 from assay.node.rounds import Claims, standing
 from assay.protocol.ports import MarketView
 from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Seconds, Wei
+from assay.protocol.words import attested, show_state, show_votes
 
 if TYPE_CHECKING:  # a job is followed without PyTorch where nobody asks for its losses
     from assay.client.losses import Losses
@@ -39,6 +40,14 @@ class TaskLine:
     held_out: float | None = None
     """Held-out loss of the round's initial parameters; None if not committed, not available, or not
     computed."""
+    attested: bool = False
+    votes: str = ""
+    """``1 of 2 votes``, where its vote is over and not every seat attests it."""
+
+    @property
+    def state(self) -> str:
+        """``protocol.words.show_state`` of it."""
+        return show_state(self.phase, self.attested)
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,11 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
             claim_id = None if view is None else view.claim_id
             left = view is None and round_ < job.progress.round
             tested = None if view is None or losses is None else losses.held_out(view)
-            tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left, tested))
+            line = TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left, tested)
+            if view is not None:
+                votes = show_votes(view, job.terms)
+                line = replace(line, attested=attested(view, job.terms), votes=votes)
+            tasks.append(line)
     outer, slices = [], []
     for round_ in range(job.terms.rounds):
         each = [standing(claims, Kind.OUTER, round_, number) for number in range(job.terms.slices)]

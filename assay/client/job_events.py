@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from assay.client.following import Following, TaskLine
 from assay.protocol.types import ZERO_ADDRESS, Address, Phase
+from assay.protocol.words import show_state
 
 
 class JobEventKind(StrEnum):
@@ -92,7 +93,7 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
     for round_, phase in enumerate(now.outer):
         old = Phase.NONE if before is None else before.outer[round_]
         if phase != old:
-            text = f"round {round_}: outer step {_moved(old, phase)}"
+            text = f"round {round_}: outer step {_moved(old, phase, show_state(phase))}"
             found.append(JobEvent(JobEventKind.OUTER, text, round_, phase=phase, following=now))
     if now.divergence is not None and (before is None or before.divergence is None):
         found.append(JobEvent(JobEventKind.DIVERGED, str(now.divergence), at, following=now))
@@ -105,10 +106,16 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
     return found
 
 
-def _moved(old: Phase, new: Phase) -> str:
+_STEPS = {Phase.COMMITTED: "committed", Phase.SEEDED: "verifiers drawn"}
+"""Steps of a claim that is unchecked all the while."""
+
+
+def _moved(old: Phase, new: Phase, state: str) -> str:
+    """What came of a claim, which is in this state now."""
+    before = _STEPS.get(old) or show_state(old)
     if new == Phase.NONE:
-        return f"no longer {old.name.lower()}"
-    return new.name.lower() + (f", after {old.name.lower()}" if new < old else "")
+        return f"no longer {before}"
+    return (_STEPS.get(new) or state) + (f", after {before}" if new < old else "")
 
 
 def _of_task(
@@ -131,9 +138,10 @@ def _of_task(
     if not told and (training or (begun and before is not None)):
         add(JobEventKind.TAKEN, f"{'in training' if training else 'trained'} by {line.holder}")
     if line.phase != phase:
-        add(JobEventKind.TASK, _moved(phase, line.phase))
+        votes = f" ({line.votes})" if line.votes else ""
+        add(JobEventKind.TASK, _moved(phase, line.phase, f"{line.state}{votes}"))
     elif not same and line.claim_id is not None and old is not None:
-        add(JobEventKind.TASK, f"{line.phase.name.lower()} again, by another claim")
+        add(JobEventKind.TASK, f"{line.state} again, by another claim")
     if line.loss is not None and not (same and old is not None and old.loss is not None):
         add(JobEventKind.LOSS, f"loss {line.loss:.4f}", line.loss)
     if line.disputes > (old.disputes if same and old is not None else 0):

@@ -16,6 +16,7 @@ from assay.client.receipt import Receipt, bad, claim_json, demand_json, dispute_
 from assay.protocol.encoding import words
 from assay.protocol.ports import MarketView
 from assay.protocol.types import Chain, ClaimView, Phase
+from assay.protocol.words import show_state
 
 _FINAL = (Phase.SETTLED, Phase.CONVICTED, Phase.VOID)
 
@@ -49,12 +50,9 @@ def _check_claim(view: ClaimView, found: ClaimView | None) -> bool:
         raise bad(f"{name} of its receipt is another on the chain")
     wrong = _differs(claim_json(view), claim_json(found))
     if wrong and view.status.phase in _FINAL:
-        raise bad(f"{name} of its receipt has another {wrong} on the chain, where it is {_phase(found)}")
+        state = show_state(found.status.phase)
+        raise bad(f"{name} of its receipt has another {wrong} on the chain, where it is {state}")
     return bool(wrong)
-
-
-def _phase(view: ClaimView) -> str:
-    return view.status.phase.name.lower()
 
 
 def _check_entries(

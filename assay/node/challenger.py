@@ -20,6 +20,7 @@ from assay.protocol.demands import StateLeaf
 from assay.protocol.game_state import INPUT_SEGMENT, GameView
 from assay.protocol.ports import Market
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, ClaimId, ClaimView, TxResult
+from assay.protocol.words import show_state
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _moot(view: ClaimView, finding: Finding) -> str:
         live = phase in CHALLENGEABLE and not view.overtaken
         return "" if stands and (live or view.fallen) else f"the vote of {verifier} is over by now"
     if phase not in CHALLENGEABLE:
-        return f"the claim is {phase.name.lower()} by now"
+        return f"the claim is {show_state(phase)} by now"
     return "" if not view.overtaken or _still_certain(view, finding) else "a rewind has overtaken the claim"
 
 

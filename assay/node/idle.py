@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from assay.node.upkeep import window_end
 from assay.protocol.types import ClaimView, JobView, Phase, Seconds
 from assay.protocol.words import show_place, show_time
 
@@ -41,7 +42,7 @@ def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:
             end = status.since + terms.vote_time
             return f"for its verifiers' votes, until {show_time(end, now)} at the latest"
         case Phase.ACCEPTED:
-            end = status.since + terms.challenge_window
+            end = window_end(view, terms)
             if now <= end:
                 return f"for its challenge window, until {show_time(end, now)}"
             return "for the claims before it to be settled"

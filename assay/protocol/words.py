@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_UP, Context, Decimal
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-from assay.protocol.types import Kind
+from assay.protocol.types import ClaimView, Kind, Phase, Terms
 
 TOKEN_DECIMALS = 18
 _EXACT = Context(prec=100)
@@ -41,6 +41,28 @@ def show_place(kind: Kind, round_: int, unit: int) -> str:
     if kind == Kind.TASK:
         return f"task {round_}/{unit}"
     return f"outer step {round_}" + (f"/{unit}" if unit else "")
+
+
+def attested(view: ClaimView, terms: Terms) -> bool:
+    """Whether every seat of a task has a valid vote that stands (rule 4.7.1). An outer step has no seats."""
+    return view.claim.kind == Kind.TASK and 0 < terms.verifiers <= view.status.valid
+
+
+def show_state(phase: Phase, is_attested: bool = False) -> str:
+    """The one word for where a claim stands: ``unchecked``, ``attested`` (by every drawn verifier) or
+    ``settled`` while it stands, else ``convicted``, ``void`` or ``none``. That a claim is accepted says only
+    that its round may go on with it."""
+    if phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED):
+        return "attested" if is_attested else "unchecked"
+    return phase.name.lower()
+
+
+def show_votes(view: ClaimView, terms: Terms) -> str:
+    """``1 of 2 votes`` of a task that not every seat has attested once its vote is over; else empty."""
+    over = view.status.phase in (Phase.ACCEPTED, Phase.SETTLED)
+    if view.claim.kind == Kind.OUTER or not over or attested(view, terms):
+        return ""
+    return f"{view.status.valid} of {terms.verifiers} votes"
 
 
 def show_time(moment: int, now: int) -> str:

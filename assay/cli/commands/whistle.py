@@ -17,6 +17,7 @@ from assay.cli.node.starting import say_start, tells
 from assay.cli.node.verbs import add_verbs
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
+from assay.protocol.words import attested, show_state
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
 
@@ -99,7 +100,7 @@ def scan(context: typer.Context, job: str) -> None:
     recomputed is shown, and ends the command with an error after all others."""
     app = app_of(context)
     inspection = open_inspection(app, job)
-    rows = table("claims", "claim", "place", "claimant", "phase", "finding")
+    rows = table("claims", "claim", "place", "claimant", "state", "finding")
     data, false = [], 0
     failed: list[Exception] = []
     try:
@@ -121,7 +122,7 @@ def scan(context: typer.Context, job: str) -> None:
                 view.claim_id.hex()[:16],
                 place,
                 view.claim.claimant,
-                view.status.phase.name.lower(),
+                show_state(view.status.phase, attested(view, inspection.job.terms)),
                 said,
             )
     finally:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from assay.app.output import STYLES, Output, table
 from assay.protocol.types import Phase
+from assay.protocol.words import show_state
 
 
 def test_brackets_in_a_table_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,9 +55,10 @@ def test_at_a_terminal_a_bar_says_how_far_it_is() -> None:
     ("cell", "style"),
     [
         ("settled, loss 0.123", "green"),
-        ("accepted", "yellow"),
+        ("unchecked (0 of 2 votes)", "yellow"),
+        ("attested, loss 0.123", "cyan"),
         ("convicted", "bold red"),
-        ("committed (disputed)", "bold magenta"),
+        ("unchecked (disputed)", "bold magenta"),
         ("alice", ""),
     ],
 )
@@ -67,6 +69,7 @@ def test_states_have_their_colours(cell: str, style: str) -> None:
     assert isinstance(shown, Text) and shown.style == style and shown.plain == cell
 
 
-def test_every_phase_has_a_colour() -> None:
-    assert {phase.name.lower() for phase in Phase} - {"none"} <= STYLES.keys()
-    assert STYLES["accepted"] != STYLES["settled"], "what is accepted is not settled"
+def test_every_state_has_a_colour_of_its_own() -> None:
+    states = {show_state(phase, attested) for phase in Phase for attested in (False, True)} - {"none"}
+    assert states == {"unchecked", "attested", "settled", "convicted", "void"}
+    assert len({STYLES[state] for state in states}) == len(states)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ from assay.app.job_progress import in_words
 from assay.app.refusals import in_words as refusal_in_words
 from assay.app.times import show_moment, show_span
 from assay.protocol.errors import Reverted, Stop
-from assay.protocol.types import ClaimId, JobId, Progress, Seconds
+from assay.protocol.types import ClaimId, ClaimView, JobId, Kind, Phase, Progress, Seconds, Terms
+from assay.protocol.words import attested, show_state, show_votes
 
 ONE, OTHER = JobId(bytes.fromhex("ab12cd34" + "00" * 28)), JobId(bytes.fromhex("ab12cd34" + "01" * 28))
 THIRD = JobId(bytes([9]) * 32)
@@ -95,3 +98,32 @@ def test_progress_is_a_sentence() -> None:
     assert in_words(replace(progress, round=3, rewinds=0), 3) == "all rounds done, 0 settled"
     assert "halted" in in_words(replace(progress, halted=True), 3)
     assert in_words(replace(progress, closed=True, settled_rounds=3), 3) == "closed after 3 settled rounds"
+
+
+def claim_of(kind: Kind, phase: Phase, valid: int) -> tuple[ClaimView, Terms]:
+    named, status = SimpleNamespace(kind=kind), SimpleNamespace(phase=phase, valid=valid)
+    view: Any = SimpleNamespace(claim=named, status=status)
+    terms: Any = SimpleNamespace(verifiers=2)
+    return view, terms
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "valid", "state", "votes"),
+    [
+        (Kind.TASK, Phase.COMMITTED, 0, "unchecked", ""),
+        (Kind.TASK, Phase.SEEDED, 1, "unchecked", ""),
+        (Kind.TASK, Phase.ACCEPTED, 0, "unchecked", "0 of 2 votes"),
+        (Kind.TASK, Phase.ACCEPTED, 1, "unchecked", "1 of 2 votes"),
+        (Kind.TASK, Phase.ACCEPTED, 2, "attested", ""),
+        (Kind.TASK, Phase.SETTLED, 2, "settled", ""),
+        (Kind.TASK, Phase.SETTLED, 0, "settled", "0 of 2 votes"),
+        (Kind.TASK, Phase.CONVICTED, 2, "convicted", ""),
+        (Kind.OUTER, Phase.ACCEPTED, 0, "unchecked", ""),
+        (Kind.OUTER, Phase.SETTLED, 0, "settled", ""),
+    ],
+)
+def test_a_claim_is_called_checked_only_if_every_seat_vouches_for_it(
+    kind: Kind, phase: Phase, valid: int, state: str, votes: str
+) -> None:
+    view, terms = claim_of(kind, phase, valid)
+    assert (show_state(phase, attested(view, terms)), show_votes(view, terms)) == (state, votes)

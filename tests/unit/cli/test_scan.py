@@ -17,7 +17,7 @@ from tests.fakes.any_error import ENDS, ERRORS, name_of
 
 def claim(number: int) -> Any:
     named = SimpleNamespace(kind=Kind.TASK, round=0, shard=number, claimant="0x")
-    status = SimpleNamespace(phase=Phase.ACCEPTED)
+    status = SimpleNamespace(phase=Phase.ACCEPTED, valid=0)
     return SimpleNamespace(stale=False, status=status, claim=named, claim_id=bytes([number]) * 32)
 
 
@@ -26,7 +26,9 @@ def scanned(monkeypatch: pytest.MonkeyPatch, error: BaseException, finding: obje
     shown: list[Any] = []
     market = SimpleNamespace(claims=lambda job_id: [claim(number) for number in range(4)])
     inspection = SimpleNamespace(
-        connection=SimpleNamespace(market=market), job=SimpleNamespace(job_id=b""), close=lambda: None
+        connection=SimpleNamespace(market=market),
+        job=SimpleNamespace(job_id=b"", terms=SimpleNamespace(verifiers=2)),
+        close=lambda: None,
     )
 
     def audit(_: object, view: Any) -> object:
