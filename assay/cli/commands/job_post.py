@@ -204,9 +204,12 @@ def post(
         app.output.say(warning(line))
     from assay.app.auditing import UNAUDITED, Auditing, shares_of
     from assay.app.web import serve_blocks
+    from assay.devnet.seats import seat_verifiers
     from assay.job.post import agreed, publish_and_post
+    from assay.job.terms import conditions_of
 
     agreement = agreed(app, connection, body, job.files, job.terms, value, audits=audit > 0)
+    seat_verifiers(app, connection.writer, conditions_of(body))
     storage = app.storage(account)
     with serve_blocks(account, connection, storage, reach) as url:
         job_id = publish_and_post(connection, storage, agreement)
