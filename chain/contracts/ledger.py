@@ -21,7 +21,7 @@ from assay.protocol.words import show_amount, show_place
 
 FREE = "free"
 """Pot of the withdrawable balance; stake pots are named by role."""
-_DEMAND = 1 << 255
+DEMAND = 1 << 255
 """Bit set in the key of a demand's bond, and not in a game's."""
 
 
@@ -45,6 +45,12 @@ class Entry:
     why: str
     job_id: JobId | None = None
     claim_id: ClaimId | None = None
+
+    @property
+    def words(self) -> str:
+        """Its kind and why; the latter alone where that says the former."""
+        said = self.kind in (self.why[: len(self.kind)], self.why[-len(self.kind) :])
+        return self.why if said else f"{self.kind}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -254,9 +260,9 @@ class _Reader:
     def _bond_put(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
         self._bonds[key] = event.block_number, event.arguments["amount"]
         number = int.from_bytes(key, "big")
-        if demanded := self._nearest(event, "Demanded", demandId=number & ~_DEMAND):
+        if demanded := self._nearest(event, "Demanded", demandId=number & ~DEMAND):
             claim_id = demanded.arguments["claimId"]
-            why = f"bond of demand {number & ~_DEMAND} on {self._place(claim_id)}"
+            why = f"bond of demand {number & ~DEMAND} on {self._place(claim_id)}"
             return "bond", why, self._about(claim_id)
         if challenged := self._nearest(event, "Challenged", gameId=number):
             claim_id = challenged.arguments["claimId"]
@@ -290,14 +296,14 @@ class _Reader:
 
     def _bond_got(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
         number = int.from_bytes(key, "big")
-        supplied = self._nearest(event, "Supplied", demandId=number & ~_DEMAND)
-        withheld = self._nearest(event, "Withheld", demandId=number & ~_DEMAND)
+        supplied = self._nearest(event, "Supplied", demandId=number & ~DEMAND)
+        withheld = self._nearest(event, "Withheld", demandId=number & ~DEMAND)
         resolved = self._nearest(event, "Resolved", gameId=number)
-        cause = (supplied or withheld) if number & _DEMAND else resolved
+        cause = (supplied or withheld) if number & DEMAND else resolved
         if cause is None:
             return "bond back", "bond back", {}
         claim_id = cause.arguments["claimId"]
-        subject = f"demand {number & ~_DEMAND}" if number & _DEMAND else f"game {number}"
+        subject = f"demand {number & ~DEMAND}" if number & DEMAND else f"game {number}"
         place, ids = self._place(claim_id), self._about(claim_id)
         if key in self._bonds:
             return "bond back", f"{subject} on {place}: bond back", ids

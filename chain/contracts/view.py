@@ -357,6 +357,11 @@ class ChainView:
         with self._pinned():
             return Wei(self._answers.read("Stakes", "classWeight", class_id))
 
+    def held_for(self, bucket: int, key: bytes) -> int:
+        """What the vault holds in an entry of a bucket (``IVault.Bucket``)."""
+        with self._pinned():
+            return int(self._answers.read("Vault", "balance", bucket, key))
+
     def weight_epoch(self) -> int:
         """Blocks of an epoch; an account that leaves a class may be drawn until the second epoch from then
         begins."""

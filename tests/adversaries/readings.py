@@ -6,9 +6,11 @@ from dataclasses import fields
 from typing import Any
 
 from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.job_ledger import SEIZED, JobBook
 from assay.chain.contracts.ledger import Book, ledger
 from assay.chain.contracts.market import ChainMarket
 from assay.protocol.errors import AssayError
+from assay.protocol.types import Address, JobId
 
 
 class Readings:
@@ -16,11 +18,36 @@ class Readings:
 
     def __init__(self) -> None:
         self._books: dict[str, tuple[ChainMarket, Book]] = {}
-        self.looks = 0
+        self._jobs: dict[JobId, tuple[ChainMarket, JobBook]] = {}
+        self.looks = self.job_looks = 0
 
     def wrong(self, markets: dict[str, ChainMarket]) -> list[str]:
         """What differs from a read from genesis; nothing, if all is well."""
-        return [fault for name, market in markets.items() for fault in self._wrong(name, market)]
+        found = [fault for name, market in markets.items() for fault in self._wrong(name, market)]
+        return [*found, *self._wrong_jobs(next(iter(markets.values())))]
+
+    def _wrong_jobs(self, market: ChainMarket) -> list[str]:
+        """What differs of the jobs' own ledgers, which together hold all that the market's own entry has."""
+        try:
+            with market.snapshot():
+                found, seized = [], 0
+                for job in market.jobs():
+                    kept = self._jobs.get(job.job_id)
+                    if kept is None or kept[0] is not market:
+                        kept = self._jobs[job.job_id] = market, JobBook(market, job.job_id)
+                    read = kept[1].read()
+                    again = JobBook(market, job.job_id).read()
+                    if (read.payments, read.events) != (again.payments, again.events):
+                        found.append(f"job {job.job_id.hex()[:8]}: another ledger")
+                    found += [
+                        f"job {job.job_id.hex()[:8]}: {pot} is {gap} off" for pot, gap in read.gaps.items()
+                    ]
+                    seized += read.held(SEIZED)
+                own = int(market.free(Address(market.contracts["Tasks"].address)))
+        except AssayError:  # the node cannot be asked just now
+            return []
+        self.job_looks += 1
+        return [*found, *([f"the market's own entry is {own - seized} off"] if own != seized else [])]
 
     def _wrong(self, name: str, market: ChainMarket) -> list[str]:
         kept = self._books.get(name)

@@ -103,7 +103,7 @@ def play(day: ChainDay, number: int) -> Undone:
         day.turn(blocks=0)
         if set(moments(day)) <= seen:
             day.pass_time(8)
-    told.looks = readings.looks
+    told.looks = min(readings.looks, readings.job_looks)
     told.faults = day.unsound(job_id) + told.misread
     if not day.closed(job_id)():
         told.faults.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")
