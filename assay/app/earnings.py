@@ -124,9 +124,7 @@ def _lines(found: Ledger, shown: list[Entry], times: dict[int, int | None], now:
     for entry in shown:
         time_s = times[entry.block]
         when = f"block {entry.block}" if time_s is None else show_moment(time_s, now)
-        said = entry.kind in (entry.why[: len(entry.kind)], entry.why[-len(entry.kind) :])
-        why = entry.why if said else f"{entry.kind}: {entry.why}"
-        rows.add_row(when, entry.pot, signed(entry.amount), why)
+        rows.add_row(when, entry.pot, signed(entry.amount), entry.words)
     return rows
 
 

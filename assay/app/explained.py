@@ -7,17 +7,19 @@ not say who is right, which only a replay can tell (`assay dispute tree`, `assay
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.app.games import WHAT_IS_ASKED, side_to_move
 from assay.app.invocation import App
+from assay.app.outlook import who_of
 from assay.app.times import show_moment, show_span
 from assay.node.idle import place_of
 from assay.program.isa import Node
 from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView, moot, returns_bond
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.trees import LEAF_BYTES
-from assay.protocol.types import ZERO_DIGEST, ClaimView, Terms
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, Terms
 from assay.protocol.words import show_amount
 
 ENDS = {
@@ -70,7 +72,7 @@ class Explained:
 
 
 def explain(
-    view: GameView, claim: ClaimView, terms: Terms, now: int, names: dict[str, str], node: Node | None
+    view: GameView, claim: ClaimView, terms: Terms, now: int, names: Mapping[Address, str], node: Node | None
 ) -> Explained:
     """Explains a game at chain time `now`.
 
@@ -78,8 +80,8 @@ def explain(
     available.
     """
     game = view.game
-    challenger = _who(game.challenger, names)
-    defender = _who(game.defender, names)
+    who = who_of(names)
+    challenger, defender = who(game.challenger), who(game.defender)
     over = view.decided
     return Explained(
         claim=_claim(game, claim, defender),
@@ -91,15 +93,11 @@ def explain(
     )
 
 
-def names_of(app: App) -> dict[str, str]:
+def names_of(app: App) -> dict[Address, str]:
     """Names of the accounts in the keystore, by address."""
     from assay.chain.eth.keystore import Keystore
 
-    return {stored.address: stored.name for stored in Keystore(app.settings.keystore).list()}
-
-
-def _who(address: str, names: dict[str, str]) -> str:
-    return names.get(address) or f"{address[:10]}…"
+    return {Address(stored.address): stored.name for stored in Keystore(app.settings.keystore).list()}
 
 
 def _claim(game: Game, claim: ClaimView, defender: str) -> str:

@@ -6,12 +6,14 @@ one, is a PeerUnreachable that names the address.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.output import table
 from assay.app.reach import private_peers
+from assay.app.times import show_span
 from assay.app.troubles import troubles
 from assay.app.units import show_bytes
 from assay.app.worker_status import in_words, listed
@@ -23,6 +25,30 @@ if TYPE_CHECKING:
     from assay.blocks.public_net import Network
 
 _WORDS = {"sleep": "may sleep", "at_risk": "at risk"}
+_COUNTED = {
+    "abstentions": "seats given up",
+    "audits": "claims rechecked",
+    "bytes_in_proof": "received to check with",
+    "bytes_in_training": "received to train with",
+    "bytes_out_proof": "sent to who checks",
+    "bytes_out_training": "sent to who trains",
+    "claims": "claims committed",
+    "clock_percent": "of its closest deadline is gone",
+    "computing_percent": "of the time computing",
+    "findings": "faults found",
+    "lost_races": "calls that others made first",
+    "moves": "moves in disputes",
+    "record_seed": "draws made",
+    "replays": "claims replayed",
+    "retries": "tries after a failure",
+    "seconds_computing": "computing so far",
+    "segments": "segments trained",
+    "segments_ahead": "segments trained ahead",
+    "settle": "claims settled",
+    "tally": "votes closed",
+    "votes": "votes cast",
+}
+"""Counters whose names do not say it."""
 WAIT_S = 5.0
 MOST_BYTES = 1 << 18
 
@@ -44,16 +70,24 @@ def show_status(app: App, address: Address, command: str) -> None:
             rows.add_row(name, printable(body.get(name)))
     for trouble in troubles(body):
         rows.add_row(trouble.kind, printable(trouble.text))
+    for what, value in details(body):
+        rows.add_row(what, value)
+    app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
+
+
+def details(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a node says of its work, its workers and its counts, in words: name and value, both printable."""
     for name in ("sleep", "at_risk", "job", "round", "step", "loss"):
         if (value := body.get(name)) not in (None, "", 0):
             shown = f"{value:.4f}" if isinstance(value, float) else printable(value)
-            rows.add_row(_WORDS.get(name, name), shown)
+            shown = shown[:SHORT] if name == "job" else shown
+            yield _WORDS.get(name, name), shown
     for worker in listed(body):
-        rows.add_row(f"worker {printable(worker.get('device', ''))}", printable(in_words(worker)))
+        yield f"worker {printable(worker.get('device', ''))}", printable(in_words(worker))
     told = body.get("counters")
     for name, value in sorted(told.items()) if isinstance(told, dict) else ():
-        rows.add_row(*_counted(printable(name), value))
-    app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
+        if value != 0:
+            yield _counted(printable(name), value)
 
 
 def networks_of(app: App, address: Address) -> Sequence[Network]:
@@ -67,13 +101,13 @@ def networks_of(app: App, address: Address) -> Sequence[Network]:
 
 
 def _counted(name: str, value: object) -> tuple[str, str]:
-    """A counter's name in words, and its value with a unit."""
-    words = name.replace("_", " ")
-    if isinstance(value, int) and words.startswith("bytes "):
+    """A counter's name in words, and its value with its unit."""
+    words = _COUNTED.get(name, name.replace("_", " "))
+    if isinstance(value, int) and name.startswith("bytes_"):
         return words, show_bytes(value)
-    if words.endswith(" percent"):
-        return words.removesuffix(" percent"), f"{printable(value)} %"
-    return words, printable(value)
+    if isinstance(value, int) and name.startswith("seconds_"):
+        return words, show_span(value)
+    return words, f"{printable(value)} %" if name.endswith("_percent") else printable(value)
 
 
 def answer_of(url: str, private: Sequence[Network], within_s: float = WAIT_S) -> dict[str, Any]:

@@ -71,8 +71,11 @@ def show(context: typer.Context, job: JobArgument) -> None:
     connection = app.view()
     found = app.look_up(connection, job)
     from assay.app.computing import engine_of
+    from assay.app.explained import names_of
     from assay.app.job_progress import progress_table, unread
     from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.outlook import in_words as outlook_words
+    from assay.app.outlook import outlook_of, who_of
     from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of
@@ -92,6 +95,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
     lost = unread(following) if LOSS_SLOT in files.slot_names else ""
     data = {**vars(following), "results": results, "unread": lost}
     app.output.result("job", data, progress_table(following, connection.clock.now()))
+    for doing in outlook_of(market, following.job, connection.clock.now(), who_of(names_of(app))):
+        app.output.say(outlook_words(doing, connection.clock.now()))
     if lost:
         app.output.say(lost)
     for number in results[-1:]:

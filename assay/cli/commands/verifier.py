@@ -219,16 +219,16 @@ def coverage(context: typer.Context, job: str) -> None:
     app = app_of(context)
     connection = app.view()
     market = connection.market
-    view = job_view(market, app.job_id(market, job), int(connection.clock.now()), {}, {}, [])
-    found, tasks = view["coverage"], view["tasks"]
-    rows = table("segments: ✓ vouched for, ? disputed, ✗ convicted, · neither", "task", "phase", "segments")
-    marks = {"replayed": "✓", "disputed": "?", "convicted": "✗", "committed": "·"}
+    view = job_view(market, app.job_id(market, job), int(connection.clock.now()), {}, {}, None)
+    found, tasks = view["coverage"], [line for line in view["work"] if line["kind"] == "task"]
+    rows = table("segments: ✓ attested, ? disputed, ✗ convicted, · unchecked", "task", "state", "segments")
+    marks = {"attested": "✓", "disputed": "?", "convicted": "✗", "unchecked": "·"}
     for task in tasks:
         shown = "".join(marks[state] for state in task["segments"])
-        rows.add_row(f"{task['round']}/{task['shard']}", task["phase"], shown)
+        rows.add_row(f"{task['round']}/{task['unit']}", task["state"], shown)
     rows.caption, rows.caption_justify = _chances(found, view), "left"
-    kept = ("claim", "round", "shard", "phase", "segments")
-    data = {**found, "tasks": [{name: task[name] for name in kept} for task in tasks]}
+    kept = ("claim", "round", "state", "segments")
+    data = {**found, "tasks": [{"shard": task["unit"], **{k: task[k] for k in kept}} for task in tasks]}
     app.output.result("coverage", data, rows)
 
 
@@ -245,7 +245,7 @@ def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
     if not found["segments"]:
         return f"no task stands yet; {before}"
     return (
-        f"vouched for: {found['replayed']} of {found['segments']} segments of the tasks that stand; one wrong"
+        f"vouched for: {found['attested']} of {found['segments']} segments of the tasks that stand; one wrong"
         f" segment put anywhere among them would have escaped with chance {found['escaped']:.0%}; {before}. A"
         " whistleblower who replays everything misses nothing: `assay whistle scan`"
     )

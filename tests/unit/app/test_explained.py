@@ -11,7 +11,7 @@ from assay.app.explained import ENDS, WHY_NOW, Explained, explain
 from assay.app.games import WHAT_IS_ASKED
 from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
-from assay.protocol.types import ZERO_DIGEST, JobId, Phase, Role
+from assay.protocol.types import ZERO_DIGEST, Address, JobId, Phase, Role
 from drills.orders import Plan
 from drills.solvers import FaultySolver
 from drills.verifiers import ColludingVerifier
@@ -20,7 +20,7 @@ from tests.fakes.market_day import MarketDay
 
 PROGRAM = inner_program()
 LAST = len(PROGRAM.nodes) - 1
-NAMES: dict[str, str] = {account(name): name for name in ("ann", "bob", "wendy", "v0", "v1")}
+NAMES: dict[Address, str] = {account(name): name for name in ("ann", "bob", "wendy", "v0", "v1")}
 
 
 def told(day: MarketDay, game_id: int) -> Explained:

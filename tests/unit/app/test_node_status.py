@@ -64,7 +64,9 @@ def test_what_a_node_counts_is_told_with_its_unit(node: tuple[str, list[bytes]])
     out = io.StringIO()
     with redirect_stdout(out):
         show_status(app_with({ME: url}), ME, "solver run")
-    assert {"bytes in proof", "1.5 MB", "8 %", "0.0645"} <= set(re.split(r"\s{2,}|\n", out.getvalue()))
+    assert {"received to check with", "1.5 MB", "8 %", "0.0645"} <= set(
+        re.split(r"\s{2,}|\n", out.getvalue())
+    )
 
 
 def test_a_node_says_what_it_does_and_asks(node: tuple[str, list[bytes]]) -> None:
