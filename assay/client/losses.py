@@ -61,9 +61,16 @@ class Losses:
 
     def at(self, view: ClaimView, leaf: int) -> float | None:
         """Loss in a task's state at a leaf of its segments tree, not cached; None as `of`."""
-        state = self._leaf(view, leaf)
+        return self._scalar(view, leaf, LOSS_SLOT)
+
+    def tested(self, view: ClaimView) -> float | None:
+        """As `held_out`, read anew at each call, and nothing else of the state."""
+        return self._scalar(view, self._work.segments(Kind.TASK), HELD_OUT_LOSS)
+
+    def _scalar(self, view: ClaimView, leaf: int, name: str) -> float | None:
         names = self._work.files.slot_names
-        return training_loss(names, state) if state is not None and LOSS_SLOT in names else None
+        found = self._some(view, leaf, [names.index(name)]) if name in names else None
+        return None if found is None else float(found[0])
 
     def divergence(self, view: ClaimView) -> Divergence | None:
         """First non-finite step of a task; None if its output is finite or unavailable."""

@@ -23,6 +23,9 @@ class Curve:
     def __init__(self, losses: Losses, terms: Terms) -> None:
         self._losses, self._terms = losses, terms
         self.known: dict[tuple[bytes, int], float] = {}
+        """Training loss by claim and leaf of its segments tree."""
+        self.tested: dict[bytes, float] = {}
+        """By claim, the held-out loss of the parameters that it began from."""
         self._missed: dict[tuple[bytes, int], int] = {}
         self._turn = 0
 
@@ -39,6 +42,8 @@ class Curve:
                 self._missed[view.claim_id, leaf] = self._turn
             else:
                 self.known[view.claim_id, leaf] = loss
+                if leaf == self._terms.segments and (tested := self._losses.tested(view)) is not None:
+                    self.tested[view.claim_id] = tested
         return found
 
     def _wanted(self, claims: Sequence[ClaimView]) -> Iterator[tuple[ClaimView, int]]:

@@ -13,31 +13,39 @@ from typing import Any
 
 from assay.app.computing import engine_of
 from assay.app.devnet_record import recorded
-from assay.app.ids import job_id_of
+from assay.app.explained import names_of
+from assay.app.ids import job_id_of, job_names
 from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS
 from assay.app.node_status import answer_of
+from assay.app.outlook import who_of
 from assay.app.output import plain
 from assay.app.troubles import troubles, why_not_ready
 from assay.blocks.public_net import EVERYWHERE
+from assay.chain.contracts.job_ledger import JobBook
 from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, hash_of
-from assay.client.following import Following, follow
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic
 from assay.dashboard.heads import Heads
 from assay.dashboard.replaying import own_replay
+from assay.dashboard.story import told
 from assay.dashboard.views import (
+    account_flows,
     accounts_view,
+    earned,
     game_view,
-    history,
     job_view,
     known_accounts,
     market_view,
+    money_view,
+    node_view,
     party,
+    roles_of,
 )
 from assay.node.artifacts import load_job
+from assay.node.idle import place_of
 from assay.node.states import open_state_provider
 from assay.protocol.errors import AssayError, PeerUnreachable, Retry, Stop
 from assay.protocol.types import Address, JobId
@@ -46,17 +54,18 @@ STATES_AT_ONCE = 4
 """Committed states read for loss curves between two looks at the chain."""
 ENTRIES = 200
 """Lines of a ledger that are shown."""
+LATEST = 100
+"""Events of a job that are shown."""
 HEALTH_S = 1.0
 BOOKS = 32
 """Ledgers that are kept from one look to the next."""
 
 
 class Past:
-    """What this dashboard has seen of one job."""
+    """What this dashboard has read of one job."""
 
-    def __init__(self) -> None:
-        self.last: Following | None = None
-        self.events: list[dict[str, Any]] = []
+    def __init__(self, book: JobBook) -> None:
+        self.book = book
         self.curve: Curve | None = None
 
 
@@ -70,7 +79,9 @@ class MarketSource:
         self._names_of: float | None = None
         """When the keystore had last changed as its names were read."""
         self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
-        self._past: dict[JobId, Past] = {}
+        self._jobs: dict[JobId, Past] = {}
+        self._times: dict[int, int] = {}
+        """Of blocks, but for those that a reorganisation has replaced."""
         self._books: dict[Address, Book] = {}
         """The latest looked at last."""
         self._node_urls = list(node_urls)
@@ -96,6 +107,7 @@ class MarketSource:
         gone = self._heads.look(market.block, hash_of(head), hash_at)
         if gone:
             self._reorganised, self._last_gone = self._reorganised + 1, gone
+            self._times.clear()
         return {
             "block": market.block,
             "time": head["timestamp"],
@@ -108,13 +120,15 @@ class MarketSource:
         market = self._connection.market
         match topic:
             case ("market",):
-                return market_view(market, self._now(), self._names)
+                return market_view(market, self._now(), self._names, self._job_names())
             case ("job", text):
                 return self._job(job_id_of(market, text))
             case ("game", text) if text.isdecimal() and len(text) < 10:
                 return self._game(int(text))
             case ("accounts",):
-                return accounts_view(market, known_accounts(market, self._names), self._names)
+                known = known_accounts(market, self._names)
+                found = {account: earned(self._book(account).entries) for account in known[:BOOKS]}
+                return accounts_view(market, known, self._names, found, self._node_roles())
             case ("account", text):
                 return self._account(text)
             case ("nodes",):
@@ -161,20 +175,41 @@ class MarketSource:
     def _set_peers(self) -> None:
         self._storage.follow(self._connection.market)
 
+    def _job_names(self) -> dict[JobId, str]:
+        return {job_id: name for name, job_id in job_names(self._app.settings.home).items()}
+
     def _job(self, job_id: JobId) -> dict[str, Any]:
-        market = self._connection.market
-        past = self._past.setdefault(job_id, Past())
-        now = follow(market, job_id)
-        past.events = history(past.last, now, past.events, market.block)
-        past.last = now
-        known = {} if past.curve is None else past.curve.known
+        market, names = self._connection.market, self._names
+        past = self._past(job_id)
+        with market.snapshot():
+            body = job_view(market, job_id, self._now(), names, self._job_names(), past.curve)
+            found = past.book.read()
+            places = {view.claim_id: place_of(view) for view in market.claims(job_id)}
+        lines = list(told(found.events, market.job(job_id).terms, places, who_of(names)))
         return {
-            **job_view(market, job_id, self._now(), self._names, known, past.events),
+            **body,
             "lossesRead": self._losses,
+            "money": {**money_view(found.payments, found.pots, names), "reconciles": not found.gaps},
+            "story": [{**plain(line), "time": self._time(line.block)} for line in reversed(lines[-LATEST:])],
+            "leftOut": max(len(lines) - LATEST, 0),
         }
 
+    def _past(self, job_id: JobId) -> Past:
+        """Of a job that there is. Raises Unknown."""
+        market = self._connection.market
+        kept = self._jobs.pop(market.job(job_id).job_id, None) or Past(JobBook(market, job_id))
+        self._jobs[job_id] = kept
+        if len(self._jobs) > BOOKS:
+            del self._jobs[next(iter(self._jobs))]
+        return kept
+
+    def _time(self, block: int) -> int | None:
+        if block not in self._times and (found := get_block(self._connection.rpc, block)) is not None:
+            self._times[block] = int(found["timestamp"])
+        return self._times.get(block)
+
     def _read_curve(self, job_id: JobId) -> bool:
-        market, past = self._connection.market, self._past.setdefault(job_id, Past())
+        market, past = self._connection.market, self._past(job_id)
         self._set_peers()
         if past.curve is None:
             terms = market.job(job_id).terms
@@ -197,11 +232,29 @@ class MarketSource:
         shown = book.entries[-ENTRIES:]
         return {
             **(party(found[0], self._names) or {}),
+            "roles": roles_of(market, self._node_roles())(found[0]),
             "pots": {pot: str(held) for pot, held in book.pots.items()},
             "reconciles": not book.gaps,
-            "entries": [{**plain(entry), "amount": str(entry.amount)} for entry in reversed(shown)],
+            "earned": str(earned(book.entries)),
+            "flows": {kind: str(amount) for kind, amount in account_flows(book.entries).items()},
+            "entries": [
+                {
+                    "time": self._time(entry.block),
+                    "block": entry.block,
+                    "pot": entry.pot,
+                    "amount": str(entry.amount),
+                    "words": entry.words,
+                }
+                for entry in reversed(shown)
+            ],
             "leftOut": len(book.entries) - len(shown),
         }
+
+    def _node_roles(self) -> dict[Address, str]:
+        """What the nodes of this home's devnet are."""
+        devnet = recorded(self._app.settings.home)
+        roles = {node.name: node.role for node in devnet.nodes} if devnet else {}
+        return {account: roles[name] for account, name in self._names.items() if name in roles}
 
     def _book(self, account: Address) -> Ledger:
         kept = self._books.pop(account, None) or Book(self._connection.market, account)
@@ -226,13 +279,5 @@ def _health(url: str) -> dict[str, Any]:
     try:
         status = answer_of(url, EVERYWHERE, HEALTH_S)
     except PeerUnreachable as error:
-        return {"answers": False, "ready": False, "status": {}, "troubles": [error.message]}
-    wrong = [str(trouble) for trouble in troubles(status)]
-    return {"answers": True, "ready": not why_not_ready(status), "status": status, "troubles": wrong}
-
-
-def names_of(app: App) -> dict[Address, str]:
-    """Names of the accounts whose keys are in this home's keystore."""
-    from assay.chain.eth.keystore import Keystore
-
-    return {Address(stored.address): stored.name for stored in Keystore(app.settings.keystore).list()}
+        return node_view({}, [error.message], ready=False)
+    return node_view(status, [str(trouble) for trouble in troubles(status)], ready=not why_not_ready(status))

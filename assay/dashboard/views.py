@@ -8,12 +8,16 @@ known is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
-from assay.client.following import follow
-from assay.client.job_events import events_between
+from assay.app.node_status import details, printable
+from assay.app.outlook import outlook_of, who_of
+from assay.chain.contracts.job_ledger import Payment
+from assay.chain.contracts.ledger import Entry
+from assay.node.idle import place_of
+from assay.node.rounds import Claims, missing
 from assay.protocol import sampling
 from assay.protocol.game_state import GameView
 from assay.protocol.loops import trained_steps
@@ -29,15 +33,19 @@ from assay.protocol.types import (
     Loop,
     Phase,
     Role,
+    Seconds,
     Terms,
     Vote,
 )
+from assay.protocol.words import attested, show_state, show_votes
+
+if TYPE_CHECKING:  # `verifier coverage` draws no curve, and imports no PyTorch
+    from assay.dashboard.curve import Curve
 
 Names = Mapping[Address, str]
-Curve = Mapping[tuple[bytes, int], float]
-"""Training loss by claim and leaf of its segments tree."""
-LATEST = 60
-"""Events of a job that are shown."""
+JobNames = Mapping[JobId, str]
+EARNING = ("pay", "fee", "reward", "compensation", "bond", "bond back", "bond won", "slashed")
+"""Reasons of entries of a ledger by which an account earns or loses."""
 
 
 def party(address: Address, names: Names) -> dict[str, str] | None:
@@ -47,21 +55,31 @@ def party(address: Address, names: Names) -> dict[str, str] | None:
     return {"address": address, "name": names.get(address, "")}
 
 
-def market_view(market: MarketView, now: int, names: Names) -> dict[str, Any]:
-    """All jobs, newest first, and what is in dispute."""
+def market_view(market: MarketView, now: int, names: Names, jobs: JobNames) -> dict[str, Any]:
+    """All jobs, newest first, with what goes on in those that are open, and what is in dispute."""
     games = market.games()
     return {
         "now": now,
-        "jobs": [_job_line(job, names) for job in reversed(market.jobs())],
-        "games": [game_line(view, now, names) for view in reversed(games)],
+        "jobs": [
+            {**_job_line(job, names, jobs), "doing": _doing(market, job, now, names)}
+            for job in reversed(market.jobs())
+        ],
+        "games": [game_line(view, names) for view in reversed(games)],
         "accounts": len(market.endpoints()),
     }
 
 
-def _job_line(job: JobView, names: Names) -> dict[str, Any]:
+def _doing(market: MarketView, job: JobView, now: int, names: Names) -> list[dict[str, Any]]:
+    """What goes on in a job, and what comes next."""
+    found = outlook_of(market, job, Seconds(now), who_of(names))
+    return [{"now": each.now, "next": each.next, "until": each.until} for each in found]
+
+
+def _job_line(job: JobView, names: Names, jobs: JobNames) -> dict[str, Any]:
     progress = job.progress
     return {
         "id": job.job_id.hex(),
+        "name": jobs.get(job.job_id, ""),
         "client": party(job.terms.client, names),
         "round": progress.round,
         "rounds": job.terms.rounds,
@@ -73,7 +91,7 @@ def _job_line(job: JobView, names: Names) -> dict[str, Any]:
     }
 
 
-def game_line(view: GameView, now: int, names: Names) -> dict[str, Any]:
+def game_line(view: GameView, names: Names) -> dict[str, Any]:
     """A game in one line."""
     game = view.game
     return {
@@ -87,7 +105,7 @@ def game_line(view: GameView, now: int, names: Names) -> dict[str, Any]:
         "decided": view.decided,
         "challengerWon": view.challenger_won,
         "state": state_of(view),
-        "secondsLeft": None if view.decided else game.deadline - now,
+        "until": None if view.decided else game.deadline,
     }
 
 
@@ -99,14 +117,14 @@ def _said(view: ClaimView, vote: Vote) -> str:
 
 
 def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[Loop]) -> list[str]:
-    """Of each segment of a task: convicted, disputed, replayed (by a verifier who vouched for it) or
-    committed."""
+    """Of each segment of a task: convicted, disputed, attested (by a verifier who vouches for its own replay
+    of it) or unchecked."""
     segments = sum(loop.segments for loop in loops)
-    states = ["committed"] * segments
+    states = ["unchecked"] * segments
     for vote in view.votes:
         if vote.shown and vote.valid and view.status.seed != ZERO_DIGEST:
             for s in sampling.sample_segments(view.status.seed, vote.verifier, loops):
-                states[s] = "replayed"
+                states[s] = "attested"
     for game in games:
         if game.game.claim_id != view.claim_id or game.game.ballot or not game.game.segment < segments:
             continue
@@ -118,45 +136,36 @@ def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[L
 
 
 def job_view(
-    market: MarketView, job_id: JobId, now: int, names: Names, curve: Curve, events: Sequence[dict[str, Any]]
+    market: MarketView, job_id: JobId, now: int, names: Names, jobs: JobNames, curve: Curve | None
 ) -> dict[str, Any]:
-    """A job: rounds, shards, money, coverage, its loss curve, its games. Raises Stop for an unknown one."""
+    """A job: what goes on, its work by rounds, coverage, its loss curve, its games. Raises Stop for an
+    unknown one."""
     with market.snapshot():
-        following = follow(market, job_id)
-        claims, games = market.claims(job_id), market.games(job_id)
-    job, terms = following.job, following.job.terms
-    tasks, points = [], []
-    for view in claims:
-        if view.claim.kind == Kind.TASK and view.status.phase != Phase.VOID:
-            states = segment_states(view, games, terms.loops)
-            tasks.append(_task(view, states, games, names))
-            points += _points(view, states, terms, curve)
-    holders = [market.holder(job_id, shard).solver for shard in range(terms.shards)]
+        job, claims, games = market.job(job_id), Claims(market.claims(job_id)), market.games(job_id)
+        doing = _doing(market, job, now, names)
+    terms = job.terms
+    views = [view for view in claims if view.status.phase != Phase.VOID]
+    work = [_claim(view, terms, games, names) for view in views]
+    tasks = [line for line in work if line["kind"] == "task"]
     return {
-        **_job_line(job, names),
+        **_job_line(job, names, jobs),
         "now": now,
-        "paid": str(following.paid),
-        "convictions": following.convictions,
-        "done": following.done,
-        "priceCap": str(terms.price_cap),
+        "doing": doing,
+        "convictions": sum(view.status.phase == Phase.CONVICTED for view in claims),
+        "done": job.progress.closed or job.progress.settled_rounds >= terms.rounds,
         "stepsPerRound": terms.steps_per_round,
-        "segmentSteps": terms.segment_steps,
         "segments": terms.segments,
         "samples": terms.samples,
         "verifiers": terms.verifiers,
         "challengeWindow": terms.challenge_window,
         "stateBytes": terms.state_bytes,
         "coverage": coverage(tasks, terms),
-        "holders": [party(holder, names) for holder in holders],
-        "missing": [[line.round, line.shard] for line in following.tasks if line.missing],
-        "outer": [phase.name.lower() for phase in following.outer],
-        "slices": following.job.terms.slices,
-        "slicesThere": list(following.slices),
-        "tasks": tasks,
-        "points": points,
-        "checkpoints": _checkpoints(claims),
-        "games": [game_line(game, now, names) for game in reversed(games)],
-        "events": list(events)[-LATEST:][::-1],
+        "missing": [
+            [round_, shard] for round_ in range(terms.rounds) for shard in missing(job, claims, round_)
+        ],
+        "work": sorted(work, key=lambda line: (line["round"], line["kind"] == "outer", line["unit"])),
+        "curve": curve_view(job, claims, games, curve),
+        "games": [game_line(game, names) for game in reversed(games)],
     }
 
 
@@ -164,75 +173,135 @@ def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]
     """How much of the tasks that stand somebody drawn vouches for, and with which chance a wrong segment put
     anywhere escapes: those that have voted, and, before a draw, all seats with honest verifiers in them."""
     states = [state for task in tasks if task["standing"] for state in task["segments"]]
-    replayed = states.count("replayed")
+    checked = states.count("attested")
     drawn = max(1 - loop.samples / loop.segments for loop in terms.loops)
     return {
-        "replayed": replayed,
+        "attested": checked,
         "segments": len(states),
-        "escaped": 1 - replayed / len(states) if states else None,
+        "escaped": 1 - checked / len(states) if states else None,
         "escapesDraw": drawn**terms.verifiers,
     }
 
 
-def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names) -> dict[str, Any]:
+def _claim(view: ClaimView, terms: Terms, games: Sequence[GameView], names: Names) -> dict[str, Any]:
     claim, status = view.claim, view.status
-    own = [game for game in games if game.game.claim_id == view.claim_id]
     return {
         "claim": view.claim_id.hex(),
+        "kind": claim.kind.name.lower(),
+        "place": place_of(view),
         "round": claim.round,
-        "shard": claim.shard,
+        "unit": claim.shard,
         "solver": party(claim.claimant, names),
         "price": str(claim.price),
-        "phase": status.phase.name.lower(),
+        "state": show_state(status.phase, attested(view, terms)),
+        "voted": show_votes(view, terms),
         "standing": status.phase != Phase.CONVICTED and not view.stale and not view.left_out,
-        "segments": list(states),
+        "segments": segment_states(view, games, terms.loops) if claim.kind == Kind.TASK else [],
+        "root": claim.output_root.hex(),
         "votes": [
-            {
-                "verifier": party(vote.verifier, names),
-                "said": _said(view, vote),
-            }
-            for vote in view.votes
+            {"verifier": party(vote.verifier, names), "said": _said(view, vote)} for vote in view.votes
         ],
-        "games": [game.game_id for game in own],
+        "games": [game.game_id for game in games if game.game.claim_id == view.claim_id],
     }
 
 
-def _points(view: ClaimView, states: Sequence[str], terms: Terms, curve: Curve) -> list[dict[str, Any]]:
-    """Losses at the ends of a claim's segments, with what is known of the segment that led there."""
+OUT = ("price", "fee", "reward", "compensation", "burnt", "bond back", "bond won", "back")
+"""What leaves a job's pots, in the order in which it is shown."""
+LEAST = ("convicted", "disputed", "unchecked", "attested")
+"""States of a segment, the least checked first."""
+
+
+def curve_view(
+    job: JobView, claims: Claims, games: Sequence[GameView], curve: Curve | None
+) -> dict[str, Any]:
+    """Losses by shard and step, held-out losses by the step at which their rounds began, and of each stretch
+    of steps the least checked state of the shards that are in its round.
+
+    Of the claims of one place the last one counts, unless a rewind has overtaken it: what was convicted and
+    is trained again is not shown.
+    """
+    terms = job.terms
+    lines: list[list[list[Any]]] = [[] for _ in range(terms.shards)]
+    stretches: list[dict[str, Any]] = []
+    tested = []
+    for round_ in range(terms.rounds):
+        absent = set(missing(job, claims, round_))
+        found = [claims.latest.get((Kind.TASK, round_, shard)) for shard in range(terms.shards)]
+        gone = [view is None or view.overtaken or view.status.phase == Phase.VOID for view in found]
+        views = [None if lost else view for view, lost in zip(found, gone, strict=True)]
+        if not any(views):
+            continue
+        states = [
+            ["unchecked"] * terms.segments if view is None else segment_states(view, games, terms.loops)
+            for shard, view in enumerate(views)
+            if shard not in absent
+        ]
+        begin = round_ * terms.steps_per_round
+        for i in range(terms.segments):
+            ends = [begin + trained_steps(terms, segments, 0) for segments in (i, i + 1)]
+            if ends[0] < ends[1] and states:
+                least = min((each[i] for each in states), key=LEAST.index)
+                stretches.append({"from": ends[0], "to": ends[1], "state": least})
+        if curve is None:
+            continue
+        for shard, view in enumerate(views):
+            if view is not None:
+                lines[shard] += _points(view, terms, curve)
+        held = [loss for view in views if view and (loss := curve.tested.get(view.claim_id)) is not None]
+        if held:
+            tested.append([begin, sum(held) / len(held)])
+    return {
+        "steps": terms.rounds * terms.steps_per_round,
+        "shards": lines,
+        "stretches": stretches,
+        "heldOut": tested,
+    }
+
+
+def _points(view: ClaimView, terms: Terms, curve: Curve) -> list[list[Any]]:
+    """Steps and losses at the ends of a claim's segments, as far as they are known."""
     claim = view.claim
+    begin = claim.round * terms.main.of(claim.shard).steps
     return [
-        {
-            "step": claim.round * terms.main.of(claim.shard).steps + trained_steps(terms, i + 1, claim.shard),
-            "shard": claim.shard,
-            "claim": view.claim_id.hex(),
-            "state": state,
-            "loss": curve.get((view.claim_id, i + 1)),
-        }
-        for i, state in enumerate(states)
+        [begin + trained_steps(terms, leaf, claim.shard), loss]
+        for leaf in range(1, terms.segments + 1)
+        if (loss := curve.known.get((view.claim_id, leaf))) is not None
     ]
 
 
-def _checkpoints(claims: Sequence[ClaimView]) -> list[dict[str, Any]]:
-    """The global model after each round, by slice."""
-    outer = [view for view in claims if view.claim.kind == Kind.OUTER and view.status.phase != Phase.VOID]
-    return [
-        {
-            "round": view.claim.round,
-            "slice": view.claim.shard,
-            "phase": view.status.phase.name.lower(),
-            "root": view.claim.output_root.hex(),
-            "claim": view.claim_id.hex(),
-        }
-        for view in outer
+def money_view(payments: Sequence[Payment], pots: Mapping[str, int], names: Names) -> dict[str, Any]:
+    """A job's money as flows, each kind of each account once: what came in, what went out, what is held."""
+    flows: dict[tuple[str, Address | None, str], int] = {}
+    for each in payments:
+        if each.kind != "set aside":
+            key = (each.kind, each.account, each.role)
+            flows[key] = flows.get(key, 0) + each.amount
+    lines = [
+        {"kind": kind, "who": account and party(account, names), "role": role, "amount": str(abs(amount))}
+        for (kind, account, role), amount in flows.items()
     ]
+    signs = [amount > 0 for amount in flows.values()]
+    into = [line for line, comes in zip(lines, signs, strict=True) if comes]
+    out = [line for line, comes in zip(lines, signs, strict=True) if not comes]
+    return {
+        "in": into,
+        "out": sorted(out, key=lambda line: OUT.index(line["kind"])),
+        "held": [{"pot": pot, "amount": str(held)} for pot, held in pots.items() if held],
+    }
 
 
-def history(before: Any, now: Any, known: Sequence[dict[str, Any]], block: int) -> list[dict[str, Any]]:
-    """What is known of a job's past, with what differs between two looks."""
-    told = [
-        {"kind": str(event.kind), "text": event.text, "block": block} for event in events_between(before, now)
-    ]
-    return [*known, *told][-LATEST:]
+def account_flows(entries: Sequence[Entry]) -> dict[str, int]:
+    """What came to an account and went from it by reason; stake that only changed its pot is left out."""
+    flows: dict[str, int] = {}
+    for entry in entries:
+        kind = "staked" if entry.kind == "unbonded" else entry.kind
+        flows[kind] = flows.get(kind, 0) + entry.amount
+    return {kind: amount for kind, amount in flows.items() if amount}
+
+
+def earned(entries: Sequence[Entry]) -> int:
+    """What an account has earned less what it has lost: neither deposits nor budgets nor stakes."""
+    return sum(amount for kind, amount in account_flows(entries).items() if kind in EARNING)
 
 
 def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[str, Any]:
@@ -243,7 +312,7 @@ def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[
     moving = "" if view.decided else side_to_move(view)
     left = game.deadline - now
     return {
-        **game_line(view, now, names),
+        **game_line(view, names),
         "now": now,
         "round": found.claim.round,
         "shard": found.claim.shard,
@@ -291,27 +360,58 @@ def path_of(view: GameView, claim: ClaimView) -> list[dict[str, str]]:
     return path
 
 
-def accounts_view(market: MarketView, known: Sequence[Address], names: Names) -> dict[str, Any]:
-    """What each account holds and has at stake."""
-    lines = []
+def roles_of(market: MarketView, nodes: Mapping[Address, str]) -> Callable[[Address], list[str]]:
+    """What an account is on this market, of which some run `nodes` of a role: a role's, by its stake, a
+    client, a challenger."""
+    clients = {job.terms.client for job in market.jobs()}
+    finders = {view.game.challenger for view in market.games()}
+
+    def roles(account: Address) -> list[str]:
+        found = [nodes[account]] if account in nodes else []
+        for role in Role:
+            stake = market.stake(account, role)
+            found += [role.name.lower()] * bool(stake.active or stake.unbonding)
+        found += ["client"] * (account in clients) + ["challenger"] * (account in finders)
+        return list(dict.fromkeys(found))
+
+    return roles
+
+
+def accounts_view(
+    market: MarketView,
+    known: Sequence[Address],
+    names: Names,
+    earned: Mapping[Address, int],
+    nodes: Mapping[Address, str],
+) -> dict[str, Any]:
+    """What each account is, holds and has at stake, and what it has `earned`, of those that are looked at."""
+    roles, lines = roles_of(market, nodes), []
     for address in known:
-        stakes = {role.name.lower(): market.stake(address, role) for role in Role}
+        stakes = [market.stake(address, role) for role in Role]
         lines.append(
             {
                 **(party(address, names) or {}),
+                "roles": roles(address),
                 "free": str(market.free(address)),
                 "wallet": str(market.wallet(address)),
-                "stakes": {
-                    role: {
-                        "active": str(stake.active),
-                        "locked": str(stake.locked),
-                        "unbonding": str(stake.unbonding),
-                    }
-                    for role, stake in stakes.items()
-                },
+                "earned": str(earned[address]) if address in earned else None,
+                "stake": str(sum(stake.active for stake in stakes)),
+                "locked": str(sum(stake.locked for stake in stakes)),
+                "unbonding": str(sum(stake.unbonding for stake in stakes)),
             }
         )
     return {"accounts": lines}
+
+
+def node_view(status: Mapping[str, Any], troubles: Sequence[str], *, ready: bool) -> dict[str, Any]:
+    """What a node says of itself, in words."""
+    return {
+        "role": printable(status.get("role") or "does not answer"),
+        "action": printable(status.get("action") or ""),
+        "ready": ready,
+        "troubles": [printable(trouble) for trouble in troubles],
+        "details": [list(pair) for pair in details(status)],
+    }
 
 
 def known_accounts(market: MarketView, names: Names) -> list[Address]:

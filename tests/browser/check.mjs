@@ -31,21 +31,26 @@ async function shot(name, full = true) {
   if (pictures) await page.screenshot({ path: `${pictures}/${name}.png`, fullPage: full });
 }
 
-// Nothing sticks out to the side at 390 px, and axe finds no fault: contrast, names, landmarks, keyboard.
+// Nothing sticks out to the side, no table hides a column, no text is wider than one can read, and axe finds no fault:
+// contrast, names, landmarks, keyboard.
 async function sound(what) {
-  for (const [width, theme] of [[1280, "light"], [390, "light"], [390, "dark"]]) {
+  for (const [width, theme] of [[1440, "light"], [390, "light"], [390, "dark"]]) {
     await page.setViewport({ width, height: 844 });
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
     await new Promise((done) => setTimeout(done, 300));
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= width, `${what} is ${wide} px wide in a window of ${width}`);
+    const hidden = await page.$$eval(".scroll", (all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel));
+    assert.deepEqual(hidden, [], `${what} at ${width} px: tables hide columns`);
+    const widest = await page.$$eval("main p, .doing", (all) => Math.max(0, ...all.map((one) => one.clientWidth)));
+    assert.ok(widest <= 760, `${what} at ${width} px: text is ${widest} px wide`);
     // Scripts that a debugger puts in are not subject to the page's policy.
     await page.evaluate(AXE);
     const found = await page.evaluate(() => axe.run({ resultTypes: ["violations"] }));
     const said = found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")}`);
     assert.deepEqual(said, [], `${what} at ${width} px, ${theme}`);
   }
-  await page.setViewport({ width: 1280, height: 844 });
+  await page.setViewport({ width: 1440, height: 844 });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
   await new Promise((done) => setTimeout(done, 400));
 }
@@ -62,15 +67,17 @@ const checks = {
       if ((await page.evaluate(() => document.activeElement.getAttribute("href"))) === `#/job/${job}`) break;
     }
     await page.keyboard.press("Enter");
-    await until("Rounds and shards");
+    await until("What happened");
     assert.equal(await page.evaluate(() => document.activeElement.id), "page", "focus goes to the new page");
   },
 
   async "a job's page moves with the market and keeps what one has opened"() {
     const { job } = await tell("state");
-    await open(`job/${job}`, "Rounds and shards");
+    await open(`job/${job}`, "no solver yet");
+    assert.equal(await page.$("main img"), null, "the job's name is words");
+    assert.match(await text(), /Job <img src=x onerror=/);
     await tell("until/committed");
-    await until("committed");
+    await until("is unchecked");
     await page.waitForSelector("#curve .u-wrap", { timeout: 20000 });
     await page.click("details summary");
     await tell("until/disputed");
@@ -79,6 +86,11 @@ const checks = {
     await page.waitForFunction(() => document.querySelector("#curve").dataset.points === "8", { timeout: 20000 });
     assert.ok(await page.$eval("details", (details) => details.open), "the table stays open");
     assert.ok((await page.$$(".strip .disputed")).length > 0, "the disputed segment is marked");
+    const clock = await page.$eval(".doing [data-until]", (one) => one.textContent);
+    await page.waitForFunction((before) => document.querySelector(".doing [data-until]").textContent !== before, { timeout: 5000 }, clock);
+    const borders = await page.$$eval(".u-marker", (all) => all.slice(1).map((one) => getComputedStyle(one).borderTopStyle));
+    assert.equal(new Set(borders).size, borders.length, `the legend tells lines apart: ${borders}`);
+    assert.equal((await page.$$(".key")).length, 1, "the legend is there once");
     await sound("a job in dispute");
     await shot("job-disputed");
   },
@@ -108,7 +120,7 @@ const checks = {
     await page.waitForFunction((n) => document.querySelectorAll(".strip").length === n, { timeout: 20000 }, before);
     assert.match(await page.$eval("#notice", (p) => p.innerText), /reorganised: \d+ block/);
     await tell("until/done");
-    await until("done");
+    await until("closed: 2 of 2 rounds are settled");
     await sound("a finished job");
     await shot("job");
   },
@@ -125,14 +137,14 @@ const checks = {
 
   async "words from the chain are words"() {
     const { account } = await tell("state");
-    await open(`account/${account}`, "add up");
+    await open(`account/${account}`, "to the last unit");
     assert.match(await text(), /<img src=x onerror=/);
     assert.equal(await page.$("main img"), null);
     await sound("an account");
     await open("nodes", "javascript:alert(1)");
     assert.equal(await page.$("main a[href^='javascript']"), null);
     await sound("nodes");
-    await open("accounts", "solver stake");
+    await open("accounts", "locked of it");
     await sound("accounts");
     await shot("accounts");
     await open("job/" + "ab".repeat(32), "Not here");

@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from assay.app.ids import job_id_of
-from assay.client.following import Following, follow
+from assay.chain.contracts.job_ledger import Payment
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic
 from assay.dashboard.replaying import own_replay
-from assay.dashboard.views import accounts_view, game_view, history, job_view, known_accounts, market_view
+from assay.dashboard.views import (
+    accounts_view,
+    game_view,
+    job_view,
+    known_accounts,
+    market_view,
+    money_view,
+    node_view,
+)
 from assay.node.artifacts import load_job
 from assay.node.states import open_state_provider
 from assay.program.fault import NodeFault
@@ -28,6 +36,10 @@ from tests.fakes.port import FakeMarket
 
 LIE = Plan(0, 1, NodeFault(step=3, node=len(inner_program().nodes) - 1, element=0))
 """Of the solver of shard 1 in round 0: the last instruction of step 3."""
+
+
+HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
+"""A name of a job that no home would give it."""
 
 
 class Ids(FakeMarket):
@@ -56,8 +68,6 @@ class DaySource:
         self.market = Ids(day.market_state, account("nobody"))
         self.names: dict[Address, str] = {m.me: name for name, m in day.markets.items()}
         self.silent, self.reorganisations, self.gone, self.replayed = False, 0, 0, 0
-        self._last: Following | None = None
-        self._events: list[dict[str, Any]] = []
         self._kept: tuple[Any, int, dict[str, Any]] | None = None
         terms = self.market.job(self.job_id).terms
         files = load_job(day.blocks(), terms, RESOURCE_LIMITS)
@@ -86,7 +96,7 @@ class DaySource:
         """Remember the chain as it is."""
         sent = {name: dict(market.outcomes) for name, market in self.day.markets.items()}
         state = {name: x for name, x in self.day.market_state.__dict__.items() if name != "lock"}
-        self._kept = copy.deepcopy(state), self.day.market_state.block, sent
+        self._kept = self._copy(state), self.day.market_state.block, sent
 
     def reorganise(self) -> None:
         """Go back to what was remembered: the blocks since are gone."""
@@ -94,9 +104,13 @@ class DaySource:
         state, block, sent = self._kept
         self.gone = self.day.market_state.block - block
         self.reorganisations += 1
-        self.day.market_state.__dict__.update(copy.deepcopy(state))
+        self.day.market_state.__dict__.update(self._copy(state))
         for name, outcomes in sent.items():
             self.day.markets[name].outcomes = dict(outcomes)
+
+    def _copy(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Of all but the market itself, which its games name."""
+        return copy.deepcopy(state, {id(self.day.market_state): self.day.market_state})
 
     def refresh(self) -> dict[str, Any]:
         if self.silent:
@@ -114,18 +128,24 @@ class DaySource:
         market, now, names = self.market, int(self.day.market_state.time), self.names
         match topic:
             case ("market",):
-                return market_view(market, now, names)
+                return market_view(market, now, names, {self.job_id: HOSTILE})
             case ("job", text):
                 job_id = job_id_of(market, text)
-                seen = follow(market, job_id)
-                self._events = history(self._last, seen, self._events, self.day.market_state.block)
-                self._last = seen
-                body = job_view(market, job_id, now, names, self.curve.known, self._events)
-                return {**body, "lossesRead": True}
+                body = job_view(market, job_id, now, names, {job_id: HOSTILE}, self.curve)
+                line = {"block": 7, "time": now - 90, "text": f"{HOSTILE} happened", "state": "disputed"}
+                money = money_view(self._payments(), {"escrow": market.job(job_id).escrow}, names)
+                return {
+                    **body,
+                    "lossesRead": True,
+                    "money": {**money, "reconciles": True},
+                    "story": [line],
+                    "leftOut": 2,
+                }
             case ("game", text) if any(view.game_id == int(text) for view in market.games()):
                 return {**game_view(market, int(text), now, names), "replay": None}
             case ("accounts",):
-                return accounts_view(market, known_accounts(market, names), names)
+                known, lost = known_accounts(market, names), {account("ann"): -(10**18)}
+                return accounts_view(market, known, names, lost, {})
             case ("account", text):
                 return self._account(text)
             case ("nodes",):
@@ -135,11 +155,9 @@ class DaySource:
                 ]
                 status: dict[str, Any] = {"role": "solver", "action": "waiting for work"}
                 status |= {"counters": {"commit": 2}, "workers": workers}
-                well = {"answers": True, "ready": True, "status": status, "troubles": []}
-                ill: dict[str, Any] = {"answers": False, "ready": False, "status": {}, "troubles": ["gone"]}
                 nodes = [
-                    {"name": "ann", "url": "http://127.0.0.1:1", **well},
-                    {"name": "bob", "url": "http://127.0.0.1:2", **ill},
+                    {"name": "ann", "url": "http://127.0.0.1:1", **node_view(status, [], ready=True)},
+                    {"name": "bob", "url": "http://127.0.0.1:2", **node_view({}, ["gone"], ready=False)},
                 ]
                 return {"nodes": nodes, "endpoints": [{"party": None, "url": "javascript:alert(1)"}]}
         raise Stop("there is no such page", hint="begin at the market", code="not-found")
@@ -159,14 +177,22 @@ class DaySource:
         provider = open_state_provider(self.market, self.day.blocks(), job, RESOURCE_LIMITS)
         return {"moves": view.moves, **own_replay(provider, view, claim)}
 
+    def _payments(self) -> list[Payment]:
+        """What a job of one budget has paid, as no contract told it."""
+        escrow = int(self.market.job(self.job_id).escrow)
+        given = Payment(1, 1, "escrow", "budget", account("client"), "client", escrow + 7)
+        return [given, Payment(2, 1, "escrow", "price", account("bob"), "solver", -7)]
+
     def _account(self, text: str) -> dict[str, Any]:
-        why = "<img src=x onerror=\"document.title='pwned'\">"
-        entry = {"block": 7, "pot": "free", "amount": "13500000000000000001", "kind": "pay", "why": why}
+        entry = {"block": 7, "time": 90, "pot": "free", "amount": "13500000000000000001"}
         return {
             "address": text,
             "name": self.names.get(Address(text), ""),
             "pots": {"free": "13500000000000000001", "solver stake": "0"},
             "reconciles": True,
-            "entries": [entry],
+            "earned": "13500000000000000001",
+            "flows": {"pay": "13500000000000000001"},
+            "roles": [HOSTILE],
+            "entries": [{**entry, "words": HOSTILE}],
             "leftOut": 3,
         }

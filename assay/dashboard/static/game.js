@@ -22,7 +22,7 @@ function clock(view, side) {
   const { runs, seconds, out } = view.clocks[side];
   const words = view.decided ? "stopped: the game is over" : out ? "has run out" : runs ? "running" : "stopped; for its next move";
   return h("div", { class: runs ? "runs" : null }, h("strong", {}, side), " ", party(view[side]),
-    h("span", { class: "left" }, view.decided ? "–" : span(seconds)), words);
+    h("span", { class: "clock" }, view.decided ? "–" : span(seconds)), words);
 }
 
 function tree(view) {

@@ -1,40 +1,51 @@
-// A job: where it stands, its loss curve, what of it was replayed, its disputes and checkpoints.
+// A job: what goes on, its money, its loss curve, what of its work was checked, its disputes, what happened.
 
-import { draw } from "./curve.js";
-import { bytes, cards, h, party, short, table, tag, tok } from "./dom.js";
+import { draw, series } from "./curve.js";
+import { bar, bytes, doing, h, moment, party, short, table, tag, tok } from "./dom.js";
 import { games } from "./market.js";
+import { flows } from "./parties.js";
 
-const MARKS = { replayed: "✓", committed: "", disputed: "?", convicted: "✗" };
+const MARKS = { unchecked: "", attested: "✓", settled: "", disputed: "?", convicted: "✗" };
 const WORDS = {
-  replayed: "a drawn verifier vouches for its own replay of it",
-  committed: "committed to; no drawn verifier has vouched for it",
-  disputed: "in dispute",
-  convicted: "convicted",
+  unchecked: "committed to; no drawn verifier vouches for it",
+  attested: "drawn verifiers vouch for their own replay of it",
+  settled: "paid: nobody can dispute it any more",
+  disputed: "a game about it is played",
+  convicted: "shown to be false",
+};
+const INTO = { budget: "budget", stake: "stake taken from it", bond: "bond of a dispute" };
+const OUT = {
+  price: "price of its work", fee: "fee for votes", reward: "reward for what it found", compensation: "for work that was wasted",
+  burnt: "burnt", back: "what was left, back", "bond back": "bond of a dispute, back", "bond won": "half of the bond of a dispute that it won",
+};
+
+const POTS = {
+  escrow: "left in escrow", bonds: "bonds of open disputes", "taken stakes": "of taken stakes, for votes and rewards to come",
+  "set aside": "of taken stakes, for work that was wasted",
 };
 
 export function job(view) {
+  const { money } = view;
+  const pay = (words) => (line) => [line.who ? [party(line.who), ` (${line.role}): `, words[line.kind]] : words[line.kind], line.amount];
   return [
-    h("h1", {}, "Job ", short(view.id)),
-    cards([
-      ["state", view.done ? "done" : view.state], ["round", `${Math.min(view.round, view.rounds)} of ${view.rounds}`],
-      ["rounds settled", view.settled], ["paid so far", tok(view.paid)], ["left in escrow", tok(view.escrow)],
-      ["convictions", view.convictions], ["rewinds", view.rewinds],
-    ]),
-    h("p", {}, "Client ", party(view.client), `; ${view.stepsPerRound} steps a round in ${view.segments} segments, each of which ends in a published state of ${bytes(view.stateBytes)}; a challenge can be opened for ${view.challengeWindow} s.`),
+    h("h1", {}, "Job ", view.name || short(view.id), " ", tag(view.state)),
+    doing(view.doing),
+    h("p", {}, bar("rounds settled", view.settled, view.rounds), ` ${view.settled} of ${view.rounds} rounds settled`, view.rewinds ? `, rewound ${view.rewinds === 1 ? "once" : `${view.rewinds} times`}` : "", ". ",
+      "Client ", party(view.client), `; job ${view.id.slice(0, 16)}; a round is ${view.stepsPerRound} steps in ${view.segments} segments, each of which ends in a published state of ${bytes(view.stateBytes)}.`),
+    h("h2", {}, "Money"),
+    ...flows(money.in.map(pay(INTO)), money.out.map(pay(OUT)), money.held.map(({ pot, amount }) => [POTS[pot], amount]), money.reconciles),
     h("h2", { id: "curve-title" }, "Training loss"),
+    key(),
     curve(view),
-    h("h2", {}, "Rounds and shards"),
-    rounds(view),
-    h("h2", {}, "Coverage"),
+    h("h2", {}, "Work"),
     ...coverage(view),
-    h("h2", {}, "Games"), games(view.games),
-    h("h2", {}, "Checkpoints"),
-    table("Checkpoints", ["#after round", "slice", "phase", "root of the model's state"], view.checkpoints.map((point) => [
-      point.round, point.slice, tag(point.phase), short(point.root)])),
-    h("h2", {}, "What happened while somebody looked"),
-    view.events.length
-      ? h("ul", { class: "log", tabindex: "0", "aria-label": "Events, newest first" }, view.events.map((event) => h("li", {}, `block ${event.block}: ${event.text}`)))
+    work(view),
+    h("h2", {}, "Disputes"), games(view.games),
+    h("h2", {}, "What happened"),
+    view.story.length
+      ? h("ol", { class: "log", tabindex: "0", "aria-label": "Events, newest first" }, view.story.map((line) => h("li", {}, moment(line.time, line.block), " ", h("span", { class: line.state ? `tag ${line.state}` : null }, line.text))))
       : h("p", {}, "nothing yet"),
+    view.leftOut ? h("p", {}, `${view.leftOut} earlier events are not shown.`) : null,
   ];
 }
 
@@ -43,53 +54,39 @@ function key() {
 }
 
 function curve(view) {
-  const known = view.points.filter((point) => point.loss !== null);
   if (!view.lossesRead) return h("p", {}, "Losses are not read (--no-losses).");
-  if (!known.length) return h("p", {}, "No committed state with a loss has been read yet.");
+  const lines = series(view.curve), rows = lines.flatMap(({ label, points }) => points.map(([step, loss]) => [step, label, Number(loss).toFixed(4)]));
+  if (!rows.length) return h("p", {}, view.done ? "The states that held the losses are gone: nodes delete them once a task is settled. `assay job watch JOB --metrics FOLDER` keeps the losses of a job while it runs." : "No committed state with a loss has been read yet.");
   return h("div", {},
-    h("p", {}, "From the states that solvers committed to; the ground tells what is known of the steps that led to each."),
-    key(),
+    h("p", {}, "Losses are what solvers committed to. The ground shows how far each stretch of steps is checked: as far as the shard of which the least is."),
     h("div", { class: "chart", id: "curve", "data-kept": view.id, role: "img", "aria-labelledby": "curve-title" }),
-    h("details", {}, h("summary", {}, "The same as a table"),
-      table("Losses", ["#step", "#shard", "#loss", "state"], known.map((point) => [point.step, point.shard, point.loss.toFixed(4), tag(point.state)]))));
+    h("details", {}, h("summary", {}, "The same as a table"), table("Losses", ["#step", "line", "#loss"], rows.sort((a, b) => a[0] - b[0]))));
 }
 
 document.addEventListener("shown", ({ detail }) => {
   const place = document.getElementById("curve");
-  if (place && detail.path.startsWith("job/") && detail.view) draw(place, detail.view);
+  if (place && detail.path.startsWith("job/") && detail.view) draw(place, detail.view.curve);
 });
-
-function rounds(view) {
-  const shards = [...Array(view.shards).keys()];
-  const missing = new Set(view.missing.map(([round, shard]) => `${round}/${shard}`));
-  const rows = [...Array(view.rounds).keys()].map((round) => [
-    round,
-    ...shards.map((shard) => {
-      const tasks = view.tasks.filter((task) => task.round === round && task.shard === shard);
-      if (!tasks.length) return missing.has(`${round}/${shard}`) ? "closed without it" : round === view.round && view.holders[shard] && !view.done ? ["in training by ", party(view.holders[shard])] : "–";
-      return tasks.map((task) => h("div", {}, tag(task.phase), " ", party(task.solver), task.standing || task.phase === "convicted" ? "" : " (overtaken)"));
-    }),
-    view.outer[round] !== "none" ? tag(view.outer[round]) : view.slicesThere[round] ? `${view.slicesThere[round]} of ${view.slices} slices` : "–",
-  ]);
-  return table("Rounds and shards", ["#round", ...shards.map((shard) => `shard ${shard}`), "outer step"], rows);
-}
 
 const percent = (share) => `${(100 * share).toFixed(0)} %`;
 
 function coverage(view) {
-  const { replayed, segments, escaped, escapesDraw } = view.coverage;
+  const { attested, segments, escaped, escapesDraw } = view.coverage;
   if (!segments) return [h("p", {}, "No task stands yet.")];
   return [
-    h("p", {}, `Verifiers vouch for ${replayed} of ${segments} segments of the tasks that stand (${percent(1 - escaped)}). `,
-      `One wrong segment among those that stand, put anywhere, would have escaped them with chance ${percent(escaped)}; `,
-      `before the draw of a task, with ${view.verifiers} honest verifiers of ${view.samples} sample(s) each: ${percent(escapesDraw)}. `,
-      "A whistleblower who replays everything misses nothing."),
-    key(),
-    table("Coverage", ["task", "solver", "phase", "segments", "votes"], view.tasks.map((task) => [
-      `${task.round}/${task.shard}`, party(task.solver), tag(task.phase), strip(task),
-      task.votes.map((vote) => h("div", {}, party(vote.verifier), `: ${vote.said}`)),
-    ])),
+    h("p", {}, `Verifiers vouch for ${attested} of ${segments} segments of the tasks that stand. One wrong segment among these would have escaped them with a chance of ${percent(escaped)}; `,
+      `before the draw, with ${view.verifiers} honest verifiers of ${view.samples} sample(s) each, ${percent(escapesDraw)}. A whistleblower who replays everything misses nothing.`),
   ];
+}
+
+function work(view) {
+  const missing = view.missing.map(([round, shard]) => [`task ${round}/${shard}`, "nobody", "the round was closed without it", "", ""]);
+  return table("Work", ["what", "by", "state", "segments", "votes"], [...view.work.map((line) => [
+    line.place, [party(line.solver), ` for ${tok(line.price)}`],
+    [tag(line.state), line.voted ? ` ${line.voted}` : "", line.standing || line.state === "convicted" ? "" : " (overtaken)"],
+    line.kind === "task" ? strip(line) : ["ends in ", short(line.root)],
+    line.votes.map((vote) => h("div", {}, party(vote.verifier), `: ${vote.said}`)),
+  ]), ...missing]);
 }
 
 function strip(task) {

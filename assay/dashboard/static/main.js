@@ -1,6 +1,6 @@
 // Which page is shown, and its stream. Each message has the whole page, so a page is right after anything.
 
-import { h, morph } from "./dom.js";
+import { CLOCK, h, morph, setTime } from "./dom.js";
 import { market } from "./market.js";
 import { job } from "./job.js";
 import { game } from "./game.js";
@@ -21,7 +21,8 @@ function topic() {
 function show(message) {
   const { head: at, trouble, error, view, topic: path } = message;
   if (path !== topic()) return;
-  const time = at.time ? new Date(at.time * 1000).toLocaleTimeString() : "";
+  setTime(at.time);
+  const time = at.time ? new Date(at.time * 1000).toLocaleTimeString([], CLOCK) : "";
   head.textContent = at.block === undefined ? "waiting for the chain" : `chain ${at.chain}, block ${at.block}, ${time}`;
   if (at.reorganisations !== undefined) {
     if (reorganisations !== null && at.reorganisations > reorganisations) {

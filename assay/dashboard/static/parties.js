@@ -1,49 +1,59 @@
-// Accounts with their stakes, one account's ledger, and the health of nodes.
+// Accounts with their stakes, one account's money and ledger, and the health of nodes.
 
-import { bytes, cards, h, party, table, tok } from "./dom.js";
+import { bar, h, moment, party, table, tag, tok } from "./dom.js";
+
+const some = (amount) => (amount === null ? "not read" : amount === "0" ? "–" : tok(amount));
+
+// Money in, money out and what is held, as three lists of [what, amount] that add up.
+export function flows(came, went, held, adds) {
+  const sum = (rows) => rows.reduce((total, [, amount]) => total + BigInt(amount), 0n);
+  const most = [...came, ...went, ...held].reduce((max, [, amount]) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
+  const list = (title, rows) => h("section", {}, h("h3", {}, `${title}: ${tok(sum(rows))}`),
+    h("ul", {}, rows.map(([what, amount]) => h("li", {}, what, h("strong", {}, ` ${tok(amount)}`), bar("share", Number((BigInt(amount) * 1000n) / most), 1000)))));
+  return [
+    h("div", { class: "flows" }, list("came in", came), list("went out", went), list("is held", held)),
+    h("p", {}, adds ? "From the chain's events. What came in is what went out and what the contracts hold, to the last unit." : "The events do NOT add up to what the contracts hold: report it."),
+  ];
+}
 
 export function accounts(view) {
-  const stake = (line, role) => `${tok(line.stakes[role].active)}${line.stakes[role].locked === "0" ? "" : `, ${tok(line.stakes[role].locked)} locked`}`;
   return [
-    h("h1", {}, "Accounts and stakes"),
-    table("Accounts", ["account", "#free in the vault", "#wallet", "#solver stake", "#verifier stake", "#unbonding"], view.accounts.map((line) => [
-      party(line), tok(line.free), tok(line.wallet), stake(line, "solver"), stake(line, "verifier"),
-      tok((BigInt(line.stakes.solver.unbonding) + BigInt(line.stakes.verifier.unbonding)).toString()),
+    h("h1", {}, "Accounts"),
+    h("p", {}, "Earned is pay, fees and rewards less bonds and stakes that were lost."),
+    table("Accounts", ["account", "roles", "#earned", "#free in the vault", "#stake", "#locked of it", "#unbonding", "#wallet"], view.accounts.map((line) => [
+      party(line), line.roles.join(", ") || "–", some(line.earned), some(line.free), some(line.stake), some(line.locked), some(line.unbonding), some(line.wallet),
     ])),
   ];
 }
 
+const REASONS = {
+  deposit: "deposits from the wallet", withdrawal: "withdrawals", budget: "budgets of jobs", refund: "what was left of budgets", pay: "pay for work",
+  fee: "fees for votes", reward: "rewards", compensation: "for wasted work", bond: "bonds of disputes", "bond back": "bonds that came back",
+  "bond won": "bonds of the other side", slashed: "stake that was lost", staked: "stake of, or for, others",
+};
+
 export function account(view) {
+  const lines = Object.entries(view.flows), row = ([kind, amount]) => [REASONS[kind] ?? kind, amount.replace("-", "")];
   return [
-    h("h1", {}, view.name || "Account"), h("p", {}, h("code", {}, view.address)),
-    cards(Object.entries(view.pots).map(([pot, held]) => [pot, tok(held)])),
-    h("p", {}, view.reconciles ? "The lines below add up to what the contracts hold, to the last unit." : "The lines below do NOT add up to what the contracts hold: report it."),
-    table("Ledger", ["#block", "pot", "#amount", "why"], view.entries.map((entry) => [entry.block, entry.pot, tok(entry.amount, 6), `${entry.kind}: ${entry.why}`])),
+    h("h1", {}, view.name || "Account", view.roles.length ? ` (${view.roles.join(", ")})` : ""), h("p", {}, h("code", {}, view.address)),
+    h("p", {}, "Earned so far: ", h("strong", {}, tok(view.earned)), "."),
+    h("h2", {}, "Money"),
+    ...flows(lines.filter(([, amount]) => !amount.startsWith("-")).map(row), lines.filter(([, amount]) => amount.startsWith("-")).map(row), Object.entries(view.pots).filter(([, held]) => held !== "0"), view.reconciles),
+    h("h2", {}, "Ledger"),
+    table("Ledger", ["when", "pot", "#amount", "why"], view.entries.map((entry) => [moment(entry.time, entry.block), entry.pot, tok(entry.amount, 6), entry.words])),
     view.leftOut ? h("p", {}, `${view.leftOut} earlier lines are not shown.`) : null,
   ];
 }
 
-// As assay/app/worker_status.py has it.
-function workerLine(worker) {
-  const steps = worker.total ? ` ${worker.done}/${worker.total}` : "";
-  const parts = [worker.order ? `${worker.order}${steps}` : "idle"];
-  if (worker.seconds_a_step) parts.push(`${Number(Number(worker.seconds_a_step).toPrecision(3))} s a step`);
-  if (worker.resident_bytes) parts.push(bytes(worker.resident_bytes));
-  if (worker.device_bytes) parts.push(`${bytes(worker.device_bytes)} of the device`);
-  if (worker.losses) parts.push(`${worker.losses} lost${worker.trouble ? `: ${worker.trouble}` : ""}`);
-  for (const why of Array.isArray(worker.slower) ? worker.slower : []) parts.push(`slower: ${why}`);
-  return `${worker.device}: ${parts.join(", ")}`;
-}
-
 export function nodes(view) {
-  const words = ({ status, ready, troubles }) => [...troubles.map((line) => h("div", { class: "bad" }, line)), h("div", {}, `${ready ? "" : "not ready: "}${status.action ?? ""}`)];
-  const counters = (status) => Object.entries(status.counters ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
-  const workers = (status) => (Array.isArray(status.workers) ? status.workers : []).filter((worker) => worker && typeof worker === "object").map((worker) => h("div", {}, workerLine(worker)));
   return [
     h("h1", {}, "Nodes"),
-    h("p", {}, "Health of this folder's nodes, and of those named with --node."),
-    table("Nodes", ["node", "role", "what it does", "workers", "counters", "address"], view.nodes.map((node) => [
-      node.name, node.status.role ?? "–", words(node), workers(node.status), counters(node.status), node.url])),
+    h("p", {}, "This folder's nodes, and those named with --node."),
+    h("div", { class: "nodes" }, view.nodes.map((node) => h("article", {},
+      h("h2", {}, node.name, ` (${node.role}) `, tag(node.ready ? "ready" : "not ready")),
+      node.action ? h("p", {}, node.action) : null,
+      node.troubles.map((line) => h("p", { class: "bad" }, line)),
+      h("dl", { class: "facts" }, [["address", node.url], ...node.details].map(([what, value]) => h("div", {}, h("dt", {}, what), h("dd", {}, value))))))),
     h("h2", {}, "Where accounts say that they serve blocks"),
     table("Endpoints", ["account", "address"], view.endpoints.map((line) => [party(line.party), line.url])),
   ];
