@@ -9,8 +9,8 @@ HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
-	format site browser clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither fuzz \
-	artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
+	format site browser screenshots clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither \
+	fuzz artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ site: setup ## the documents as a site, in site/; a broken link fails
 
 browser: setup ## the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core
 	tests/browser/run.sh
+
+screenshots: setup ## docs/pictures/dashboard-*.png, of a market in which a solver lies (two minutes)
+	tests/browser/pictures.sh
 
 clean: ## remove build outputs and caches
 	rm -rf contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
