@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from assay.program.fault import NodeFault
 from assay.protocol.errors import RpcUnreachable, Stop, Unknown
 from assay.protocol.types import Address, ClaimId, JobId, Phase
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
+from tests.fakes.conspiracy import conspiracy
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
@@ -59,11 +57,7 @@ class DaySource:
     def __init__(self, folder: Path) -> None:
         self.day = day = MarketDay(folder)
         self.job_id = day.post()
-        cheats = frozenset({account("ann"), account("bob")})
-        for name in ("ann", "bob"):
-            day.solver(name, partial(FaultySolver, plan=LIE))
-        for i in range(2):
-            day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+        conspiracy(day, LIE)
         self.wendy = day.whistleblower("wendy")
         self.market = Ids(day.market_state, account("nobody"))
         self.names: dict[Address, str] = {m.me: name for name, m in day.markets.items()}

@@ -119,6 +119,11 @@ class MarketDay:
         self.services[name] = service
         return service
 
+    def solvers(self) -> None:
+        """Two honest ones, ann and bob."""
+        for name in ("ann", "bob"):
+            self.solver(name)
+
     def verifier(
         self, name: str, kind: Callable[..., VerifierService] = VerifierService, **options: Any
     ) -> VerifierService:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from assay.app.explained import ENDS, WHY_NOW, Explained, explain
 from assay.app.games import WHAT_IS_ASKED
@@ -13,8 +12,7 @@ from assay.program.fault import Fault, NodeFault
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.types import ZERO_DIGEST, Address, JobId, Phase, Role
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
+from tests.fakes.conspiracy import conspiracy
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 
@@ -55,11 +53,7 @@ def followed(day: MarketDay, over: Callable[[], bool]) -> dict[GamePhase, Explai
 
 def cheated(day: MarketDay, fault: Fault) -> JobId:
     job_id = day.post(rounds=1)
-    cheats = frozenset({account("ann"), account("bob")})
-    for name in ("ann", "bob"):
-        day.solver(name, partial(FaultySolver, plan=Plan(0, 1, fault)))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    conspiracy(day, Plan(0, 1, fault))
     day.whistleblower("wendy")
     return job_id
 

@@ -15,8 +15,7 @@ Fetched = tuple[MarketDay, JobId, Path]
 def honest(day: MarketDay) -> JobId:
     """Two rounds of two shards, everybody honest."""
     job_id = day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     assert day.run(day.closed(job_id))
     return job_id

@@ -164,8 +164,7 @@ def test_tensors_of_equal_bytes_are_written_apart() -> None:
     assert set(load(save(apart({"a": one, "b": one})))) == {"a", "b"}
 
 
-def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_model_that_is_not_settled_is_not_fetched(day: MarketDay, tmp_path: Path) -> None:
     job_id = day.post()
     with pytest.raises(NotSettled):
         day.fetch(job_id, tmp_path / "model")
@@ -189,8 +188,7 @@ def _public(day: MarketDay) -> set[str]:
     return blocks.own
 
 
-def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_job_over_budget_or_unfunded_is_not_posted(day: MarketDay) -> None:
     market = day.join("client")
     terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
     worst = posting.estimate(terms, conditions_of(terms), WIDE)
@@ -203,8 +201,7 @@ def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
     assert not day.market_state.jobs
 
 
-def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_posting_deposits_what_is_missing_and_posts_once(day: MarketDay) -> None:
     market = day.join("client")
     market.withdraw("back", Wei(FUNDS))
     terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from assay.app.job_progress import closing_words
@@ -38,8 +37,7 @@ def with_nodes(day: MarketDay, kind: type[SolverService] = SolverService) -> Non
     day.verifiers()
 
 
-def test_W24_a_job_that_nobody_took_gives_its_escrow_back(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_W24_a_job_that_nobody_took_gives_its_escrow_back(day: MarketDay) -> None:
     job_id = day.post()
     client = day.markets["client"]
     closing, escrow, free = Closing(client), client.job(job_id).escrow, client.free(client.me)
@@ -56,9 +54,8 @@ def test_W24_a_job_that_nobody_took_gives_its_escrow_back(tmp_path: Path) -> Non
     assert look(day, closing) == [] and words(day, job_id) == ""
 
 
-def test_a_halted_job_is_closed_once_nobody_can_commit_to_it(tmp_path: Path) -> None:
+def test_a_halted_job_is_closed_once_nobody_can_commit_to_it(day: MarketDay) -> None:
     """A solver takes a shard just before the job is halted, and does nothing."""
-    day = MarketDay(tmp_path)
     job_id = day.post()
     client, solver = day.markets["client"], day.join("ann", solver=2_000)
     day.market_state.advance(30)
@@ -73,9 +70,8 @@ def test_a_halted_job_is_closed_once_nobody_can_commit_to_it(tmp_path: Path) -> 
     assert look(day, closing) == [job_id]
 
 
-def test_a_clock_that_only_the_contract_knows_puts_it_off(tmp_path: Path) -> None:
+def test_a_clock_that_only_the_contract_knows_puts_it_off(day: MarketDay) -> None:
     """A shard that was taken last and given back: nobody sees since when it was held."""
-    day = MarketDay(tmp_path)
     job_id = day.post()
     client, solver = day.markets["client"], day.join("ann", solver=2_000)
     day.market_state.advance(30)
@@ -89,8 +85,7 @@ def test_a_clock_that_only_the_contract_knows_puts_it_off(tmp_path: Path) -> Non
     assert look(day, closing) == [job_id] and client.job(job_id).progress.closed
 
 
-def test_what_has_begun_is_settled_first(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_what_has_begun_is_settled_first(day: MarketDay) -> None:
     job_id = day.post(rounds=3)
     client, closing = day.markets["client"], Closing(day.markets["client"])
     with_nodes(day)
@@ -101,8 +96,7 @@ def test_what_has_begun_is_settled_first(tmp_path: Path) -> None:
     assert client.job(job_id).progress.closed and client.job(job_id).escrow == 0
 
 
-def test_a_job_that_is_done_is_its_solvers_to_close_and_then_its_clients(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_job_that_is_done_is_its_solvers_to_close_and_then_its_clients(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
     client, closing = day.markets["client"], Closing(day.markets["client"])
     with_nodes(day, Leaving)

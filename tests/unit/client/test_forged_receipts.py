@@ -183,8 +183,7 @@ def test_a_job_fetched_while_its_next_round_is_being_settled_verifies(tmp_path: 
     """Tasks settle before their round's outer step: the receipt has them, and the model has not."""
     day = MarketDay(tmp_path / "nodes")
     job_id = day.post(rounds=3)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
 
     def between() -> bool:
         rounds = day.market_state.jobs[job_id].view.progress.settled_rounds

@@ -38,8 +38,7 @@ def watched(day: MarketDay, job_id: JobId) -> tuple[list[JobEvent], list[Followi
 
 def honest(day: MarketDay) -> JobId:
     job_id = day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     return job_id
 

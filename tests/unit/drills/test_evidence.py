@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from assay.node.checkpoints import read_checkpoints
@@ -38,8 +37,7 @@ class Kept:
         self.followed += 1
 
 
-def test_what_each_claim_starts_from_is_fetched_once(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_what_each_claim_starts_from_is_fetched_once(day: MarketDay) -> None:
     job_id = day.post()
     day.verifiers()
     day.solver("ann", partial(WrongInputSolver, patch=omit_last_shard))
@@ -56,8 +54,7 @@ def test_what_each_claim_starts_from_is_fetched_once(tmp_path: Path) -> None:
     assert kept.followed == 1
 
 
-def test_a_claim_that_shows_nothing_is_no_error(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_claim_that_shows_nothing_is_no_error(day: MarketDay) -> None:
     job_id = day.post()
     day.solver("ann")
     assert day.run(lambda: bool(day.phases(job_id)))

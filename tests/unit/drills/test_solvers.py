@@ -18,7 +18,7 @@ from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
 from drills.cheats import solver_kind
 from drills.orders import AggregatePlan, FaultySpec, StatePlan, half_invented, interpolated
 from drills.solvers import FaultySolver, InventingSolver, PatchworkSolver, WrongDataSolver
-from drills.verifiers import ColludingVerifier
+from tests.fakes.conspiracy import vouched
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
@@ -27,8 +27,7 @@ def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
     """One cheat alone, verifiers that cover for it, a whistleblower: the job and the claim that fell."""
     job_id = day.post(shards=1, **terms)
     day.solver("ann", kind)
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    vouched(day, "ann")
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     assert day.named("fault-planted")

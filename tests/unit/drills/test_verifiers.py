@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from assay.dispute.trace import StepTrace
 from assay.node.audit import keyed_trace
@@ -16,8 +15,7 @@ from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
 
-def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     day.verifier("vera")
@@ -42,8 +40,7 @@ def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_
     assert day.run(day.closed(job_id)) and Phase.CONVICTED not in day.phases(job_id)
 
 
-def test_attack_32_who_shows_no_vote_pays_for_each_draw_and_the_job_goes_on(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_attack_32_who_shows_no_vote_pays_for_each_draw_and_the_job_goes_on(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     for name in ("vera", "walt"):

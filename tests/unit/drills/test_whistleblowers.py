@@ -36,8 +36,9 @@ def accused(folder: Path, kind: Any, whom: int | Address = 0) -> MarketDay:
     return day
 
 
-def test_attack_23_a_junk_challenge_played_out_pays_the_defender_half_its_bond(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_attack_23_a_junk_challenge_played_out_pays_the_defender_half_its_bond(
+    day: MarketDay, tmp_path: Path
+) -> None:
     job_id = day.post(rounds=1, shards=1)
     ann = day.solver("ann")
     day.verifiers()

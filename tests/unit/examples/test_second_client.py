@@ -23,8 +23,9 @@ from assay.protocol import trees
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from drills.orders import Plan, omit_last_shard
 from drills.solvers import FaultySolver, WrongInputSolver
-from drills.verifiers import ColludingVerifier, LazyVerifier
+from drills.verifiers import LazyVerifier
 from tests.conformance.blocks.rigs import gateway
+from tests.fakes.conspiracy import conspiracy
 from tests.fakes.jobs import account, inner_program, recipe_files
 from tests.fakes.staged import MAY_BE_ABSENT, staffed
 from tests.unit.client.conftest import honest
@@ -193,10 +194,7 @@ def test_a_convicted_claim_is_found_false_where_its_cheat_lied(tmp_path: Path) -
     day = StoredDay(tmp_path / "day")
     job_id = day.post(rounds=1)
     fault = NodeFault(step=3, node=len(inner_program().nodes) - 1, element=0)
-    cheats = frozenset({account("ann")})
-    day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, fault)))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    conspiracy(day, Plan(0, 0, fault), "ann")
     assert day.run(lambda: account("ann") in holders(day, job_id))
     ann = day.services["ann"]
     assert isinstance(ann, FaultySolver)
@@ -256,8 +254,7 @@ def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
     day = StoredDay(tmp_path / "day")
     job_id = day.post(rounds=3, **MAY_BE_ABSENT)
     day.verifiers()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     assert day.run(lambda: len(day.named("committed")) == 2), "of round 0; for the next both train already"
     del day.services["bob"]
     assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round >= 2)

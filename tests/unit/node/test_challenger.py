@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from assay.node.audit import audit_claim
 from assay.node.challenger import Challenger, salt_of
@@ -17,8 +16,7 @@ from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay, secret
 
 
-def test_a_finding_whose_game_was_lost_by_the_clock_is_opened_anew(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_finding_whose_game_was_lost_by_the_clock_is_opened_anew(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5)))
     assert day.run(lambda: bool(day.market_state.claims))

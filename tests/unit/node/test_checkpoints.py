@@ -61,8 +61,7 @@ class Counting(FakeBlocks):
 def settled(day: MarketDay, **changes: Any) -> JobId:
     """A job that honest people have carried out."""
     job_id = day.post(rounds=2, shards=2, **changes)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     assert day.run(day.closed(job_id))
     assert set(day.phases(job_id)) == {Phase.SETTLED}

@@ -20,11 +20,9 @@ def owed(day: MarketDay, name: str) -> list[str]:
     return [clock.what.split(" on ")[0].split(" of job")[0] for clock in found]
 
 
-def test_a_solver_owes_its_task_until_it_has_committed(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_solver_owes_its_task_until_it_has_committed(day: MarketDay) -> None:
     job_id = day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     terms = day.market_state.jobs[job_id].view.terms
     seen = set()
     for _ in range(40):
@@ -39,11 +37,9 @@ def test_a_solver_owes_its_task_until_it_has_committed(tmp_path: Path) -> None:
     assert claims and not any(what.startswith("task 0/") for what in owed(day, "ann"))
 
 
-def test_a_drawn_verifier_owes_a_vote_until_it_has_voted(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_drawn_verifier_owes_a_vote_until_it_has_voted(day: MarketDay) -> None:
     day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     told: list[str] = []
     for _ in range(60):
@@ -98,8 +94,7 @@ def test_a_demand_is_told_as_soon_as_it_is_seen(now: int) -> None:
     assert [alarm.share for alarm in alarms.look([demand], 100)] == [LATE]
 
 
-def test_a_demand_on_a_claim_that_is_gone_hides_no_other_clock(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_demand_on_a_claim_that_is_gone_hides_no_other_clock(day: MarketDay) -> None:
     day.post()
     day.solver("ann")
     day.run(lambda: bool(owed(day, "ann")), turns=5)

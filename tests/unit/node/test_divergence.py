@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,8 @@ from assay.program.execute import Executor, StepContext
 from assay.program.fault import StateFault
 from assay.protocol.types import JobId, Phase, Role
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
-from tests.fakes.jobs import RESOURCE_LIMITS, TinyFiles, account, tiny_files
+from tests.fakes.conspiracy import conspiracy
+from tests.fakes.jobs import RESOURCE_LIMITS, TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay
 
 RATE = 1e17
@@ -49,8 +47,7 @@ def seen(day: MarketDay, job_id: JobId) -> Following:
 
 def honest(day: MarketDay, rate: float) -> JobId:
     job_id = day.post(tiny_files(2, rate))
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     day.whistleblower("wendy")
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
@@ -97,11 +94,7 @@ def test_a_lie_about_a_number_that_is_none_is_convicted(day: MarketDay) -> None:
     seed = day.markets["client"].job(job_id).terms.seed
     end = Executor(files.inner).run(files.genesis, StepContext(files.records, seed, 1, 0), STEPS)
     assert end[0][3].isnan() and fault.state(STEPS - 1, end)[0][3] == 0, "the lie must be about a NaN"
-    cheats = frozenset({account("ann"), account("bob")})
-    for name in ("ann", "bob"):
-        day.solver(name, partial(FaultySolver, plan=Plan(0, 1, fault)))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    conspiracy(day, Plan(0, 1, fault))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
     game = next(p.view for p in day.market_state.games.values() if p.view.decided)

@@ -60,8 +60,7 @@ def claimed_after_a_halt(day: MarketDay, job_id: JobId) -> int:
 
 def test_W4_verifiers_vote_and_solvers_commit_after_a_halt(day: MarketDay) -> None:
     job_id = day.post(rounds=2)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers(3)
     for _ in range(400):
         if day.closed(job_id)():

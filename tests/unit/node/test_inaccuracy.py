@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 import pytest
 from torch import Tensor
@@ -19,9 +17,8 @@ from assay.program.parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
 from assay.training.precision import Precisions
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
-from tests.fakes.jobs import RESOURCE_LIMITS, account
+from tests.fakes.conspiracy import conspiracy
+from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_precision import made
 
@@ -42,8 +39,7 @@ def seen(day: MarketDay, job_id: JobId, measure: bool = True) -> Following:
 
 
 @pytest.mark.long
-def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(day: MarketDay) -> None:
     job_id = settled(day, Precisions("single"))
     assert set(day.phases(job_id)) == {Phase.SETTLED}
     following = seen(day, job_id)
@@ -60,8 +56,7 @@ def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(tmp_pa
 
 
 @pytest.mark.long
-def test_the_same_job_in_parts_is_within_the_limit(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_the_same_job_in_parts_is_within_the_limit(day: MarketDay) -> None:
     following = seen(day, settled(day, Precisions("auto")))
     assert following.inaccuracy is None and "inaccurate" not in line_of(following)
 
@@ -94,15 +89,12 @@ def nodes_in_parts(program: Program) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["first part", "rest", "rest's product"])
-def test_a_lie_about_a_part_of_an_operand_is_disputed_and_convicted(tmp_path: Path, what: str) -> None:
+def test_a_lie_about_a_part_of_an_operand_is_disputed_and_convicted(day: MarketDay, what: str) -> None:
     """Every verifier colludes; element 6 is that of a feature beside the outlier."""
     files = made(Precisions("auto"))
     fault = Moved(3, nodes_in_parts(files.inner)[what], 6)
-    day = MarketDay(tmp_path)
     job_id = day.post(files, shards=1)
-    day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, fault)))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    conspiracy(day, Plan(0, 0, fault), "ann")
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
     assert day.named("fault-planted")

@@ -46,8 +46,7 @@ def after_rounds(folder: Path, rounds: int, at: tuple[int, ...]) -> dict[int, di
     day.join("client")
     day.market_state.mint(day.address("client"), 100 * rounds)
     day.markets["client"].deposit("more", Wei(100 * rounds))
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifier("vera")
     day.whistleblower("wendy")
     job_id: JobId = day.post(rounds=rounds, verifiers=1)
@@ -111,8 +110,7 @@ def test_a_cache_of_several_readers_is_bounded_and_each_lets_go_of_its_own() -> 
     assert there == {2, 3, 4}, "what was not used since the turn before, and no other's"
 
 
-def test_all_jobs_of_a_worker_have_one_cache(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_all_jobs_of_a_worker_have_one_cache(day: MarketDay) -> None:
     solver = day.solver("ann")
     assert isinstance(solver.pool, InlinePool)
     caches = set()

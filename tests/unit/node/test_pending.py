@@ -13,11 +13,9 @@ from tests.fakes.market_day import FUNDS, MarketDay
 
 
 @pytest.mark.long
-def test_what_was_to_come_is_what_came_and_not_before_it_was_due(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_what_was_to_come_is_what_came_and_not_before_it_was_due(day: MarketDay) -> None:
     job_id = day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     market, told, paid = day.markets["client"], {}, dict[ClaimId, int]()
     accounts = {"ann": "solver", "bob": "solver", "v0": "verifier", "v1": "verifier"}

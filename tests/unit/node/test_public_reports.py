@@ -37,12 +37,10 @@ class Incomplete(FakeMarket):
     ],
 )
 def test_optimism_21333_who_knows_a_part_of_the_claims_accuses_none(
-    lacks: set[tuple[Kind, int]], tmp_path: Path
+    lacks: set[tuple[Kind, int]], day: MarketDay
 ) -> None:
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=3)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     day.join("wendy")
     partly = Incomplete(day.market_state, day.address("wendy"))
@@ -54,9 +52,8 @@ def test_optimism_21333_who_knows_a_part_of_the_claims_accuses_none(
     assert set(day.phases(job_id)) == {Phase.SETTLED}
 
 
-def test_dave_275_a_winner_who_goes_away_freezes_nothing(tmp_path: Path) -> None:
+def test_dave_275_a_winner_who_goes_away_freezes_nothing(day: MarketDay) -> None:
     """The whistleblower's part of the conviction is never asked for."""
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=2)
     day.solver("ann", lambda *a, **k: FaultySolver(*a, plan=WeightPlan(0, 1, 0, 3), **k))
     for name in ("bob", "cid"):
@@ -74,14 +71,12 @@ def test_dave_275_a_winner_who_goes_away_freezes_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("least_s, most_s", [(1, 1), (1, 40), (12, 12)])
 def test_templar_142_no_deadline_reckons_with_a_time_between_blocks(
-    least_s: int, most_s: int, tmp_path: Path
+    least_s: int, most_s: int, day: MarketDay
 ) -> None:
     rng = random.Random(most_s)
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=2)
     funds = dict.fromkeys(("ann", "bob", "v0", "v1"), 0)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     for _ in range(4_000):
         if day.closed(job_id)():
@@ -96,8 +91,7 @@ def test_templar_142_no_deadline_reckons_with_a_time_between_blocks(
         assert not [e for e in day.events if e["event"] in ("missed", "fined", "abstained")], name
 
 
-def test_rl_swarm_79_whoever_earns_nothing_says_why(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_rl_swarm_79_whoever_earns_nothing_says_why(day: MarketDay) -> None:
     day.join("client")
     day.join("poor")
     services = [
@@ -140,13 +134,11 @@ def test_hivemind_447_a_single_solver_learns(tmp_path: Path) -> None:
     assert isinstance(day.services["ann"], SolverService)
 
 
-def test_torchft_206_streaming_goes_on_right_after_a_rejoin(tmp_path: Path) -> None:
+def test_torchft_206_streaming_goes_on_right_after_a_rejoin(day: MarketDay) -> None:
     """A solver is away for a round, and the round is closed without its shard; everything is replayed."""
-    day = MarketDay(tmp_path)
     short = {"min_shards": 1, "task_time": 120, "straggler_time": 140, "outer_time": 20, "vote_time": 15}
     job_id = day.post(recipe_files("streaming"), rounds=4, max_unsettled=4, solver_stake=267, **short)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     wendy = day.whistleblower("wendy")
 

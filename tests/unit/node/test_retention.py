@@ -28,8 +28,8 @@ from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.solver.progress import TaskProgress
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
-from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, account, tiny_files
+from tests.fakes.conspiracy import conspiracy
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
 from tests.fakes.later import Later
 from tests.unit.examples.second import StoredDay
 
@@ -43,8 +43,7 @@ def day_of(tmp_path: Path) -> StoredDay:
 
 def crew(day: StoredDay, **changes: Any) -> JobId:
     job_id = day.post(**changes)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     return job_id
 
@@ -130,9 +129,7 @@ def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_
 def test_a_fallen_claim_stays_as_long_as_its_valid_votes_may_be_disputed(day: StoredDay) -> None:
     """Whoever has voted has to defend its vote, and whoever disputes it to find what it vouched for."""
     job_id = day.post(rounds=1, shards=1, samples=4)
-    day.solver("ann", lambda *a, **o: FaultySolver(*a, plan=WeightPlan(0, 3, 0, 5), **o))
-    for name in ("v0", "v1"):
-        day.verifier(name, partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    conspiracy(day, WeightPlan(0, 3, 0, 5), "ann")
     day.whistleblower("wendy", await_votes=True)
 
     def look() -> ClaimView:

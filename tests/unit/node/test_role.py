@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -402,10 +401,9 @@ def test_a_backoff_is_about_an_actions_kind_and_place(day: MarketDay) -> None:
 
 
 def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that is closed with nothing of ours in it; the other one stays. A worker keeps the last ones."""
-    day = MarketDay(tmp_path)
     monkeypatch.setattr("assay.node.opened.MOST_JOBS", 1)
     ann = day.solver("ann")
     over, other = day.post(rounds=1, shards=1), day.post(rounds=2, shards=1, nonce=2)
@@ -485,9 +483,8 @@ def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: Ma
     assert done[5:] == [([2], 3), ([1], 3), ([1], 3)], "in the policy's order, once nothing is put off"
 
 
-def test_what_a_reorganisation_has_taken_away_is_no_reason_to_abandon_its_job(tmp_path: Path) -> None:
+def test_what_a_reorganisation_has_taken_away_is_no_reason_to_abandon_its_job(day: MarketDay) -> None:
     """A `Stop` would: the chain may have the job again in the next block, and stakes with it."""
-    day = MarketDay(tmp_path)
     verifier, market = day.verifier("ver"), day.markets["ver"]
     for read in (lambda: market.job(JOB), lambda: market.claim(ClaimId(JOB)), lambda: market.game(7)):
         assert not verifier.actions.attempt(read, JOB, read)

@@ -25,8 +25,7 @@ SEGMENTS = 4
 def second_round(day: MarketDay) -> tuple[ClaimView, ClaimView]:
     """The outer claim of the first round, and the task of the second that begins from it."""
     job_id = day.post(rounds=2)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     assert day.run(lambda: len(day.phases(job_id)) > 3)
     terms = day.markets["client"].job(job_id).terms
     assert terms.slots != terms.outer_slots

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +21,10 @@ def owned(day: MarketDay, name: str) -> int:
 
 
 def test_w22_the_second_challenger_of_a_fault_loses_no_bond_and_hears_no_alarm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Neither waits for the other's game.
     monkeypatch.setattr("assay.verifier.policy.others_suffice", lambda *_: False)
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1, samples=4, task_time=100_000)
     day.solver("ann", WrongMachine)
     finders = ("v0", "v1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from tests.fakes.market_day import MarketDay
 
 
 def test_what_is_trained_is_stored_before_a_cancelled_order_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = MarketDay(tmp_path)
     job_id = day.post(shards=1)
     ann = day.solver("ann")
     assert day.run(lambda: bool(day.named("examined")))

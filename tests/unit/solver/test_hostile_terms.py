@@ -59,8 +59,7 @@ def posted(day: MarketDay) -> JobId:
     )
 
 
-def test_no_shard_is_taken_of_a_job_that_trains_in_its_outer_loop_for_nothing(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_no_shard_is_taken_of_a_job_that_trains_in_its_outer_loop_for_nothing(day: MarketDay) -> None:
     job = posted(day)
     solver = day.solver("solver")
     assert not day.run(day.closed(job), turns=100)
@@ -69,10 +68,9 @@ def test_no_shard_is_taken_of_a_job_that_trains_in_its_outer_loop_for_nothing(tm
 
 
 def test_such_a_job_would_be_trained_for_the_price_of_its_empty_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reasons, "unpaid_outer", lambda *_: "")
-    day = MarketDay(tmp_path)
     job = posted(day)
     day.solver("solver")
     assert day.run(day.closed(job))
@@ -83,8 +81,7 @@ def test_such_a_job_would_be_trained_for_the_price_of_its_empty_tasks(
     assert client.free(client.me) == FUNDS - 2
 
 
-def test_what_the_fee_leaves_unpaid_is_bounded_by_what_the_rounds_tasks_are_paid(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_what_the_fee_leaves_unpaid_is_bounded_by_what_the_rounds_tasks_are_paid(day: MarketDay) -> None:
     job = posted(day)
     terms = replace(day.markets["client"].job(job).terms, shards=4, outer_fee=Wei(5))
     strict = replace(USUAL, most_unpaid=2)
@@ -94,8 +91,7 @@ def test_what_the_fee_leaves_unpaid_is_bounded_by_what_the_rounds_tasks_are_paid
     assert unpaid_outer(terms, Wei(0), Fraction(1_000), strict) == ""
 
 
-def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(day: MarketDay) -> None:
     job = posted(day)
     terms = day.markets["client"].job(job).terms
     files = load_job(day.blocks(), terms, RESOURCE_LIMITS)
@@ -104,19 +100,17 @@ def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(tmp_path: Pat
     assert Work(terms, files).outer_share == share > STEPS
 
 
-def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(tmp_path: Path) -> None:
+def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(day: MarketDay) -> None:
     """Else whoever takes a slow shard, at the price of few steps, would train in outer claims that are
     measured by fast tasks, which nobody takes."""
-    day = MarketDay(tmp_path)
     job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=2)
     alike, slow = (day.markets["client"].job(j).terms for j in (job, other))
     files = load_job(day.blocks(), alike, RESOURCE_LIMITS)
     assert Work(slow, files).outer_share == 2 * Work(alike, files).outer_share > 0
 
 
-def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(tmp_path: Path) -> None:
+def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(day: MarketDay) -> None:
     """Each takes a place in a tree, however few bytes it has."""
-    day = MarketDay(tmp_path)
     job = day.post(tiny_files(1), shards=1)
     terms = day.markets["client"].job(job).terms
     blocks = Reading(day.network)
@@ -128,8 +122,7 @@ def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(tmp_pat
     assert terms.records * terms.record_size in blocks.limits
 
 
-def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(day: MarketDay) -> None:
     files = replace(tiny_files(1), slot_names=[LOSS_SLOT, "momentum.w", "x"])
     job = day.post(files, shards=1)
     solver = day.solver("solver")
@@ -178,9 +171,8 @@ def counting_presence(div: int, mod: int) -> JobArtifacts:
 
 
 @pytest.mark.parametrize("part", [(0, 1), (1, 0)])
-def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(tmp_path: Path, part: tuple[int, int]) -> None:
+def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(day: MarketDay, part: tuple[int, int]) -> None:
     """`div` or `mod` of 0 where a link has no parts, so that the contract does not look at them."""
-    day = MarketDay(tmp_path)
     job = day.post(counting_presence(*part), shards=1, rounds=3)
     assert 0 in (day.market_state.jobs[job].view.terms.links[1].div, part[1])
     honest = day.post(tiny_files(1), shards=1, rounds=4, nonce=2)
@@ -193,11 +185,10 @@ def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(tmp_path: Path, p
 
 
 def test_a_job_that_cannot_be_looked_at_stops_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a stranger's terms or files may break in the look at his job breaks it for his job alone, and
     only until it goes again."""
-    day = MarketDay(tmp_path)
     hostile, honest = day.post(tiny_files(1), shards=1), day.post(tiny_files(1), shards=1, nonce=2)
     looked = Tasks.segments
 

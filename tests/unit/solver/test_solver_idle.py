@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -55,8 +54,7 @@ def test_a_claims_wait_is_told_by_the_time_when_it_ends() -> None:
     assert idle(looks) == idle(later)
 
 
-def test_a_solver_without_stake_says_so_until_it_has_some(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_solver_without_stake_says_so_until_it_has_some(day: MarketDay) -> None:
     day.join("poor")
     solver = day.solver("poor")
     for _ in range(3):
@@ -69,8 +67,7 @@ def test_a_solver_without_stake_says_so_until_it_has_some(tmp_path: Path) -> Non
     assert solver.status.error == "" and solver.status.action == "no open job"
 
 
-def test_an_idle_node_says_what_it_waits_for(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_an_idle_node_says_what_it_waits_for(day: MarketDay) -> None:
     day.post(rounds=1, shards=1)
     ann, vera = day.solver("ann"), day.verifier("vera")
     day.verifier("viv")

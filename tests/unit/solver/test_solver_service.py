@@ -33,8 +33,7 @@ from tests.fakes.port import Killed
 
 
 def staffed(day: MarketDay, verifiers: int = 3) -> None:
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers(verifiers)
 
 

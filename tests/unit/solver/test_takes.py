@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -94,8 +93,7 @@ def claimants(day: MarketDay, job_id: JobId, kind: Kind) -> set[Address]:
     return {e.claim.claimant for e in entries if (e.claim.job_id, e.claim.kind) == (job_id, kind)}
 
 
-def test_a_job_of_actors_and_a_learner_is_settled_and_paid(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_job_of_actors_and_a_learner_is_settled_and_paid(day: MarketDay) -> None:
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name, takes=Takes.TASKS)

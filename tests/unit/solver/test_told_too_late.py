@@ -59,9 +59,8 @@ def test_a_draft_that_was_told_before_a_conviction_is_not_committed_after_it(
 
 
 def test_an_outer_draft_that_came_just_before_a_conviction_was_read_is_not_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = MarketDay(tmp_path)
     day.post(rounds=1, shards=1)
     ann = day.solver("ann", pool=ManualPool)
     pool, convictions = ann.pool, ann._convictions

@@ -98,8 +98,7 @@ def test_two_workers_train_two_shards_at_a_time_to_the_roots_of_one(tmp_path: Pa
 
 
 @pytest.mark.long
-def test_a_worker_that_is_killed_is_told_of_and_the_job_goes_on(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_worker_that_is_killed_is_told_of_and_the_job_goes_on(day: MarketDay) -> None:
     job_id = day.post()
     service = solver(day, SolverService, pool=workers)
     day.verifiers(3)
@@ -117,8 +116,7 @@ def test_a_worker_that_is_killed_is_told_of_and_the_job_goes_on(tmp_path: Path) 
     assert {event["role"] for event in lost} == {"solver"}
 
 
-def test_a_worker_that_is_slower_than_it_could_be_is_an_event(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_worker_that_is_slower_than_it_could_be_is_an_event(day: MarketDay) -> None:
     service = solver(day, SolverService)
     service.pool.on_slower(Slower("cuda:1", "products take longer, by cuBLAS"))
     service.tick()

@@ -138,8 +138,7 @@ def test_a_job_is_worth_joining_for_only_while_it_can_pay_as_the_operator_asks(t
     assert not payable(replace(view, terms=bare), LIMITS)
 
 
-def test_votes_that_are_not_paid_show_a_job_for_what_it_is(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_votes_that_are_not_paid_show_a_job_for_what_it_is(day: MarketDay) -> None:
     view = job(day)
     day.solver("ann")
     assert day.run(lambda: bool(day.phases(view.job_id)))
@@ -156,8 +155,7 @@ def test_votes_that_are_not_paid_show_a_job_for_what_it_is(tmp_path: Path) -> No
     assert not falls_short(me, view, [replace(ended, votes=(replace(vote, gone=True),))] * 8, Wei(0))
 
 
-def test_what_a_class_is_worth_is_what_it_has_paid_this_account(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_what_a_class_is_worth_is_what_it_has_paid_this_account(day: MarketDay) -> None:
     view = job(day)
     kept = conditions_of(view.terms)
     other = replace(kept, samples=2)
@@ -196,10 +194,9 @@ def test_a_damaged_record_of_stays_counts_as_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["a key of no job", "an error", "a bug"])
-def test_a_verifier_votes_whatever_is_wrong_with_what_it_was_paid(tmp_path: Path, broken: str) -> None:
+def test_a_verifier_votes_whatever_is_wrong_with_what_it_was_paid(day: MarketDay, broken: str) -> None:
     """A conviction once put a rewind's key among the jobs that had paid, and every verifier failed in every
     look from then on."""
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1, samples=1)
 
     def fees() -> dict[JobId, Wei]:
@@ -216,10 +213,9 @@ def test_a_verifier_votes_whatever_is_wrong_with_what_it_was_paid(tmp_path: Path
     assert len(day.named("voted")) >= 2
 
 
-def test_attack_A7_a_junk_job_in_a_class_of_its_own_keeps_no_verifier(tmp_path: Path) -> None:
+def test_attack_A7_a_junk_job_in_a_class_of_its_own_keeps_no_verifier(day: MarketDay) -> None:
     """Nobody ever works on the junk job. It was posted last, and every verifier has agreed to its class. The
     good one draws each of them."""
-    day = MarketDay(tmp_path)
     good = day.post(rounds=2, shards=1, nonce=1, verifiers=3, solver_stake=Wei(400))
     for i in range(3):
         day.verifier(f"v{i}", join=LIMITS)

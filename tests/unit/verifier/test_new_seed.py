@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,9 +24,8 @@ def reseed(day: MarketDay, claim_id: ClaimId) -> None:
 
 
 def test_attack_31_a_vote_under_a_replaced_seed_is_worked_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1, verifiers=1)
     day.solver("ann")
     v0 = day.verifier("v0")

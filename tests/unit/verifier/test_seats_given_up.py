@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,11 +124,9 @@ def test_a_false_task_that_is_left_out_is_pursued_as_long_as_it_may_be_challenge
     assert not done(end, overtaken, progress=over, ballot=FOUND), "the chain refuses it (NotStanding)"
 
 
-def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(tmp_path: Path) -> None:
+def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(day: MarketDay) -> None:
     """A worker that goes on with one for hours, though it is too late for that vote, misses the others."""
-    day = MarketDay(tmp_path)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     v0 = day.verifier("v0", pool=ManualPool)
     day.verifier("v1")
     pool = v0.pool
@@ -148,8 +145,7 @@ def test_a_replay_of_a_seat_that_was_given_up_ends_for_another_one(tmp_path: Pat
     assert "bugs" not in v0.status.counters
 
 
-def test_a_replay_that_is_given_up_is_ended_in_its_worker(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
+def test_a_replay_that_is_given_up_is_ended_in_its_worker(day: MarketDay) -> None:
     v0 = day.verifier("v0")
     waits, orders = Future[None](), [Future[None]() for _ in range(2)]
 

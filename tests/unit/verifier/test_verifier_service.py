@@ -99,8 +99,7 @@ def test_attack_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay
 
 def test_attack_48_a_verifier_killed_after_voting_votes_once(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifier("v0")
     day.verifier("v1")
     day.markets["v0"].kill_after("vote")

@@ -259,8 +259,7 @@ def test_states_behind_votes_are_let_go_once_these_can_be_disputed_no_more(
     monkeypatch.setattr("assay.verifier.service.KEPT_BYTES", SIZE)
     job_id = day.post(rounds=2, verifiers=1)
     vera, most = day.verifier("vera"), 0
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     wendy = day.whistleblower("wendy", kept_bytes=SIZE)
 
     def closed() -> bool:

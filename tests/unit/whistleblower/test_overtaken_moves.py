@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
 import pytest
 
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Reverted
 from assay.protocol.types import Phase, TxResult
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
 from spec import events
-from tests.fakes.jobs import account, inner_program
+from tests.fakes.conspiracy import conspiracy
+from tests.fakes.jobs import inner_program
 from tests.fakes.market_day import FUNDS, MarketDay
 from tests.fakes.port import FakeMarket
 
@@ -49,15 +45,10 @@ def overtaken(day: MarketDay, name: str, moves: set[str], **stakes: int) -> Over
 
 @pytest.mark.parametrize("moves", [{"PickStep"}, {"Pick"}, {"Prove"}, {"PickStep", "Pick", "Prove"}])
 def test_attack_37_a_whistleblower_goes_on_after_its_move_came_too_late(
-    tmp_path: Path, moves: set[str]
+    day: MarketDay, moves: set[str]
 ) -> None:
-    day = MarketDay(tmp_path)
     job_id = day.post(rounds=1)
-    cheats = frozenset({account("ann"), account("bob")})
-    for name in ("ann", "bob"):
-        day.solver(name, partial(FaultySolver, plan=Plan(0, 1, FAULT)))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    conspiracy(day, Plan(0, 1, FAULT))
     market = overtaken(day, "wendy", moves)
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
@@ -18,9 +17,8 @@ from assay.protocol.dispute import Timeout
 from assay.protocol.game_state import Found, GamePhase, WaitingReward
 from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role, Seconds, Wei
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier
 from tests.fakes.clock import counted
+from tests.fakes.conspiracy import conspiracy
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
@@ -34,9 +32,7 @@ def cheated(day: MarketDay, nonce: int = 1) -> tuple[JobId, ClaimView]:
     """A job of one shard, whose solver's first task is false and accepted."""
     job_id = day.post(rounds=1, shards=1, nonce=nonce)
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    conspiracy(day, plan, "ann")
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     view = next(v for v in day.markets["ann"].claims(job_id) if v.claim.kind == Kind.TASK)
     return job_id, view

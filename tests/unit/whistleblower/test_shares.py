@@ -16,27 +16,20 @@ from assay.whistleblower.policy import Target
 from assay.whistleblower.service import WhistleblowerService
 from assay.whistleblower.shares import Shares
 from drills.orders import Plan
-from drills.solvers import FaultySolver
-from drills.verifiers import ColludingVerifier, LazyVerifier
+from drills.verifiers import LazyVerifier
+from tests.fakes.conspiracy import conspiracy
 from tests.fakes.jobs import account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.opened import states_of
 
 OTHER = JobId(b"o" * 32)
+FALSE_STATE = Plan(0, 1, StateFault(step=1, slot=1, element=7))
+"""One false state at the task of shard 1 in round 0."""
 
 
 def client(day: MarketDay, share: float, *jobs: JobId, key: bytes = b"s" * 32) -> WhistleblowerService:
     """The client's own audit; it has bonds free."""
     return day.whistleblower("client", shares=Shares(key, dict.fromkeys(jobs, share)))
-
-
-def conspiracy(day: MarketDay) -> None:
-    """One false state at the task of shard 1 in round 0, and verifiers that vouch for it."""
-    for name in ("ann", "bob"):
-        day.solver(name, partial(FaultySolver, plan=Plan(0, 1, StateFault(step=1, slot=1, element=7))))
-    cheats = frozenset({account("ann"), account("bob")})
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
 
 
 def looked_at(day: MarketDay) -> set[Target]:
@@ -46,7 +39,7 @@ def looked_at(day: MarketDay) -> set[Target]:
 
 def test_a_false_claim_that_all_verifiers_pass_is_convicted_by_the_client_alone(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
-    conspiracy(day)
+    conspiracy(day, FALSE_STATE)
     client(day, 1.0, job_id)
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
     (game,) = [p.view.game for p in day.market_state.games.values() if p.view.challenger_won]
@@ -55,7 +48,7 @@ def test_a_false_claim_that_all_verifiers_pass_is_convicted_by_the_client_alone(
 
 def test_without_an_audit_nothing_is_replayed_and_the_false_claim_is_paid(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
-    conspiracy(day)
+    conspiracy(day, FALSE_STATE)
     client(day, 0.0, job_id)
     assert day.run(day.closed(job_id), turns=600)
     assert looked_at(day) == set() and not day.market_state.games
@@ -64,8 +57,7 @@ def test_without_an_audit_nothing_is_replayed_and_the_false_claim_is_paid(day: M
 
 def test_what_is_drawn_is_audited_and_nothing_else_of_no_other_job(day: MarketDay) -> None:
     job_id = day.post(rounds=2, nonce=1)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     whistle = client(day, 0.4, job_id, key=b"k" * 32)
     assert day.run(day.closed(job_id), turns=900)
@@ -102,7 +94,7 @@ def test_a_false_vote_on_a_claim_that_is_not_audited_costs_its_stake(day: Market
 def test_a_vote_on_states_that_nobody_can_reach_accuses_the_claim(day: MarketDay) -> None:
     """What a vote's audit meets on its way is the claim's fault, and is pursued as that."""
     job_id = day.post(rounds=1)
-    conspiracy(day)
+    conspiracy(day, FALSE_STATE)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id))
     whistle = client(day, 1.0, job_id)
     view = next(v for v in whistle.market.claims(job_id) if any(x.valid for x in v.votes))

@@ -21,24 +21,16 @@ from assay.solver.service import SolverService
 from assay.whistleblower.policy import Limits, Mode
 from drills.orders import Plan, invent, omit_last_shard
 from drills.solvers import FaultySolver, WrongInputSolver
-from drills.verifiers import ColludingVerifier, LazyVerifier
+from drills.verifiers import LazyVerifier
 from drills.whistleblowers import LATE_S, LateChallenger
 from tests.fakes.clock import FakeClock
+from tests.fakes.conspiracy import conspiracy, vouched
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay, secret
 from tests.fakes.opened import states_of
 
 ROOT = b"r" * 32
 NODES = len(inner_program().nodes)
-
-
-def conspiracy(day: MarketDay, plan: Plan) -> None:
-    """A cheat on each shard's chair that may be drawn, and verifiers that all collude with them."""
-    cheats = frozenset({account("ann"), account("bob")})
-    for name in ("ann", "bob"):
-        day.solver(name, partial(FaultySolver, plan=plan))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
 
 
 @pytest.mark.parametrize(
@@ -70,11 +62,8 @@ def test_attack_05_15_one_ulp_by_a_solver_with_all_verifiers_is_convicted(
 
 def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: MarketDay) -> None:
     job_id = day.post()
-    cheats = frozenset({account("ann")})
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    conspiracy(day, plan, "ann")
     while day.markets["ann"].me not in (h.solver for h in day.market_state.jobs[job_id].holders):
         day.services["ann"].tick()
     taken = [h.solver for h in day.market_state.jobs[job_id].holders].index(account("ann"))
@@ -147,8 +136,7 @@ def test_a_challenge_beyond_the_budget_is_not_brought(day: MarketDay) -> None:
 
 def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     day.verifiers()
     whistle = day.whistleblower("wendy")
     assert day.run(day.closed(job_id))
@@ -175,9 +163,7 @@ def test_attack_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: M
 
     job_id = day.post(rounds=1, shards=1)
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    conspiracy(day, plan, "ann")
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     puppet = day.join("puppet")
     view = next(v for v in puppet.claims(job_id) if v.claim.kind == Kind.TASK)
@@ -211,8 +197,7 @@ def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int
     """A cheat that publishes nothing, and a quorum that attests whatever it claims."""
     job_id = day.post(shards=1, **terms)
     day.solver("ann", solver, blocks=day.blocks(withholds=True))
-    for i in range(2):
-        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    vouched(day, "ann")
     return job_id
 
 

@@ -21,8 +21,7 @@ def holding(folder: Path) -> tuple[MarketDay, JobId]:
     """A market in which Ann and Bob have just taken a shard each."""
     day = MarketDay(folder)
     job_id = day.post()
-    for name in ("ann", "bob"):
-        day.solver(name)
+    day.solvers()
     solvers = {day.address(name) for name in ("ann", "bob")}
     while {holder.solver for holder in day.market_state.jobs[job_id].holders} != solvers:
         for service in day.services.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,9 +53,8 @@ def test_w7_a_node_that_is_refused_at_its_start_tries_again_and_wakes_somebody_a
 
 
 def test_w9_a_node_whose_endpoints_disagree_starts_shows_it_and_goes_on_once_they_agree(
-    tmp_path: Path,
+    day: MarketDay,
 ) -> None:
-    day = MarketDay(tmp_path)
     ann = day.solver("ann")
     seen: list[str] = []
 
