@@ -140,13 +140,13 @@ def whole_answer(url: str, private: Sequence[Network], within_s: float, most_byt
 
     import httpx
 
-    from assay.blocks.public_net import AsyncPublicTransport
+    from assay.blocks.public_net import PublicTransport
 
     async def ask() -> bytes:
         data = bytearray()
         async with (
             asyncio.timeout(within_s),
-            httpx.AsyncClient(transport=AsyncPublicTransport(private), timeout=within_s) as client,
+            httpx.AsyncClient(transport=PublicTransport(private), timeout=within_s) as client,
             client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
         ):
             response.raise_for_status()

@@ -212,11 +212,11 @@ def open_storage(
     from assay.blocks.kubo import KuboClient, KuboNodeBlocks
     from assay.blocks.node import NodeBlocks
     from assay.blocks.overlay import OverlayStore
-    from assay.blocks.public_net import AsyncPublicTransport
+    from assay.blocks.public_net import PublicTransport
 
     store = BlockStore(home / "store") if below is None else OverlayStore(home / "store", below)
     counted = traffic.Traffic(home / traffic.FILE)
-    transport = traffic.CountingTransport(AsyncPublicTransport(private), counted)
+    transport = traffic.CountingTransport(PublicTransport(private), counted)
     exchange = Exchange(store, transport=transport)
     if not ipfs_url:
         return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)

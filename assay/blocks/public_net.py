@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, TypeVar
+from typing import Any
 
 import httpcore
 import httpx
@@ -23,7 +23,6 @@ from assay.protocol.errors import PeerUnreachable
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-S = TypeVar("S")
 
 LOOPBACK = ip_network("127.0.0.0/8"), ip_network("::1/128")
 EVERYWHERE = ip_network("0.0.0.0/0"), ip_network("::/0")
@@ -77,7 +76,7 @@ def _hosts(found: Iterable[tuple[Any, ...]]) -> Iterable[str]:
     return (str(place[0]) for *_, place in found)
 
 
-class _AsyncBackend(httpcore.AnyIOBackend):
+class _Backend(httpcore.AnyIOBackend):
     def __init__(self, private: Sequence[Network]) -> None:
         self._private = private
 
@@ -102,47 +101,15 @@ class _AsyncBackend(httpcore.AnyIOBackend):
         raise failure
 
 
-class _Backend(httpcore.SyncBackend):
-    def __init__(self, private: Sequence[Network]) -> None:
-        self._private = private
-
-    def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, *given: Any, **named: Any
-    ) -> httpcore.NetworkStream:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(str(error)) from error
-        failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in admitted(host, _hosts(found), self._private):
-            try:
-                return super().connect_tcp(address, port, timeout, *given, **named)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        raise failure
-
-
-def _pooled(made: Callable[..., S], backend: object) -> S:
-    return made(
-        ssl_context=httpx.create_ssl_context(trust_env=False),
-        max_connections=None,
-        max_keepalive_connections=_AT_ONCE,
-        keepalive_expiry=5.0,
-        network_backend=backend,
-    )
-
-
-class AsyncPublicTransport(httpx.AsyncHTTPTransport):
-    """What an asynchronous client reaches strangers through. httpx has no option for a pool's backend."""
+class PublicTransport(httpx.AsyncHTTPTransport):
+    """What a client reaches strangers through. httpx has no option for a pool's backend."""
 
     def __init__(self, private: Sequence[Network] = ()) -> None:
         super().__init__(trust_env=False)
-        self._pool = _pooled(httpcore.AsyncConnectionPool, _AsyncBackend(private))
-
-
-class PublicTransport(httpx.HTTPTransport):
-    """The same for a client that waits."""
-
-    def __init__(self, private: Sequence[Network] = ()) -> None:
-        super().__init__(trust_env=False)
-        self._pool = _pooled(httpcore.ConnectionPool, _Backend(private))
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=httpx.create_ssl_context(trust_env=False),
+            max_connections=None,
+            max_keepalive_connections=_AT_ONCE,
+            keepalive_expiry=5.0,
+            network_backend=_Backend(private),
+        )

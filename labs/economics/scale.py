@@ -29,12 +29,9 @@ STATE_SLOTS = 3
 """Parameters and AdamW's two moments, 4 bytes a number each."""
 EAGER = 1.65
 """A step node by node, in compiled ones; docs/measurements.md, what proof costs."""
-VOTE_SEGMENTS = 1.07
-"""A vote, in segments; the same place."""
 CODED_BYTES = 4.5 / 8
 """A number of `training.codings.E3M0` with its block's scale."""
 BATCH = 8
-SEATS_OF_DEMO = 2
 
 
 @dataclass(frozen=True)
