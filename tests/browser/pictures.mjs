@@ -1,8 +1,9 @@
 // Takes the documents' pictures of a dashboard: node pictures.mjs URL FOLDER. Its market has one job, in which a solver
 // lies and is caught; the pictures are of its dispute and of what came of it.
 
+import { execFileSync } from "node:child_process";
+import { stat } from "node:fs/promises";
 import puppeteer from "puppeteer-core";
-import sharp from "sharp";
 
 const [url, folder] = process.argv.slice(2);
 const MOST_BYTES = 150_000;
@@ -30,8 +31,10 @@ async function picture(path, name, widths) {
     await page.waitForSelector("main h1");
     if (path.startsWith("job/")) await page.waitForSelector("#curve .u-wrap", { timeout: 15000 });
     await pause();
-    const taken = await page.screenshot({ fullPage: true });
-    const { size } = await sharp(taken).png({ palette: true, colours: 160, effort: 10 }).toFile(`${folder}/${name}-${width}.png`);
+    const file = `${folder}/${name}-${width}.png`;
+    await page.screenshot({ path: file, fullPage: true });
+    execFileSync("pngquant", ["--speed", "1", "--strip", "--force", "--output", file, "128", file]);
+    const { size } = await stat(file);
     if (size > MOST_BYTES) throw new Error(`${name}-${width}.png has ${size} bytes`);
     console.log(`${name}-${width}.png: ${size} bytes`);
   }

@@ -5,7 +5,8 @@ cd "$(dirname "$0")/../.."
 folder=${1:-docs/pictures}
 CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
 export CHROMIUM
-[ -d tests/browser/node_modules/sharp ] || (cd tests/browser && npm ci --loglevel=error)
+command -v pngquant >/dev/null || { echo "pictures: there is no pngquant; apt-get install pngquant" >&2; exit 1; }
+[ -d tests/browser/node_modules/puppeteer-core ] || (cd tests/browser && npm ci --loglevel=error)
 
 home=$(mktemp -d)
 .venv/bin/python -m drills --home "$home/market" run one-ulp --fresh --quick --dashboard >"$home/said" 2>&1 &
