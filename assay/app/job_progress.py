@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from assay.app.explained import names_of
 from assay.app.ids import SHORT
 from assay.app.invocation import App
+from assay.app.outlook import in_words as outlook_line
+from assay.app.outlook import outlook_of, who_of
 from assay.app.output import table
-from assay.app.times import show_moment
 from assay.app.units import round_amount, show_count
 from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
-from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress, Seconds
+from assay.protocol.types import ZERO_ADDRESS, JobId, JobView, Phase, Progress
 from assay.protocol.words import show_state
 
 if TYPE_CHECKING:
@@ -25,9 +28,8 @@ _OVER = (Phase.SETTLED, Phase.CONVICTED)
 """Phases whose states no node keeps."""
 
 
-def progress_table(following: Following, now: Seconds | None = None) -> Table:
-    """Table of rounds by shards: holder, state and loss; with the chain's time, also when a halted job can be
-    closed."""
+def progress_table(following: Following, doing: Sequence[str] = ()) -> Table:
+    """Table of rounds by shards: holder, state and loss; below it what the job is `doing`."""
     job = following.job
     at = f"{in_words(job.progress, job.terms.rounds)}, paid {round_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
@@ -45,27 +47,20 @@ def progress_table(following: Following, now: Seconds | None = None) -> Table:
             _outer(following, round_),
             *("" if each is None else f"{each:.3f}" for each in (loss, tested[round_])[: 1 + len(last)]),
         )
-    lines = [closing_words(following, now)] if now is not None and job.progress.halted else []
+    lines = [*doing]
     if following.divergence or following.inaccuracy:
         told = following.divergence or following.inaccuracy
         way_out = "; `assay job halt` ends it before the next round" if goes_on(job.progress) else ""
         lines.append(f"{told}{way_out}")
-    if lines := [line for line in lines if line]:
+    if lines:
         rows.caption, rows.caption_justify = "\n".join(lines), "left"
     return rows
 
 
-def closing_words(following: Following, now: Seconds) -> str:
-    """When a job can be closed, or what that waits for; empty for a closed one."""
-    if following.job.progress.closed:
-        return ""
-    back = f"{round_amount(following.job.escrow)} of its escrow come back to the client"
-    at = following.closes_at
-    if at is None:
-        return f"{back} once it is closed, which waits until what has begun is settled"
-    if now < at:
-        return f"{back} once it is closed: from {show_moment(at, now)}, `assay job close`"
-    return f"it can be closed: `assay job close`, and {back}"
+def doing(app: App, connection: Connection, job: JobView) -> list[str]:
+    """What a job does now, until when, and what comes next, a line each."""
+    now, market = connection.clock.now(), connection.market
+    return [outlook_line(each, now) for each in outlook_of(market, job, now, who_of(names_of(app)))]
 
 
 def unread(following: Following) -> str:

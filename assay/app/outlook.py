@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from assay.app.games import WHAT_IS_ASKED, side_to_move
 from assay.app.times import show_moment
 from assay.app.units import round_amount
+from assay.client.closing import closes_at
 from assay.node.idle import place_of
 from assay.node.rounds import Claims, closable, closable_from, closable_since, slices, standing
 from assay.node.upkeep import window_end
@@ -47,30 +48,34 @@ def outlook(
     games: Sequence[GameView],
     holders: Sequence[Holder],
     now: Seconds,
+    closes: Seconds | None,
     who: Who,
 ) -> list[Doing]:
-    """What goes on in a job, of whose shards these are the holders."""
-    progress, back = job.progress, round_amount(job.escrow)
+    """What goes on in a job, of whose shards these are the holders. `closes`: from when on it can be closed
+    (``client.closing``)."""
+    progress, back = job.progress, f"{round_amount(job.escrow)} come back to its client"
     if progress.closed:
         return [Doing(f"closed: {progress.settled_rounds} of {job.terms.rounds} rounds are settled", "")]
     found = [_game(view, who) for view in games if not view.decided]
     if progress.round < progress.final_round:
         found += _round(job, claims, holders, now, who)
     found += _window(job, claims, now)
-    if progress.halted and progress.round < progress.final_round:
-        found.append(Doing("halted", "no further round begins; what is left of the escrow comes back"))
-    if not found or progress.settled_rounds >= progress.final_round:
-        found.append(Doing("all rounds are settled", f"the job is closed, and {back} go back to its client"))
+    if closes is not None and now >= closes:
+        done = "all rounds are settled" if progress.round >= progress.final_round else "halted"
+        found.append(Doing(f"{done}: it can be closed (`assay job close`)", back))
+    elif progress.halted:
+        when = "the job can be closed" if closes else "what has begun is settled, and the job is closed"
+        found.append(Doing("halted: no further round begins", f"{when}: {back}", closes))
     return found
 
 
 def outlook_of(market: MarketView, job: JobView, now: Seconds, who: Who) -> list[Doing]:
     """The same, read from a market."""
     if job.progress.closed:  # of which there may be many
-        return outlook(job, Claims(()), (), (), now, who)
+        return outlook(job, Claims(()), (), (), now, None, who)
     holders = [market.holder(job.job_id, shard) for shard in range(job.terms.shards)]
     claims, games = Claims(market.claims(job.job_id)), market.games(job.job_id)
-    return outlook(job, claims, games, holders, now, who)
+    return outlook(job, claims, games, holders, now, closes_at(market, job, claims), who)
 
 
 def in_words(doing: Doing, now: Seconds) -> str:
@@ -117,7 +122,7 @@ def _round(
         due = (max(progress.due_since, holders[shard].since) + terms.task_time for shard in training)
         text = f"{_listed(each)} train{'' if len(each) > 1 else 's'} {_shards(training)} of round {at}"
         yield Doing(text, "verifiers are drawn; who is late loses the shard", Seconds(min(due)))
-    if free:
+    if free and not progress.halted:
         yield Doing(f"{_shards(free)} of round {at}: no solver yet", "the price rises until one takes it")
     for view in views:
         if view is not None and view.status.phase in (Phase.COMMITTED, Phase.SEEDED):

@@ -71,11 +71,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
     connection = app.view()
     found = app.look_up(connection, job)
     from assay.app.computing import engine_of
-    from assay.app.explained import names_of
-    from assay.app.job_progress import progress_table, unread
+    from assay.app.job_progress import doing, progress_table, unread
     from assay.app.machine import RESOURCE_LIMITS
-    from assay.app.outlook import in_words as outlook_words
-    from assay.app.outlook import outlook_of, who_of
     from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of
@@ -94,9 +91,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
         storage.close()
     lost = unread(following) if LOSS_SLOT in files.slot_names else ""
     data = {**vars(following), "results": results, "unread": lost}
-    app.output.result("job", data, progress_table(following, connection.clock.now()))
-    for doing in outlook_of(market, following.job, connection.clock.now(), who_of(names_of(app))):
-        app.output.say(outlook_words(doing, connection.clock.now()))
+    app.output.result("job", data, progress_table(following, doing(app, connection, following.job)))
     if lost:
         app.output.say(lost)
     for number in results[-1:]:
@@ -132,7 +127,7 @@ def watch(
     """Follow a job until it is settled."""
     from rich.live import Live
 
-    from assay.app.job_progress import line_of, losses_if_fetched, progress_table
+    from assay.app.job_progress import doing, line_of, losses_if_fetched, progress_table
     from assay.client.following import follow
     from assay.client.looking_after import stalled
     from assay.client.metrics import recording
@@ -159,8 +154,8 @@ def watch(
                     known = losses_if_fetched(app, connection, storage, job_id)
                 following = follow(market, job_id, known)
                 record(following)
-                shown = progress_table(following, connection.clock.now())
                 if app.output.err.is_terminal:
+                    shown = progress_table(following, doing(app, connection, following.job))
                     live.update(shown, refresh=True)
                 elif (line := line_of(following)) != last:
                     last = line
@@ -178,7 +173,7 @@ def watch(
                 time.sleep(every)
     finally:
         storage.close()
-    app.output.result("job", following, progress_table(following, connection.clock.now()))
+    app.output.result("job", following, progress_table(following, doing(app, connection, following.job)))
 
 
 def _keeper(connection: Connection, storage: NodeStorage, job_id: JobId, folder: Path, every: int) -> Keeper:

@@ -42,7 +42,7 @@ export function tok(amount, digits = 2) {
   const whole = String((BigInt(text.replace("-", "")) + unit / 2n) / unit).padStart(digits + 1, "0");
   const rest = whole.slice(-digits).replace(/0+$/, "");
   const head = whole.slice(0, -digits).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  return `${negative ? "−" : ""}${head}${rest ? "." + rest : ""} tok`;
+  return `${negative ? "−" : ""}${head}${rest ? "." + rest : ""}\u00a0tok`;
 }
 
 export function span(seconds) {

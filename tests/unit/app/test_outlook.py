@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.app.outlook import Doing, outlook
-from assay.node.rounds import Claims
+from assay.app.outlook import Doing, outlook_of
 from assay.protocol.types import Address, JobId, Phase, Seconds
 from tests.fakes.market_day import MarketDay
 
@@ -14,9 +13,7 @@ def look(day: MarketDay, job_id: JobId) -> list[Doing]:
     market = day.markets["client"]
     names = {one.me: name for name, one in day.markets.items()}
     job = market.job(job_id)
-    holders = [market.holder(job_id, shard) for shard in range(job.terms.shards)]
-    claims, now = Claims(market.claims(job_id)), Seconds(int(day.market_state.time))
-    return outlook(job, claims, market.games(job_id), holders, now, lambda who: names[Address(who)])
+    return outlook_of(market, job, Seconds(int(day.market_state.time)), lambda who: names[Address(who)])
 
 
 def test_a_job_without_solvers_says_so_and_what_comes(tmp_path: Path) -> None:

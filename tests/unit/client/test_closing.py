@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.app.job_progress import closing_words
+from assay.app.outlook import in_words, outlook_of
 from assay.client.closing import SOLVERS_FIRST_S, Closing, closes_at
-from assay.client.following import follow
 from assay.protocol.types import JobId, Kind, Phase, Seconds
 from assay.solver.service import SolverService
 from tests.fakes.market_day import MarketDay
@@ -17,7 +16,8 @@ def halted(day: MarketDay, job_id: JobId) -> None:
 
 
 def words(day: MarketDay, job_id: JobId) -> str:
-    return closing_words(follow(day.markets["client"], job_id), Seconds(day.market_state.time))
+    market, now = day.markets["client"], Seconds(day.market_state.time)
+    return "; ".join(in_words(one, now) for one in outlook_of(market, market.job(job_id), now, str))
 
 
 def look(day: MarketDay, closing: Closing) -> list[JobId]:
@@ -44,14 +44,15 @@ def test_W24_a_job_that_nobody_took_gives_its_escrow_back(day: MarketDay) -> Non
     assert look(day, closing) == [] and closes_at(client, client.job(job_id), []) is None
     halted(day, job_id)
     at = closes_at(client, client.job(job_id), client.claims(job_id))
-    assert at is not None and "once it is closed: from" in words(day, job_id)
+    assert at is not None and "then the job can be closed" in words(day, job_id)
+    assert "(until " in words(day, job_id) and "no solver" not in words(day, job_id)
     day.market_state.advance(at - 1 - day.market_state.time)
     assert look(day, closing) == [] and client.job(job_id).escrow == escrow
     day.market_state.advance(1)
-    assert "it can be closed: `assay job close`" in words(day, job_id)
+    assert "halted: it can be closed (`assay job close`)" in words(day, job_id)
     assert look(day, closing) == [job_id]
     assert client.job(job_id).progress.closed and client.free(client.me) == free + escrow
-    assert look(day, closing) == [] and words(day, job_id) == ""
+    assert look(day, closing) == [] and words(day, job_id).startswith("closed")
 
 
 def test_a_halted_job_is_closed_once_nobody_can_commit_to_it(day: MarketDay) -> None:
@@ -91,7 +92,7 @@ def test_what_has_begun_is_settled_first(day: MarketDay) -> None:
     with_nodes(day)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     halted(day, job_id)
-    assert look(day, closing) == [] and "waits until what has begun is settled" in words(day, job_id)
+    assert look(day, closing) == [] and "then what has begun is settled" in words(day, job_id)
     assert day.run(lambda: bool(look(day, closing)) or day.closed(job_id)())
     assert client.job(job_id).progress.closed and client.job(job_id).escrow == 0
 
