@@ -1,12 +1,11 @@
-"""How far a program's products are from exact ones, beside what bfloat16 would lose: for people, never for
-consensus.
+"""Measures the error of a program's matrix products, relative to bfloat16's; for people, never for consensus.
 
-Contract: `products_of` finds the matrix products and convolutions of a program with the parts that it
-multiplies. `Meter` looks at them while a step is executed and keeps, for each and every `Precision`, the
-worst error so far. An error is the norm of a product's deviation from the f64 product of the same f32
-operands, divided by what rounding both operands to bfloat16 would typically give: 1 is bfloat16's own. So is
-that of its worst row or column, where what outliers hide shows first. Large products are sampled: the rows
-with the largest numbers for their norm first. Not guaranteed: digits; the f64 sums depend on the machine.
+Contract: `products_of` finds the matrix products and convolutions of a program, with the parts that it
+multiplies. `Meter` observes an execution and keeps the worst error of each product and `Precision`. An error
+is the norm of the product's deviation from the f64 product of the same f32 operands, divided by the typical
+effect of rounding both operands to bfloat16: 1 is bfloat16's own. The worst row or column is measured too,
+where the effect of outliers shows first. Large products are sampled, rows with the largest numbers for their
+norm first. Not guaranteed: digits; the f64 sums depend on the machine.
 
 Source: docs/decisions/0028-outliers.md.
 """
@@ -27,11 +26,11 @@ from assay.program.isa import Node, Op, Program, Shape
 from assay.program.parts import Precision, Term, dequantised_nodes
 
 SAMPLED_ROWS = 128
-"""Of either operand; half of them those with the largest numbers for their norm, half evenly spread."""
+"""Rows sampled of either operand: half with the largest numbers for their norm, half evenly spaced."""
 SAMPLED_BATCHES = 8
 _BF16_BITS = 8
 _BF16_LEAST = -133
-"""Of bfloat16's subnormal numbers: the exponent of their distance."""
+"""Exponent of the spacing of bfloat16's subnormal numbers."""
 
 
 Move = tuple[Op, Shape, tuple[int, ...]]
@@ -39,19 +38,19 @@ Move = tuple[Op, Shape, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Operand:
-    """What one operand of a product is made of."""
+    """One operand of a product."""
 
     x: int
-    """Node of the f32 numbers."""
+    """Node of the f32 values."""
     by_row: bool
-    """Each row has its own exponent (A30); else many rows share one."""
+    """True if each row has its own exponent (A30); otherwise rows share one."""
     moves: tuple[Move, ...]
-    """Index operations between the quantised numbers and the product, first to last."""
+    """Index operations between quantised values and product, first to last."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product: of first parts, and of the second ones that the program multiplies too."""
+    """A matrix product: of first parts, and of second parts if the program multiplies them."""
 
     node: int
     left: Operand
@@ -62,12 +61,12 @@ class Product:
 
     @property
     def precision(self) -> Precision:
-        """What the program gives it."""
+        """Precision of the product in the program."""
         return next(p for p in reversed(Precision) if set(p.terms) <= self.terms)
 
 
 def products_of(program: Program) -> list[Product]:
-    """All products of operands that are quantised and then only viewed, in the program's order."""
+    """Products of operands that are quantised and then only viewed, in the program's order."""
     given_back = dequantised_nodes(program)
     rests = _rests(program, given_back)
     found: dict[tuple[Operand, Operand], dict[Term, int]] = {}
@@ -90,7 +89,7 @@ def _exponents(node: Node) -> tuple[int, int]:
 
 
 def _rests(program: Program, given_back: Mapping[int, Term]) -> dict[int, int]:
-    """Nodes that hold a row's rest (``parts.rest``) -> the quantise node of its first part."""
+    """Nodes that hold the rest of a row (``parts.rest``), with the quantise node of its first part."""
     found = {}
     for index, node in enumerate(program.nodes):
         if node.op is Op.SUB:
@@ -103,7 +102,7 @@ def _rests(program: Program, given_back: Mapping[int, Term]) -> dict[int, int]:
 
 
 def _operand(program: Program, rests: Mapping[int, int], ref: int) -> tuple[Operand, int] | None:
-    """An operand and which of its parts this is; None where it is no view of one quantised tensor."""
+    """An operand and the number of its part; None unless it is a view of one quantised tensor."""
     moves: list[Move] = []
     while (node := program.nodes[ref]).op in (Op.STRIDED, Op.RESHAPE):
         moves.append((node.op, node.shape, node.attrs))
@@ -119,40 +118,40 @@ def _operand(program: Program, rests: Mapping[int, int], ref: int) -> tuple[Oper
 
 
 class Error(NamedTuple):
-    """How far a product is from the exact one; 1 is bfloat16's."""
+    """Error of a product; 1 is bfloat16's."""
 
     whole: float = 0.0
-    """Of the product, the worst of a batch."""
+    """Error of the whole product, the worst of a batch."""
     line: float = 0.0
-    """Of its worst row or column."""
+    """Error of its worst row or column."""
 
     def or_worse(self, other: Error) -> Error:
-        """The worse of both in either respect."""
+        """The worse of both, in each respect."""
         return Error(max(self.whole, other.whole), max(self.line, other.line))
 
     def within(self, other: Error) -> bool:
-        """Whether it is no worse in either respect."""
+        """True if it is no worse in either respect."""
         return self.whole <= other.whole and self.line <= other.line
 
 
 @dataclass
 class Reading:
-    """What is known of one product. `errors`: the worst of each precision."""
+    """Measured errors of one product. `errors`: the worst by precision."""
 
     product: Product
     errors: dict[Precision, Error] = field(default_factory=dict)
 
     @property
     def error(self) -> Error:
-        """Of the precision that the program gives it."""
+        """Error at the program's precision."""
         return self.errors.get(self.product.precision, Error())
 
 
 class Meter:
-    """Reads products while an executor runs: give `observe` to ``Executor.step``."""
+    """Measures products during execution: pass `observe` to ``Executor.step``."""
 
     def __init__(self, program: Program, precisions: Iterable[Precision] | None = None) -> None:
-        """`precisions`: those to be tried; by default that of each product."""
+        """`precisions`: those to measure; default: each product's own."""
         self.readings = [Reading(product) for product in products_of(program)]
         self._tried = None if precisions is None else tuple(precisions)
         self._due: dict[int, list[Reading]] = {}
@@ -165,7 +164,7 @@ class Meter:
                 self._wanted[ref] = max(self._wanted.get(ref, 0), product.node)
 
     def observe(self, index: int, output: Tensor) -> None:
-        """Every node's output, in order."""
+        """Takes every node's output, in order."""
         if index in self._wanted:
             self._held[index] = output
         for reading in self._due.get(index, ()):
@@ -225,19 +224,19 @@ def _spread(count: int, most: int) -> Tensor:
 
 
 def errors(left: Rows, right: Rows, precisions: Iterable[Precision]) -> dict[Precision, Error]:
-    """The error of each precision."""
+    """Error at each precision."""
     exact = left.x.double() @ right.x.double().mT
     products, typical = _Products(left, right), bf16_variance(left.x, right.x)
     return {p: _relative(products.of(p).double() - exact, typical) for p in precisions}
 
 
 def product(left: Rows, right: Rows, precision: Precision) -> Tensor:
-    """The product of left by right transposed, f32[b, M, N], as a program computes it."""
+    """Product of left by right transposed, f32[b, M, N], as a program computes it."""
     return _Products(left, right).of(precision)
 
 
 class _Products:
-    """Two operands' products in every precision, which are sums of the same few."""
+    """Products of two operands in every precision, from shared partial products."""
 
     def __init__(self, left: Rows, right: Rows) -> None:
         self._sides = left, right
@@ -264,7 +263,7 @@ class _Products:
 
 
 def _relative(deviation: Tensor, typical: Tensor) -> Error:
-    """f64[b, M, N] beside the mean squares of what bfloat16 loses."""
+    """Error of f64[b, M, N] deviations, relative to bfloat16's mean squares."""
     square = deviation.square()
 
     def worst(dims: tuple[int, ...]) -> float:
@@ -275,9 +274,8 @@ def _relative(deviation: Tensor, typical: Tensor) -> Error:
 
 
 def bf16_variance(left: Tensor, right: Tensor) -> Tensor:
-    """f64[b, M, N]: the mean square of what rounding both operands to bfloat16 changes in a product, where an
-    operand's rounding error is anywhere in its ulp.
-    """
+    """f64[b, M, N]: mean square of the effect of rounding both operands to bfloat16, with errors uniform in
+    an ulp."""
     x, y = left.double(), right.double()
     return _rounding(x) @ y.square().mT + x.square() @ _rounding(y).mT
 

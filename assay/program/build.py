@@ -1,8 +1,8 @@
-"""Building programs: views and long contractions out of instructions, dead nodes dropped.
+"""Builds programs: views and long contractions from instructions, without dead nodes.
 
-Contract: `finish` returns a program that `program.validate` accepts (apart from the caller's limits), with
-the state nodes first and every other node in the order of its making, and the same calls give the same bytes.
-Not guaranteed: that the handles' indices survive `finish`, which renumbers.
+Contract: `finish` returns a program that `program.validate` accepts (apart from the caller's limits). State
+nodes come first, all others in order of creation, and the same calls give the same bytes. Not guaranteed:
+that handles' indices stay valid after `finish`, which renumbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ProgramBuilder(Instructions):
     def __init__(self, record_size: int = 0) -> None:
         super().__init__(record_size)
         self.places: dict[int, int] = {}
-        """Once finished: where the nodes that are left stand in the program."""
+        """After `finish`: index of each remaining node in the program."""
 
     # Views: all become one strided node of the tensor below, however many are stacked
 
@@ -133,13 +133,12 @@ class ProgramBuilder(Instructions):
         return total
 
     def _term(self, a: Input, b: Input, left: int, right: int) -> Input:
-        """The product of one part of each operand's rows."""
+        """Product of one part of each operand's rows."""
         return self.product(*operand_part(self, a, left), *operand_part(self, b, right))
 
     def finish(self, outputs: Sequence[Input], params: int) -> Program:
-        """The program whose next state is `outputs`, slot by slot; its first `params` slots are the model's
-        parameters.
-        """
+        """The program whose next state is `outputs`, slot by slot; the first `params` slots are
+        parameters."""
         if not self._states or len(outputs) != len(self._states):
             raise RuleBroken(
                 f"{len(self._states)} slots and {len(outputs)} outputs: both must be one number, at least 1"

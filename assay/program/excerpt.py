@@ -1,7 +1,7 @@
-"""What some steps read besides their state, for whoever computes them elsewhere.
+"""Extracts the dataset records that some steps read, so that another process can compute them.
 
-Contract: an `Excerpt` stands for the whole dataset in a step that reads none but its records; any other
-record is a KeyError. `Steps` can be pickled, and hold no more of a dataset than its steps may read.
+Contract: an `Excerpt` replaces the dataset in steps that read only its records; any other record is a
+KeyError. `Steps` can be pickled, and hold only records that their steps may read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from assay.program.isa import Op, Program
 
 
 class Excerpt(Records):
-    """Some records of a dataset, in their places."""
+    """Some records of a dataset, under their indices."""
 
     def __init__(self, count: int, size: int, records: dict[int, bytes]) -> None:
-        """`count`: records of the whole dataset."""
+        """`count`: number of records in the whole dataset."""
         super().__init__(b"".join(records.values()), size)
         self._count = count
         self._places = {index: place for place, index in enumerate(records)}
@@ -28,23 +28,22 @@ class Excerpt(Records):
         return self._count
 
     def record(self, index: int) -> memoryview:
-        """Bytes of one record. Raises KeyError for one that is not here."""
+        """Bytes of one record. Raises KeyError if it is not included."""
         return super().record(self._places[index])
 
     def gather(self, indices: Sequence[int], offset: int, length: int) -> Tensor:
-        """See `Records.gather`. Raises KeyError for a record that is not here."""
+        """See `Records.gather`. Raises KeyError for a record that is not included."""
         return super().gather([self._places[i] for i in indices], offset, length)
 
 
 def chooses_records(program: Program) -> bool:
-    """Whether a step computes which records it reads, so that this is known only when it runs."""
+    """True if a step computes which records it reads, so that they are only known when it runs."""
     return any(node.op is Op.RECORD for node in program.nodes)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A number of steps, the first at `first`. `records` are those of the dataset that they may read, by
-    index, of `record_count`."""
+    """A number of steps from `first`. `records`: those they may read, by index, of `record_count`."""
 
     seed: bytes
     shard: int
@@ -54,13 +53,13 @@ class Steps:
     records: dict[int, bytes]
 
     def context(self, program: Program) -> StepContext:
-        """What the first of them reads."""
+        """Context of the first step."""
         excerpt = Excerpt(self.record_count, program.record_size, self.records) if self.records else None
         return StepContext(excerpt, self.seed, self.shard, self.first)
 
 
 def steps_of(program: Program, context: StepContext, number: int) -> Steps:
-    """So many steps of a program, the first of which reads this."""
+    """The next `number` steps of a program from this context."""
     dataset, place = context.dataset, (context.seed, context.shard, context.step)
     if dataset is None:
         return Steps(*place, number, 0, {})
@@ -73,7 +72,7 @@ def steps_of(program: Program, context: StepContext, number: int) -> Steps:
 
 
 def _indices(program: Program, dataset: Records, context: StepContext) -> Iterable[int]:
-    """Records that a step may read: those of its rows, and all where it chooses some."""
+    """Indices of records that a step may read: those of its rows, or all if it computes them."""
     if chooses_records(program):
         return range(len(dataset))
     nodes = [node for node in program.nodes if node.op is Op.DATA]

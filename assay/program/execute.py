@@ -1,10 +1,10 @@
-"""Executing a program: one step from a state to the next.
+"""Executes a program step by step.
 
-Contract: bit-identical results on every device, with any number of threads and any kernels that keep
-docs/arithmetic.md; the program must have passed ``program.validate``. No code of a stranger runs: every node
-is one function of `kernels`. Tensors are never changed in place, and a slot that the step does not change is
-the same tensor after it, where that was contiguous, by itself and on the device. An intermediate is dropped
-after its last reader. Not guaranteed: canonical NaN bits inside tensors (``numerics.encoding`` writes them).
+Contract: results are bit-identical on every device, with any number of threads and any kernels that keep
+docs/arithmetic.md, for programs that passed ``program.validate``. No foreign code runs: every node is one
+function of `kernels`. Tensors are never changed in place. An unchanged slot is the same tensor after a step,
+if it was contiguous, owned its memory and was on the device. An intermediate is freed after its last reader.
+Not guaranteed: canonical NaN bits inside tensors (``numerics.encoding`` writes them).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Compute = Callable[["StepContext", list[Tensor]], Tensor]
 
 
 class Records:
-    """A dataset: fixed-size records, joined."""
+    """A dataset of fixed-size records."""
 
     def __init__(self, data: bytes | memoryview, record_size: int) -> None:
         """Raises Stop unless the data are one or more whole records."""
@@ -64,13 +64,13 @@ class Records:
 
     @cached_property
     def tree(self) -> trees.Tree:
-        """Tree over leaf(record), of `trees.PACKED_BYTES` a record."""
+        """Tree over leaf(record); takes `trees.PACKED_BYTES` per record."""
         return trees.build_packed(trees.leaf(self.record(i)) for i in range(len(self)))
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a step reads besides its state. `dataset` may be None for a program without data nodes."""
+    """Inputs of a step besides its state. `dataset` may be None for a program without data nodes."""
 
     dataset: Records | None
     seed: bytes
@@ -79,7 +79,7 @@ class StepContext:
 
 
 def _strided(node: Node, x: Tensor) -> Tensor:
-    """A view where all strides are at least 0, else a copy flipped along the negative ones."""
+    """A view if all strides are at least 0, otherwise a flipped copy."""
     flat = x.contiguous().view(-1)
     offset, strides = node.attrs[0], node.attrs[1:]
     backward = [d for d, stride in enumerate(strides) if stride < 0]
@@ -121,12 +121,12 @@ def read_records(node: Node, idx: Tensor, context: StepContext) -> Tensor:
 
 
 def counter(value: int, device: torch.device) -> Tensor:
-    """i32 scalar of a number of the context, its low 31 bits."""
+    """i32 scalar with the low 31 bits of a number of the context."""
     return torch.tensor(value & 0x7FFFFFFF, dtype=torch.int32, device=device)
 
 
 def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
-    """A function of the node's input tensors."""
+    """Function of the node's input tensors."""
     if node.op is Op.STRIDED:
         return partial(_strided, node)
     if node.op is Op.RESHAPE:
@@ -140,7 +140,7 @@ def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
 
 
 def prepared(node: Node, kernels: Kernels, device: torch.device) -> Compute:
-    """What computes one node that is no state: a function of the context and of all tensors so far."""
+    """Function of the context and all tensors so far that computes a node other than state."""
     if node.op in (Op.CONST, Op.IOTA):
         ready = _constant(node, device) if node.op is Op.CONST else _iota(node, device)
         return lambda context, tensors: ready
@@ -165,20 +165,20 @@ def prepared(node: Node, kernels: Kernels, device: torch.device) -> Compute:
 
 
 def own(x: Tensor) -> Tensor:
-    """The same elements, contiguous and without a larger tensor behind them."""
+    """The same elements, contiguous and in memory of their own."""
     x = x.contiguous()
     return x if x.untyped_storage().nbytes() == x.numel() * x.element_size() else x.clone()
 
 
 class OutOfMemory(Ask):
-    """This machine has not the memory for a step; nothing was computed."""
+    """This machine has too little memory for a step; nothing was computed."""
 
     code = "out-of-memory"
 
 
 @contextmanager
 def guarded(program: Program, device: torch.device) -> Iterator[None]:
-    """Turn a refusal of memory inside the `with` block into OutOfMemory; its results are lost."""
+    """Converts allocation failures within the `with` block to OutOfMemory."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
@@ -195,11 +195,11 @@ def guarded(program: Program, device: torch.device) -> Iterator[None]:
 
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""What PyTorch's allocators for CPUs say, in a plain RuntimeError."""
+"""Texts with which PyTorch's CPU allocators report a lack of memory, in a plain RuntimeError."""
 
 
 def open_device(name: str) -> torch.device:
-    """The device of this name. Raises Ask where PyTorch cannot use it."""
+    """Device by name. Raises Ask if PyTorch cannot use it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -226,7 +226,7 @@ def open_device(name: str) -> torch.device:
 
 
 class Look(NamedTuple):
-    """What is seen, or done, of a step besides its result; see `Executor.step`."""
+    """Hooks into a step; see `Executor.step`."""
 
     observe: Observe | None = None
     patch: Patch | None = None
@@ -234,11 +234,11 @@ class Look(NamedTuple):
 
 
 PLAIN = Look()
-"""Nothing."""
+"""No hooks."""
 
 
 class Executor:
-    """A validated program made ready to run; reusable for any number of steps, not by two threads at once."""
+    """A validated program ready to run; reusable, but not by two threads at once."""
 
     def __init__(self, program: Program, device: str = "cpu", kernels: Kernels = REFERENCE) -> None:
         self.program = program
@@ -273,21 +273,21 @@ class Executor:
         patch: Patch | None = None,
         until: int | None = None,
     ) -> list[Tensor]:
-        """The next state. `observe` sees every node's output in order; `patch` may replace it
+        """The next state. `observe` gets every node's output in order; `patch` may replace it
         (``program.fault``).
 
-        With `until`, execution ends after that node and the result is empty. Raises Stop when state or
-        context do not fit the program.
+        With `until`, execution ends after that node and the result is empty. Raises Stop if state or context
+        do not fit the program.
         """
         look = Look(observe, patch, until)
         return self.plain(state, context) if look == PLAIN else self.interpreted(state, context, look)
 
     def plain(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
-        """A step that nobody looks into: other executors have their own ways, which give the same bits."""
+        """A step without hooks; subclasses may run it differently, with the same bits."""
         return self.interpreted(state, context)
 
     def interpreted(self, state: Sequence[Tensor], context: StepContext, look: Look = PLAIN) -> list[Tensor]:
-        """A step node by node, with a look into it as `step` has it."""
+        """A step node by node, with the hooks of `step`."""
         self.check_state(state)
         with guarded(self.program, self.device), torch.inference_mode():
             return self._run_plan(state, context, look)
@@ -322,8 +322,10 @@ class Executor:
         steps: int,
         told: Callable[[int, int], None] = lambda done, steps: None,
     ) -> list[Tensor]:
-        """The state after `steps` steps, the first at `context.step`; `told` is called before each with steps
-        done and steps in all, and may raise to end."""
+        """The state after `steps` steps from `context.step`.
+
+        `told` is called before each with the steps done and in all, and may raise to cancel.
+        """
         for i in range(steps):
             told(i, steps)
             state = self.step(

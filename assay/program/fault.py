@@ -1,10 +1,9 @@
-"""A planted fault, for drills and tests. Honest services never construct one.
+"""Planted faults for drills and tests. Honest services never construct one.
 
-Contract: at one step counter, one element changes by its lowest bit (one ulp for a finite f32; a NaN becomes
-0); all else follows honestly. `NodeFault` changes a node's output, and everything downstream is computed from
-the changed value: the lie is one wrong instruction. `StateFault` changes the state after the step while the
-step's trace stays honest: the lie is that the claimed state is not what the trace says. Both must lose
-(docs/protocol.md, 6.6).
+Contract: at one step counter, the lowest bit of one element changes (one ulp for a finite f32; a NaN becomes
+0); everything else is computed honestly. `NodeFault` changes a node's output, and everything downstream is
+computed from it: one wrong instruction. `StateFault` changes the state after the step while the step's trace
+stays honest: the claimed state contradicts the trace. Both must lose (docs/protocol.md, 6.6).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _BITS = {4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 def flip_lowest_bit(x: Tensor, element: int) -> Tensor:
-    """A copy of x in which the lowest bit of one element (row-major) differs; a NaN element becomes 0."""
+    """A copy of x with the lowest bit of one element (row-major) flipped; a NaN element becomes 0."""
     changed = x.contiguous().clone()
     flat = changed.view(-1).view(_BITS[x.element_size()])
     flat[element] = 0 if bool(torch.isnan(changed.view(-1)[element])) else int(flat[element]) ^ 1
@@ -35,11 +34,11 @@ class NodeFault:
     element: int
 
     def output(self, step: int, node: int, x: Tensor) -> Tensor:
-        """The output of `node` at `step` as the cheat computes it."""
+        """Output of `node` at `step`, as the cheat computes it."""
         return flip_lowest_bit(x, self.element) if (step, node) == (self.step, self.node) else x
 
     def state(self, step: int, after: list[Tensor]) -> list[Tensor]:
-        """The state after `step` as the cheat claims it."""
+        """State after `step`, as the cheat claims it."""
         return after
 
 
@@ -52,11 +51,11 @@ class StateFault:
     element: int
 
     def output(self, step: int, node: int, x: Tensor) -> Tensor:
-        """The output of `node` at `step`: honest."""
+        """Output of `node` at `step`: honest."""
         return x
 
     def state(self, step: int, after: list[Tensor]) -> list[Tensor]:
-        """The state after `step` as the cheat claims it."""
+        """State after `step`, as the cheat claims it."""
         if step != self.step:
             return after
         changed = flip_lowest_bit(after[self.slot], self.element)
@@ -64,12 +63,12 @@ class StateFault:
 
 
 class Fault(Protocol):
-    """What a cheat computes otherwise: `NodeFault`, `StateFault`, or any other two functions."""
+    """A cheat's deviation: `NodeFault`, `StateFault`, or any other pair of functions."""
 
     def output(self, step: int, node: int, x: Tensor) -> Tensor:
-        """The output of `node` at `step` as the cheat computes it, of the honest one."""
+        """The cheat's output of `node` at `step`, from the honest one."""
         ...
 
     def state(self, step: int, after: list[Tensor]) -> list[Tensor]:
-        """The state after `step` as the cheat claims it, of the honest one."""
+        """The cheat's state after `step`, from the honest one."""
         ...

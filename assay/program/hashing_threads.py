@@ -1,10 +1,10 @@
-"""Hashing tensors beside the computation, on threads that hold no lock of Python's.
+"""Hashes tensors in background threads without the GIL.
 
 Contract: every root is that of ``protocol.trees.tensor_root`` over the tensor's canonical bytes. Tensors are
-read later and where they lie, so they must not be changed. Each is held until its root is there, which is
-all the memory that is taken besides a contiguous copy of the ones being hashed. Whatever goes wrong is
-raised by the future's `result`. Not guaranteed: order; and speed where ``program.sha_kernel`` cannot be had:
-then the threads take Python's lock at each leaf (docs/decisions/0014-c-kernels.md).
+read later and in place, so they must not be changed. Each is kept alive until its root is ready; the only
+extra memory is a contiguous copy of those being hashed. Errors are raised by the future's `result`. Not
+guaranteed: order, and speed without ``program.sha_kernel``: then threads take the GIL at each leaf
+(docs/decisions/0014-c-kernels.md).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from assay.program import sha_kernel
 from assay.protocol import trees
 
 PLAIN_BYTES = 64 << 10
-"""Tensors up to this size are hashed by the plain definition, so that small jobs compile no kernel."""
+"""Maximum size of tensors hashed in plain Python, so that small jobs compile no kernel."""
 
 
 def tensor_root(x: Tensor, key: bytes = b"") -> bytes:
-    """Root of a CPU tensor's tree, keyed if `key` (32 bytes) is given. Raises EncodingError for a dtype that
-    has no bytes."""
+    """Root of a CPU tensor's tree, keyed if `key` (32 bytes) is given. Raises EncodingError for an
+    unsupported dtype."""
     size = x.numel() * x.element_size()
     kernel = sha_kernel.load() if size > PLAIN_BYTES and x.dtype in ITEM_BYTES else None
     if kernel is None:
@@ -44,8 +44,8 @@ class Hasher:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def tensor_root(self, x: Tensor, key: bytes = b"") -> Future[bytes]:
-        """Root of a tensor's tree, keyed if `key` (32 bytes) is given. `result` raises EncodingError for a
-        dtype that has no bytes."""
+        """Future of a tensor's root, keyed if `key` (32 bytes) is given. `result` raises EncodingError for an
+        unsupported dtype."""
         x = x.detach()
         if x.device.type != "cuda":
             return self._threads.submit(tensor_root, x, key)
@@ -55,11 +55,11 @@ class Hasher:
         return self._threads.submit(lambda: tensor_root(self._fetched(x, ready), key))
 
     def roots(self, tensors: Sequence[Tensor]) -> list[Future[bytes]]:
-        """Tensor roots of a state's slots."""
+        """Futures of the tensor roots of a state's slots."""
         return [self.tensor_root(x) for x in tensors]
 
     def _fetched(self, x: Tensor, ready: torch.cuda.Event) -> Tensor:
-        """The tensor in pinned memory, copied beside the device's computation once it is `ready`."""
+        """Copies the tensor to pinned memory once it is `ready`, concurrently with the device's work."""
         stream = self._streams.setdefault(x.device, torch.cuda.Stream(x.device))
         with torch.cuda.stream(stream):
             ready.wait(stream)
@@ -71,11 +71,11 @@ class Hasher:
         return pinned
 
     def close(self) -> None:
-        """End the threads, after what was asked of them."""
+        """Stops the threads after pending work."""
         self._threads.shutdown()
 
 
 @cache
 def shared() -> Hasher:
-    """This process's hasher: one thread for each processor."""
+    """This process's hasher, with one thread per CPU."""
     return Hasher(os.cpu_count() or 1)

@@ -1,8 +1,7 @@
-"""Instructions one by one: a method for each, shapes inferred, equal nodes shared.
+"""Emits single instructions: one method each, with shape inference and sharing of equal nodes.
 
-Contract: every node that is emitted keeps the rules of `program.rules`, or RuleBroken is raised. Handles are
-`isa.Input`: the index among the nodes made so far, dtype and shape of an earlier node. What is composed of
-instructions, and the program itself, is `program.build`'s.
+Contract: every emitted node keeps `program.rules`, or RuleBroken is raised. Handles are `isa.Input`: index,
+dtype and shape of an earlier node. `program.build` composes instructions into programs.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from assay.program.rules import RuleBroken, TooLarge, broadcast, check_node, con
 
 F32_NAN = 0x7FC00000
 _FREE = (Op.STATE, Op.DATA, Op.CONST, Op.IOTA, Op.STEP, Op.SHARD)
-"""Alive or small in any case."""
+"""Operations whose outputs are always alive or small."""
 
 
 def bits_of(value: float | int | bool, dtype: DType) -> int:
-    """The bits, as an unsigned number, of a Python number in `dtype` (f32: rounded to nearest, every NaN
-    0x7fc00000).
-    """
+    """Bits, as an unsigned number, of a Python number in `dtype` (f32: rounded to nearest, every NaN
+    0x7fc00000)."""
     if dtype is DType.F32:
         number = float(value)
         if number != number:
@@ -43,13 +41,13 @@ class Instructions:
         self._nodes: list[Node] = []
         self._known: dict[Node, int] = {}
         self._periods: list[int] = []
-        """Of each node, the period in which it was made."""
+        """Period in which each node was created."""
         self.period = 0
-        """In one above 0 only sources and nodes of the same period are shared; the next ones share its."""
+        """Above 0, new nodes other than sources are only shared with earlier ones of the same period."""
         self._quantised: set[int] = set()
         self._states: list[int] = []
         self.products: list[Input] = []
-        """What every call of `product` returned, in order."""
+        """Result of every call of `product`, in order."""
 
     @property
     def slots(self) -> tuple[Input, ...]:
@@ -67,9 +65,7 @@ class Instructions:
     def emit(
         self, op: Op, dtype: DType, shape: Shape, inputs: Sequence[Input] = (), attrs: Sequence[int] = ()
     ) -> Input:
-        """Append a node, or return the equal one that is there. Raises RuleBroken when it is not an
-        instruction.
-        """
+        """Appends a node, or returns an equal existing one. Raises RuleBroken for an invalid instruction."""
         node = Node(op, dtype, tuple(shape), tuple(inputs), tuple(attrs))
         known = self._known.get(node)
         if known is not None and (op in _FREE or self.period in (0, self._periods[known])):
@@ -122,19 +118,18 @@ class Instructions:
         return self.emit(Op.STEP, DType.I32, ())
 
     def shard(self) -> Input:
-        """i32 scalar: the number of the shard whose task this is; 0 in an outer step."""
+        """i32 scalar: number of the shard whose task this is; 0 in an outer step."""
         return self.emit(Op.SHARD, DType.I32, ())
 
     def record(self, idx: Input, length: int, offset: int = 0) -> Input:
-        """i32 [B] -> u8 [B, length]: bytes [offset, offset + length) of the records of these numbers, each
-        clamped to those there are.
-        """
+        """i32 [B] -> u8 [B, length]: bytes [offset, offset + length) of these records; indices are
+        clamped."""
         return self.emit(Op.RECORD, DType.U8, (*idx.shape, length), (idx,), (offset,))
 
     # Element by element
 
     def apply(self, op: Op, *inputs: Input) -> Input:
-        """An element-wise instruction whose inputs' dtypes decide its output's: all but convert."""
+        """An element-wise instruction, other than convert, whose output dtype follows from its inputs'."""
         dtypes = tuple(x.dtype for x in inputs)
         dtype = next((output for given, output in op.row.types if given == dtypes), DType.F32)
         return self.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)

@@ -1,8 +1,8 @@
 """The instruction set and the canonical encoding of programs (docs/protocol.md, section 2).
 
-Contract: ``decode(encode(p)) == p`` and every accepted file has exactly one encoding. `Op` is the one table
-of instructions. Rules of shapes are in ``program.rules``, rules between nodes in ``program.validate``.
-Nothing that is imported here imports PyTorch.
+Contract: ``decode(encode(p)) == p``, and every accepted file has exactly one encoding. `Op` is the single
+table of instructions. Shape rules are in ``program.rules``, rules between nodes in ``program.validate``. Does
+not import PyTorch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAGIC = b"assay-program-1"
 
 
 class DType(IntEnum):
-    """Element types; the value is the code on the wire."""
+    """Element types; the value is the wire code."""
 
     F32 = 0
     I32 = 1
@@ -35,7 +35,7 @@ class DType(IntEnum):
 
     @property
     def size(self) -> int:
-        """Bytes an element."""
+        """Bytes per element."""
         return (4, 4, 2, 1, 1)[self]
 
 
@@ -48,7 +48,7 @@ MAX_CONCAT = 16
 
 
 class Family(Enum):
-    """Instructions of one form: the same dtypes, shapes and spans."""
+    """Instructions of the same form: dtypes, shapes and spans."""
 
     SOURCE = "source"
     UNARY = "unary"
@@ -82,7 +82,7 @@ Model = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Row:
-    """Everything about one instruction but its code and its name."""
+    """Definition of an instruction, except code and name."""
 
     family: Family
     shapes: str
@@ -90,21 +90,21 @@ class Row:
     types: frozenset[Overload]
     spans: spans.Spans
     reads: str
-    """The spans in words: input elements that one output element depends on."""
+    """Spans as text: input elements that one output element depends on."""
     definition: str = ""
-    """Number in docs/arithmetic.md; ": text" after it is that definition. Empty: defined in protocol.md."""
+    """Number in docs/arithmetic.md, followed by ": text" of the definition. Empty: defined in protocol.md."""
     model: Model | None = None
-    """Its value on Python integers."""
+    """Integer model: the value as a function of Python integers."""
     kernel: str = ""
-    """Its function of tensors, in PyTorch or in `numerics`; empty: ``program.execute`` has it."""
+    """Tensor function in PyTorch or `numerics`; empty: in ``program.execute``."""
     aten: str = ""
-    """The PyTorch operation of one f32 tensor that becomes it."""
+    """PyTorch operation of one f32 tensor that is lowered to it."""
     attributes: int = 0
-    """How many; strided has one more for each dimension of its output."""
+    """Number of attributes; strided has one more per output dimension."""
     attribute_rules: str = ""
-    """What they are, for docs/protocol.md 2.4."""
+    """Rules of its attributes, for docs/protocol.md 2.4."""
     transcendental: bool = False
-    """Computed in binary64 and rounded once, by an arbiter of its own."""
+    """Computed in binary64 and rounded once, by its own arbiter."""
 
 
 def _types(*overloads: tuple[Iterable[DType], DType]) -> frozenset[Overload]:
@@ -305,12 +305,12 @@ class Op(IntEnum):
 
     @property
     def word(self) -> str:
-        """The name in documents, messages and file names."""
+        """Name in documents, messages and file names."""
         return self.name.lower()
 
     @property
     def reads_records(self) -> bool:
-        """Whether its bytes come from the dataset."""
+        """True if its bytes come from the dataset."""
         return self in (Op.DATA, Op.RECORD)
 
     @property
@@ -319,7 +319,7 @@ class Op(IntEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether it copies elements of its input and computes none."""
+        """True if it only copies elements of its input."""
         return self.row.family in (Family.MOVE, Family.LOOKUP)
 
 
@@ -328,7 +328,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Input:
-    """A reference to an earlier node, with that node's dtype and shape repeated."""
+    """Reference to an earlier node, with its dtype and shape."""
 
     ref: int
     dtype: DType
@@ -345,7 +345,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Node:
-    """One instruction and the dtype and shape of its one output."""
+    """One instruction with dtype and shape of its output."""
 
     op: Op
     dtype: DType
@@ -363,7 +363,7 @@ class Node:
 
     @property
     def leaves(self) -> int:
-        """Leaves of the output's tensor tree."""
+        """Number of leaves of the output's tensor tree."""
         return -(-self.bytes // trees.LEAF_BYTES)
 
     def encode(self) -> builtins.bytes:
@@ -387,7 +387,7 @@ def _take(data: memoryview, at: int, fmt: str) -> tuple[tuple[int, ...], int]:
 
 
 def decode_node(data: bytes | memoryview) -> Node:
-    """Node from exactly its encoding. Raises MalformedProgram."""
+    """Decodes a node from exactly its encoding. Raises MalformedProgram."""
     view = memoryview(data)
     (op, dtype, ndim, nin, nattr), at = _take(view, 0, ">5B")
     try:
@@ -410,7 +410,7 @@ def decode_node(data: bytes | memoryview) -> Node:
 
 @dataclass(frozen=True)
 class Program:
-    """A validated or yet unvalidated program.
+    """A program, validated or not.
 
     outputs[i] is the node whose output becomes slot i of the next state. The first ``slots`` nodes are
     ``state``.
@@ -453,7 +453,7 @@ class Program:
 
 
 def encode(program: Program) -> bytes:
-    """Program file: header, length-prefixed nodes, outputs."""
+    """Encodes a program file: header, length-prefixed nodes, outputs."""
     parts = [program.header()]
     for node in program.nodes:
         body = node.encode()
@@ -468,7 +468,7 @@ MAX_NODE_BYTES = 1_024
 
 
 def decode(data: bytes) -> Program:
-    """Program from a program file; strict: one encoding, exact length. Raises MalformedProgram."""
+    """Decodes a program file; strict: one encoding, exact length. Raises MalformedProgram."""
     view = memoryview(data)
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise MalformedProgram("this is not a program file (wrong magic)")

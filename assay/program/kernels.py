@@ -1,10 +1,10 @@
-"""The tensor function of each instruction that computes.
+"""Maps each computing instruction to its tensor function.
 
-Contract: `REFERENCE` maps an instruction's word to the function that its row in ``program.isa`` names. It
-takes tensors of the right dtypes, broadcasts where the instruction does, and has the bits of
-docs/arithmetic.md on every device. `convert` and `bits` take `dtype`, scatter_sum takes `V`. `FAST` has the
-same bits for validated programs, whose product operands come from quantise (A32). Not guaranteed: that
-unchecked dtypes or shapes are refused; validation does that.
+Contract: `REFERENCE` maps an instruction's word to the function named in its row of ``program.isa``. It takes
+tensors of the right dtypes, broadcasts where the instruction does, and has the bits of docs/arithmetic.md on
+every device. `convert` and `bits` take `dtype`, scatter_sum takes `V`. `FAST` has the same bits for validated
+programs, whose product operands come from quantise (A32). Not guaranteed: that wrong dtypes or shapes are
+refused; validation does that.
 """
 
 from __future__ import annotations

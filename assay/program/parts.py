@@ -1,9 +1,9 @@
-"""Operands of products in two parts, for rows in which one large number would hide all others.
+"""Splits product operands in two parts, for rows in which one large number would hide all others.
 
-Contract: a row x is the sum of its first part, what `quantise` keeps of it, and of a second one: the rest
-x − q·2^(e−13), exact in f32, with an exponent of its own. A product of operands in parts is a sum of ordinary
-products, so an arbiter needs nothing new: the f32 value of the first part is itself a product of length 1.
-`Precision.terms` says which parts are multiplied. Not guaranteed: more than 27 bits below a row's largest
+Contract: a row x is the sum of its first part, what `quantise` keeps of it, and its second: the rest x −
+q·2^(e−13), exact in f32, with an exponent of its own. A product of operands in parts is a sum of ordinary
+products, so the arbiter needs nothing new: the f32 value of the first part is itself a product of length 1.
+`Precision.terms` lists the parts that are multiplied. Not guaranteed: more than 27 bits below a row's largest
 number; numbers from 2^128 − 2^114 on, whose first part is infinite.
 
 Source: docs/decisions/0028-outliers.md.
@@ -19,13 +19,13 @@ from assay.program.isa import DType, Input, Node, Op, Program
 from assay.program.rules import contiguous
 
 Term = tuple[int, int]
-"""Part of the left and part of the right operand that are multiplied; the first part is 0."""
+"""Parts of the left and right operand that are multiplied; the first part is 0."""
 Quantised = tuple[Input, Input]
 """i16 [.., K] and the exponents i16 [..] that it was quantised by."""
 
 
 class Precision(StrEnum):
-    """Which parts of a product's operands are multiplied, by rising cost."""
+    """Parts of a product's operands that are multiplied, by rising cost."""
 
     SINGLE = "single"
     LEFT = "left"
@@ -35,7 +35,7 @@ class Precision(StrEnum):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Products whose sum this is, the largest first; added from the last one."""
+        """Products that are summed, the largest first; added from the last one."""
         return _TERMS[self]
 
 
@@ -56,7 +56,7 @@ def operand_part(builder: Instructions, x: Input, number: int) -> Quantised:
 
 
 def rest(builder: Instructions, x: Input, q: Input, e: Input) -> Input:
-    """x less what `q` holds of it, exact: f32 [.., K]."""
+    """x minus the part that `q` holds, exact: f32 [.., K]."""
     return builder.sub(x, dequantised(builder, q, e))
 
 
@@ -86,7 +86,7 @@ def in_terms(builder: Instructions, terms: Sequence[Term], product: Callable[[in
 
 
 def dequantised_nodes(program: Program) -> dict[int, Term]:
-    """Products that give back what quantise keeps (`dequantised`): their quantise and exponent nodes."""
+    """Products that restore a quantise node's values (`dequantised`): their quantise and exponent nodes."""
     found = {}
     for index, node in enumerate(program.nodes):
         if node.op is not Op.PRODUCT or node.inputs[2].shape != (1, 1) or not _is_one(program, node):
@@ -116,7 +116,7 @@ def _under_reshapes(program: Program, ref: int) -> int:
 
 
 def _repeated_below(program: Program, ref: int, shape: Sequence[int]) -> int | None:
-    """The node whose elements are repeated along the last dimension of `shape`; None if it is none."""
+    """The node that is repeated along the last dimension of `shape`; None if there is none."""
     node = program.nodes[_under_reshapes(program, ref)]
     if node.op is not Op.STRIDED or node.shape != tuple(shape):
         return None

@@ -1,7 +1,7 @@
-"""A program in a larger state: the same instructions on some of the slots, the others passed through.
+"""Embeds a program in a larger state: it runs on some of the slots, the others pass through.
 
-Contract: the slots that the program had hold after every step, bit for bit, what they would have held; no
-other slot changes. So programs that were made apart can run one after another over one state.
+Contract: the program's slots have, bit for bit, the values they would have had; no other slot changes. So
+separately built programs can run one after the other on one state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ def layout(program: Program) -> list[Slot]:
 
 
 def placed(program: Program, slots: Sequence[Slot], at: Sequence[int], params: int) -> Program:
-    """`program` over a state of `slots`, of which its own slot i is the `at[i]`-th. Raises ValueError where
-    that has another dtype or shape, or two are one."""
+    """`program` on a state of `slots`, where its slot i is number `at[i]`.
+
+    Raises ValueError if that has another dtype or shape, or two are one.
+    """
     if len(set(at)) != len(at) or [slots[i] for i in at] != layout(program):
         raise ValueError("the program's slots are not those of the state")
     shift = len(slots) - program.slots

@@ -1,8 +1,8 @@
-"""What one instruction may look like: dtypes, shapes, attributes (docs/protocol.md, 2.2-2.5).
+"""Validates single instructions: dtypes, shapes, attributes (docs/protocol.md, 2.2-2.5).
 
-Contract: `check_node` accepts a node exactly when it keeps every rule that can be told from the node itself
-and the record size. Nothing is allocated and no integer overflows, whatever the numbers. Not covered: rules
-between nodes (earlier references, outputs, limits on a whole program), which are in ``program.validate``.
+Contract: `check_node` accepts a node exactly if it keeps every rule that depends on the node and the record
+size only. Nothing is allocated and no integer overflows, whatever the numbers. Rules between nodes (earlier
+references, outputs, limits of a whole program) are in ``program.validate``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MAX_FAN_IN = 4_096
 
 
 class RuleBroken(ValueError):
-    """One rule of the instruction set does not hold; the message is the rule with the offending numbers."""
+    """A rule of the instruction set is broken; the message has the rule and the offending numbers."""
 
 
 class TooLarge(RuleBroken):
-    """A program would have more nodes or slots than one may have."""
+    """A program would have too many nodes or slots."""
 
 
 def _require(holds: bool, rule: str) -> None:
@@ -31,7 +31,7 @@ def _require(holds: bool, rule: str) -> None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The smallest shape that all shapes repeat to, aligned at the last dimension. Raises RuleBroken."""
+    """The smallest shape to which all shapes broadcast, aligned at the last dimension. Raises RuleBroken."""
     out: list[int] = []
     for back in range(1, max((len(s) for s in shapes), default=0) + 1):
         sizes = {s[-back] for s in shapes if len(s) >= back} - {1}
@@ -46,20 +46,20 @@ def contiguous(shape: Shape) -> tuple[int, ...]:
 
 
 def strided_bounds(shape: Shape, offset: int, strides: Sequence[int]) -> tuple[int, int]:
-    """Least and greatest flat index that a strided view touches."""
+    """Minimum and maximum flat index that a strided view touches."""
     spans = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return offset + sum(min(0, s) for s in spans), offset + sum(max(0, s) for s in spans)
 
 
 def check_shape(shape: Shape) -> None:
-    """Raises RuleBroken outside rule 2.2."""
+    """Checks rule 2.2. Raises RuleBroken."""
     _require(len(shape) <= MAX_DIMS, f"a shape has at most {MAX_DIMS} dimensions, not {len(shape)}")
     _require(all(1 <= n <= MAX_ELEMENTS for n in shape), f"dimensions are 1 to 2^28, not {shape}")
     _require(prod(shape) <= MAX_ELEMENTS, f"a tensor has at most 2^28 elements, not {prod(shape)}")
 
 
 def check_node(node: Node, record_size: int) -> None:
-    """Raises RuleBroken unless the node by itself is an instruction of the set."""
+    """Checks that the node is a valid instruction. Raises RuleBroken."""
     check_shape(node.shape)
     for ref in node.inputs:
         check_shape(ref.shape)

@@ -1,10 +1,10 @@
-"""The root of a tensor's tree on the processor's own SHA-256 instructions, many leaves at a time.
+"""Computes tensor roots with the CPU's SHA-256 instructions, many leaves at a time.
 
-Contract: `load` has ``sha_kernel.c`` compiled (half a second, then kept: ``numerics.native``) and compares it
-with ``protocol.trees`` in every process, before it is given to anybody. Where there is no
-compiler or no such processor, or another root comes out, the answer is None with a warning: then
-``protocol.trees`` hashes at less than half the speed. A call holds no lock of Python's, so threads hash
-beside anything. Not guaranteed: a kernel elsewhere than on x86 and 64-bit ARM under Linux.
+Contract: `load` compiles ``sha_kernel.c`` (half a second, then cached: ``numerics.native``) and compares it
+with ``protocol.trees`` in every process before use. Without a compiler or such a CPU, or if a root differs,
+it returns None with a warning: then ``protocol.trees`` hashes at less than half the speed. A call releases
+the GIL, so threads hash concurrently. Not guaranteed: a kernel elsewhere than on x86 and 64-bit ARM under
+Linux.
 
 Source: docs/decisions/0014-c-kernels.md.
 """
@@ -35,7 +35,7 @@ class Kernel:
         ]  # fmt: skip
 
     def tensor_root(self, address: int, size: int, floats: bool, key: bytes = b"") -> bytes:
-        """Root of the tree over `size` > 0 bytes from `address` on, keyed if `key` (32 bytes) is given.
+        """Root of the tree over `size` > 0 bytes at `address`, keyed if `key` (32 bytes) is given.
 
         The bytes must not change meanwhile. With `floats` they are f32: every NaN is hashed as 0x7fc00000.
         """
@@ -48,7 +48,7 @@ class Kernel:
 
 
 def build(source: Path) -> Kernel:
-    """Compile, load and check a kernel. Raises Unusable."""
+    """Compiles, loads and checks a kernel. Raises Unusable."""
     return checked(compiled(source))
 
 
@@ -62,7 +62,7 @@ def checked(library: ctypes.CDLL) -> Kernel:
 
 
 def _check(kernel: Kernel) -> None:
-    """Raises Unusable unless roots are those of the definition, at every way of filling a block or a row."""
+    """Compares roots with the definition at every way of filling a block or row. Raises Unusable."""
     most = 11 * trees.LEAF_BYTES
     words = np.arange(most // 4, dtype=np.uint32) * np.uint32(0x9E3779B1)
     words[::97] = 0xFFC00001
@@ -77,4 +77,4 @@ def _check(kernel: Kernel) -> None:
 
 
 load = Shared(lambda: build(_SOURCE), "hashing takes more than twice as long")
-"""The kernel, or None where it cannot be had."""
+"""The kernel, or None if unavailable."""

@@ -1,7 +1,7 @@
-"""Which input elements one output element of an instruction depends on (docs/protocol.md, 2.4).
+"""Computes which input elements one output element of an instruction depends on (docs/protocol.md, 2.4).
 
-Contract: a function of a node, an output element and `read` returns one run of elements for each input, in
-the order of the model's operands. `read` is asked only for the index of a take or pick. The arbiter reads the
+Contract: a function of a node, an output element and `read` returns one run of elements per input, in the
+order of the model's operands. `read` is only called for the index of a take or pick. The arbiter reads the
 same elements (``contracts/src/arbiter``). Everything here is arithmetic on shapes.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """Elements [first, first + count) of the input with ordinal `input`; a row is one operand."""
+    """Elements [first, first + count) of the input number `input`; a row is one operand."""
 
     input: int
     first: int
@@ -36,7 +36,7 @@ def nothing(node: Node, element: int, read: Read) -> list[Span]:
 
 
 def same_place(node: Node, element: int, read: Read) -> list[Span]:
-    """A state's slot, counted as input 0, or the input of a reshape."""
+    """Span of a state's slot, counted as input 0, or of a reshape's input."""
     return [Span(0, element)]
 
 
@@ -110,7 +110,7 @@ def pick(node: Node, element: int, read: Read) -> list[Span]:
 
 
 def broadcast_index(element: int, shape: Shape, to: Shape) -> int:
-    """Flat index in a tensor of `shape` of what broadcasting to `to` puts at `element`."""
+    """Flat index in a tensor of `shape` of the value that broadcasting to `to` puts at `element`."""
     flat, stride = 0, 1
     for size, out in zip(reversed(shape), reversed(to), strict=False):
         if size != 1:
@@ -121,5 +121,5 @@ def broadcast_index(element: int, shape: Shape, to: Shape) -> int:
 
 
 def clamped(index: int, count: int) -> int:
-    """The index, or the nearest that there is of `count`."""
+    """The index, clamped to `count` elements."""
     return max(0, min(index, count - 1))

@@ -1,7 +1,7 @@
-"""States as bytes and as trees (docs/protocol.md, 1.4, 1.5 and 3.3).
+"""Encodes states as bytes and trees (docs/protocol.md, 1.4, 1.5 and 3.3).
 
-Contract: equal states have equal bytes and equal roots; loading is strict, so each state has exactly one
-encoding. A state file is the canonical bytes of all slots in order, joined.
+Contract: equal states have equal bytes and equal roots; decoding is strict, so each state has exactly one
+encoding. A state file is the concatenation of all slots' canonical bytes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,22 @@ from assay.protocol import trees
 from assay.protocol.errors import Stop
 
 BACKGROUND_BYTES = 16 << 20
-"""States of at least this size are hashed by threads of their own (``program.hashing_threads``)."""
+"""Minimum size of states that are hashed by background threads (``program.hashing_threads``)."""
 
 
 class InvalidState(Stop):
-    """Bytes that are no state of the program."""
+    """The bytes are not a state of the program."""
 
     code = "invalid-state"
 
 
 def state_bytes(state: Sequence[Tensor]) -> bytes:
-    """State file of a state."""
+    """Encodes a state file."""
     return b"".join(to_bytes(x) for x in state)
 
 
 def load_state(program: Program, data: bytes | memoryview) -> list[Tensor]:
-    """The state that has these bytes, on the CPU. Raises InvalidState for a wrong length or bytes that are
-    not canonical.
-    """
+    """Decodes a state on the CPU. Raises InvalidState for a wrong length or non-canonical bytes."""
     view = memoryview(data).cast("B")
     if len(view) != program.state_bytes:
         raise InvalidState(
@@ -65,14 +63,16 @@ def state_tree(state: Sequence[Tensor]) -> trees.Tree:
 
 
 def begin_tree(state: Sequence[Tensor]) -> Callable[[], trees.Tree]:
-    """`state_tree` in the background, as `begin_roots`."""
+    """As `state_tree`, in the background like `begin_roots`."""
     roots = begin_roots(state)
     return lambda: trees.build(roots())
 
 
 def begin_roots(tensors: Sequence[Tensor]) -> Callable[[], list[bytes]]:
-    """The tensor roots of these slots in the background: the result waits for them. The tensors must not be
-    changed meanwhile. Small ones are hashed at once."""
+    """Starts computing the slots' tensor roots; the returned function waits for them.
+
+    The tensors must not be changed meanwhile. Small ones are hashed at once.
+    """
     if sum(x.numel() * x.element_size() for x in tensors) < BACKGROUND_BYTES:
         at_once = [trees.tensor_root(to_bytes(x)) for x in tensors]
         return lambda: at_once

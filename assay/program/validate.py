@@ -1,9 +1,9 @@
-"""Whether a program keeps every rule of docs/protocol.md, section 2, and the reader's own limits.
+"""Validates programs against docs/protocol.md, section 2, and the reader's own limits.
 
 Contract: `validate` returns only if the program can be executed, disputed and arbitrated. It allocates
-nothing that grows with the sizes that the program names, so a hostile program is refused before it costs
-anything. The limits are the reader's own policy (no consensus parameter), so they have no defaults here. Not
-guaranteed: that the program trains anything.
+nothing that grows with the program's sizes, so a hostile program is refused before it costs anything. The
+limits are the reader's policy (no consensus parameter), so they have no defaults here. Not guaranteed: that
+the program trains anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from assay.program.rules import RuleBroken, check_node
 from assay.protocol.errors import Stop
 
 SCRATCH_BYTES = 8
-"""Bytes of binary64 scratch that an instruction may use for each element that it reads or writes."""
+"""Bytes of binary64 scratch per element that an instruction reads or writes."""
 
 
 class InvalidProgram(Stop):
@@ -33,18 +33,18 @@ def _invalid(where: str, rule: str) -> InvalidProgram:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step takes: most bytes alive at once (with scratch), and elementary operations."""
+    """Cost of one step: maximum bytes alive at once (with scratch), and elementary operations."""
 
     peak_bytes: int
     operations: int
 
 
 def validate(program: Program, record_size: int, *, max_bytes: int, max_operations: int) -> Cost:
-    """Check every rule of section 2 and that one step stays within `max_bytes` of memory and
+    """Checks every rule of section 2, and that one step stays within `max_bytes` of memory and
     `max_operations`.
 
-    `record_size` (bytes) is what the job's terms say; a program without a data or record node has 0 in its
-    own header. Returns the cost. Raises InvalidProgram.
+    `record_size` (bytes) is that of the job's terms; a program without a data or record node has 0 in its
+    header. Returns the cost. Raises InvalidProgram.
     """
     _check_program(program, record_size)
     quantised: set[int] = set()
@@ -82,7 +82,7 @@ def _check_program(program: Program, record_size: int) -> None:
 
 
 def _check_place(program: Program, index: int, node: Node, quantised: set[int]) -> None:
-    """Rules between a node and earlier ones; `quantised` collects the nodes that a product may read."""
+    """Checks rules between a node and earlier ones; `quantised` collects nodes that products may read."""
     if (node.op is Op.STATE) != (index < program.slots):
         raise RuleBroken("the state nodes are the first ones, one for each slot")
     if node.op is Op.STATE and node.attrs[0] != index:
@@ -113,7 +113,7 @@ def _check_outputs(program: Program) -> None:
 
 
 def last_uses(program: Program) -> list[int]:
-    """For each node the index of the last node that reads it; outputs live to the end (len(nodes))."""
+    """For each node, the index of its last reader; outputs live to the end (len(nodes))."""
     last = list(range(len(program.nodes)))
     for index, node in enumerate(program.nodes):
         for source in node.inputs:
@@ -124,14 +124,14 @@ def last_uses(program: Program) -> list[int]:
 
 
 def operations(node: Node) -> int:
-    """Elementary operations of one node: its reads, or multiplications for a product."""
+    """Elementary operations of one node: its reads, or a product's multiplications."""
     if node.op is Op.PRODUCT:
         return node.elements * node.inputs[0].shape[-1]
     return max([node.elements, *(ref.elements for ref in node.inputs)])
 
 
 def measure(program: Program) -> Cost:
-    """Cost of one step of a program whose nodes are valid. The state before the step is alive throughout."""
+    """Cost of one step of a valid program. The state before the step is alive throughout."""
     dying: list[list[int]] = [[] for _ in range(len(program.nodes) + 1)]
     for index, last in enumerate(last_uses(program)):
         dying[last].append(index)

@@ -1,8 +1,8 @@
-"""A strided node as ordinary views, where it is one.
+"""Expresses strided nodes as ordinary views where possible.
 
 Contract: `strided` gives out[i] = x_flat[offset + sum of i_d * stride_d] for every valid attribute.
-Transposes, slices, repetitions and reversals of x become reshape, narrow, permute, expand and flip, which
-a compiler fuses; only overlapping windows and diagonals are read by address. Not guaranteed: a copy.
+Transposes, slices, repetitions and reversals become reshape, narrow, permute, expand and flip, which a
+compiler fuses; only overlapping windows and diagonals are read by address. Not guaranteed: a copy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Digits:
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
     dims: tuple[int | None, ...]
-    """The output dimension that walks along each size, None for a size that is only selected from."""
+    """Output dimension that walks along each size; None for a size that is only selected from."""
 
 
 def digits(elements: int, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Digits | None:
-    """How positive strides divide the flat index, or None where they do not."""
+    """Decomposes the flat index by positive strides; None if impossible."""
     walked = sorted(
         ((s, n, d) for d, (s, n) in enumerate(zip(strides, shape, strict=True)) if s and n > 1), reverse=True
     )
@@ -51,7 +51,7 @@ def digits(elements: int, shape: Sequence[int], offset: int, strides: Sequence[i
 
 
 def strided(x: Tensor, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Tensor:
-    """The view of x that a strided node names."""
+    """The view of x that a strided node describes."""
     backward = [d for d, s in enumerate(strides) if s < 0]
     start = offset + sum((shape[d] - 1) * strides[d] for d in backward)
     forward = [abs(s) for s in strides]

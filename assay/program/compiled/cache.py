@@ -1,11 +1,11 @@
-"""Compiled forms on disk, one directory for each program, machine and setting.
+"""On-disk cache of compiled forms: one directory per program, machine and settings.
 
-Contract: a `StoredForm` loads a form only if all its files are exactly those that were written. A damaged
-one is deleted, with a warning that says so, and can be compiled again. A directory's name depends on
-everything that the form's code depends on. Of several processes one compiles, the others wait or see that it
-is busy. A form that gave other bits than the definition is refused for good. The directory must be the
-operator's own: it holds machine code and pickles, which nobody else may write. Not guaranteed: that a form is
-right; ``program.compiled.executor`` compares it with the definition before it is trusted.
+Contract: a `StoredForm` loads a form only if all its files are unchanged. A damaged one is deleted with a
+warning and can be compiled again. The directory's name depends on everything that affects the form's code.
+One process compiles; others wait or see that it is busy. A form that gave wrong bits is refused for good. The
+directory must be the operator's own: it holds machine code and pickles that nobody else may write. Not
+guaranteed: that a form is right; ``program.compiled.executor`` compares it with the definition before it is
+trusted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from assay.protocol import bounded_json
 log = logging.getLogger(__name__)
 
 Form = Callable[[Sequence[Tensor]], list[Tensor]]
-"""(state, data tensors, the numbers that the program reads) -> next state."""
+"""Maps (state, data tensors, numbers that the program reads) to the next state."""
 
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
@@ -45,18 +45,20 @@ _FORM_SOURCES = (
     *("program/compiled/segments.py", "program/compiled/segmented.py", "program/compiled/kernels.py"),
     "program/compiled/settings.py",
 )
-"""What decides the graph of a program."""
+"""Source files that affect a program's graph."""
 _MANIFEST = "form.json"
 _CHECKED = "checked"
 _TUNED = ".best_config"
-"""End of the names of files in which Inductor keeps a kernel's fastest block sizes, and the time that finding
-them took. A form's first run writes them anew. All block sizes give the same bits."""
+"""Suffix of files in which Inductor stores a kernel's fastest block sizes and the tuning time. A form's first
+run rewrites them. All block sizes give the same bits."""
 _TUNED_BYTES = 4096
 
 
 def form_key(root: bytes, device: torch.device) -> str:
-    """Name of the directory: the program's, and a digest of all that its form depends on: this code, PyTorch,
-    the settings, and the processor and its threads, or the GPU with Triton and the driver."""
+    """Name of the directory: the program's root, and a digest of everything that affects its form.
+
+    That is this code, PyTorch, the settings, and the CPU with its threads, or the GPU with Triton and driver.
+    """
     sources = hashlib.sha256()
     base = Path(numerics.__file__).parent.parent
     for path in sorted(p for pattern in _FORM_SOURCES for p in base.glob(pattern)):
@@ -83,35 +85,35 @@ def _processor() -> list[object]:
 
 
 class StoredForm:
-    """One directory of the cache, and beside it a lock, a log of compiling, and the reason of a refusal."""
+    """One directory of the cache, with a lock, a compile log, and the reason of a refusal."""
 
     def __init__(self, directory: Path, kind: str = "cpu") -> None:
-        """`kind`: of the device that the form is for (`cpu`, `cuda`)."""
+        """`kind`: of the form's device (`cpu`, `cuda`)."""
         self.directory = directory
         self.kind = kind
         self.log = directory.with_suffix(".log")
         self._lock = directory.with_suffix(".lock")
         self.note = directory.with_suffix(".refused")
-        """Where the reason of a refusal is kept."""
+        """File with the reason of a refusal."""
 
     @property
     def exists(self) -> bool:
-        """Whether a form lies there, whole or not."""
+        """True if there is a form, complete or not."""
         return self.directory.exists()
 
     @property
     def refusal(self) -> str:
-        """Why this form must not be compiled again on this machine; empty if it may."""
+        """Reason why this form must not be compiled again on this machine; empty if it may."""
         return self.note.read_text() if self.note.exists() else ""
 
     def refuse(self, reason: str) -> None:
-        """Delete the form and remember why, until the operator removes the note."""
+        """Deletes the form and stores the reason, until the operator removes the note."""
         self.discard()
         self.note.write_text(reason)
 
     @contextmanager
     def held(self, *, wait: bool = True) -> Iterator[bool]:
-        """Keep other processes from writing or reading the form; yields whether the lock was had."""
+        """Locks the form against other processes; yields whether the lock was acquired."""
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as file:
             try:
@@ -123,26 +125,26 @@ class StoredForm:
 
     @property
     def checked(self) -> bool:
-        """Whether the form has once been compared with the definition."""
+        """True if the form was compared with the definition before."""
         return (self.directory / _CHECKED).exists()
 
     def mark_checked(self) -> None:
-        """Record that the form gave the definition's bits, with the files that it has now: running it may
-        have written more."""
+        """Records that the form gave the right bits, with its present files: running it may have written
+        more."""
         self.complete()
         (self.directory / _CHECKED).touch()
 
     def discard(self) -> None:
-        """Delete the form."""
+        """Deletes the form."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def load(self) -> Form | None:
-        """The stored form, or None where there is none; a damaged one is deleted with a warning."""
+        """Loads the stored form, or None; a damaged one is deleted with a warning."""
         found = self._loaded([self.directory])
         return None if found is None else found[0]
 
     def load_parts(self, count: int) -> list[Form] | None:
-        """The same of a form that lies in this many parts."""
+        """As `load`, for a form in this many parts."""
         return self._loaded([self._part(number) for number in range(count)])
 
     def _part(self, number: int) -> Path:
@@ -165,7 +167,7 @@ class StoredForm:
         return None
 
     def compile(self, graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
-        """Compile the graph into the directory and return the form."""
+        """Compiles the graph into the directory and returns the form."""
         self.discard()
         self.directory.mkdir(parents=True)
         form = _compiled_into(self.directory, graph, inputs)
@@ -173,12 +175,12 @@ class StoredForm:
         return form
 
     def compile_part(self, number: int, graph: GraphModule, inputs: Sequence[Tensor]) -> None:
-        """Compile one part of a form; `complete` says when all are there."""
+        """Compiles one part of a form; call `complete` when all are there."""
         clear_caches()  # what this process has compiled for another part would not be written again
         _compiled_into(self._part(number), graph, inputs)
 
     def complete(self) -> None:
-        """The directory is as it is to be."""
+        """Writes the manifest of a complete directory."""
         (self.directory / _MANIFEST).write_text(json.dumps(self._digests(), sort_keys=True))
 
     def _digests(self) -> dict[str, str]:
@@ -204,7 +206,7 @@ class StoredForm:
 
 
 def _is_tuning(path: Path) -> bool:
-    """Whether a file that is in no manifest is what it must be: small, and an object of plain values."""
+    """True if a file outside the manifest is a valid tuning file: a small object of plain values."""
     with path.open("rb") as file:
         data = file.read(_TUNED_BYTES + 1)
     try:
@@ -220,7 +222,7 @@ def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]
 
 
 def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
-    """Compile the graph; inputs are examples of its arguments."""
+    """Compiles the graph; inputs are examples of its arguments."""
     kind = "cuda" if any(x.device.type == "cuda" for x in inputs) else "cpu"
     with ExitStack() as stack:
         stack.enter_context(inductor_config.patch(settings(kind)))

@@ -1,11 +1,11 @@
-"""Compiled execution of a program: the bits of ``program.execute`` at the speed of compiled training.
+"""Executes compiled programs: the bits of ``program.execute`` at the speed of compiled training.
 
 Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
-patching or stopping early takes the eager way, which gives the same bits. Before a newly compiled form is
-trusted, its first step is compared bit by bit with the definition. A form that differs is refused for good,
-reported with the instructions that differ, and the run goes on eagerly.
-Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
-when compiling takes minutes (``program.compiled.warming`` trains meanwhile).
+patching or stopping early runs eagerly, with the same bits. The first step of a newly compiled form is
+compared bit by bit with the definition. A form that differs is refused for good and reported with the
+instructions that differ; execution continues eagerly. Not guaranteed: canonical NaN bits inside tensors, and
+speed at the first use of a program on a machine, when compiling takes minutes (``program.compiled.warming``
+trains meanwhile).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 
 class CannotCompile(Ask):
-    """This machine has no compiler, or none that keeps bits, or has compiled this program wrongly before."""
+    """This machine has no compiler, none that keeps bits, or has compiled this program wrongly before."""
 
     code = "cannot-compile"
 
 
 def obstacle(stored: StoredForm | None, kind: str) -> str:
-    """Why this program is not to be compiled here, for devices of a kind; empty if it may be."""
+    """Reason why this program cannot be compiled here for this kind of device; empty if it can."""
     if lacking := missing(kind):
         return (
             f"PyTorch {torch.__version__} has no setting {', '.join(lacking)}, without which compiled steps"
@@ -58,12 +58,12 @@ def obstacle(stored: StoredForm | None, kind: str) -> str:
 
 
 def stored_form(program: Program, device: torch.device, cache_dir: Path) -> StoredForm:
-    """Where the program's form for this machine, device and number of threads is kept."""
+    """Cache entry of the program for this machine, device and number of threads."""
     return StoredForm(cache_dir / form_key(program.root, device), device.type)
 
 
 def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
-    """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises.
+    """Compiles a program, into the cache if there is one. Takes minutes; raises the compiler's errors.
 
     A large program is compiled in parts (``program.compiled.segments``).
     """
@@ -81,7 +81,7 @@ def compile_program(program: Program, device: torch.device, stored: StoredForm |
 
 
 def load_form(program: Program, device: torch.device, stored: StoredForm) -> Form | None:
-    """The form from disk; None where there is none, or a damaged one."""
+    """Loads the form from disk; None if missing or damaged."""
     cut = plan(program)
     if cut is None:
         return stored.load()
@@ -90,7 +90,7 @@ def load_form(program: Program, device: torch.device, stored: StoredForm) -> For
 
 
 class CompiledExecutor(Executor):
-    """A validated program compiled for a device; used as an `Executor` is."""
+    """An `Executor` of a validated program compiled for a device."""
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class CompiledExecutor(Executor):
         self_check: bool = True,
         form: Form | None = None,
     ) -> None:
-        """Load or compile the program's form, unless it is given. Raises CannotCompile.
+        """Loads or compiles the program's form, unless given. Raises CannotCompile.
 
-        `cache_dir` is a directory of the operator's own, None to keep nothing on disk. Without `self_check`
-        a form is trusted unseen.
+        `cache_dir` is a directory of the operator's own, None for no cache. Without `self_check` a form is
+        trusted unseen.
         """
         super().__init__(program, device, FAST)
         self._data = [node for node in program.nodes if node.op is Op.DATA]
@@ -115,7 +115,7 @@ class CompiledExecutor(Executor):
 
     @classmethod
     def stored(cls, program: Program, device: str, cache_dir: Path) -> CompiledExecutor | None:
-        """The executor with the form from disk; None without a usable one or while another process has it."""
+        """An executor with the form from disk; None if there is none usable or another process holds it."""
         stored = stored_form(program, torch.device(device), cache_dir)
         with stored.held(wait=False) as mine:
             form = load_form(program, torch.device(device), stored) if mine and not stored.refusal else None
@@ -123,11 +123,11 @@ class CompiledExecutor(Executor):
 
     @property
     def ready(self) -> bool:
-        """Whether plain steps run compiled."""
+        """True if plain steps run compiled."""
         return self._form is not None
 
     def _prepare(self) -> Form:
-        """Load the form, or compile it now."""
+        """Loads or compiles the form."""
         stored = self._stored
         if stored is None:
             return self._compile()
@@ -169,7 +169,8 @@ class CompiledExecutor(Executor):
                 return [own(inputs[i] if i < len(state) else x) for i, x in outputs]
 
     def _compared(self, compiled: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
-        """The eager result; the form is trusted from now on if it gave the same bytes, else refused."""
+        """Compares the compiled result with the eager one and trusts or refuses the form; returns the eager
+        one."""
         wrong = [
             i for i, (a, b) in enumerate(zip(compiled, wanted, strict=True)) if to_bytes(a) != to_bytes(b)
         ]

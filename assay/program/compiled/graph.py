@@ -1,10 +1,9 @@
-"""A program as one graph of tensor operations, for a fusing compiler.
+"""Converts a program to one graph of tensor operations for a fusing compiler.
 
-Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, the numbers that it
-reads) to the next state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The
-graph is that of the program alone: no value of a state or dataset enters it. i16 tensors travel as i32
-inside, since compilers do not vectorise i16. Not guaranteed: intermediate outputs; use ``dispute.trace`` for
-those.
+Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, numbers it reads) to
+the next state with the bits of ``program.execute``, apart from sign and payload of NaNs. The graph depends on
+the program alone: no value of a state or dataset enters it. i16 tensors are i32 inside, since compilers do
+not vectorise i16. Not guaranteed: intermediate outputs; use ``dispute.trace`` for those.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from assay.program.parts import dequantised_nodes
 
 @dataclass(frozen=True)
 class Padded:
-    """A tensor with zeros around it, which are put there when something else than windows needs them."""
+    """A tensor with zeros around it; the zeros are only materialised when anything but windows needs them."""
 
     inner: Tensor
     sides: tuple[int, ...]
-    """PyTorch's padding, of every dimension."""
+    """PyTorch's padding of every dimension."""
 
     @classmethod
     def of(cls, value: Value, sides: Sequence[int]) -> Padded:
@@ -61,16 +60,15 @@ _FUSED: dict[Op, Callable[..., Value]] = {
 }
 _MOVES = (Op.STRIDED, Op.RESHAPE)
 _COSTLY = (*(op for op in Op if op.row.transcendental), Op.PRODUCT)
-"""Computed once and stored, however many nodes read them."""
+"""Operations computed once and stored, however many nodes read them."""
 _ROUNDED = (*_COSTLY, Op.SUM, Op.SCATTER_SUM)
-"""Computed in binary64, and rounded at the end."""
+"""Operations computed in binary64 and rounded at the end."""
 _REPEATS = 4
-"""The same for what is read so many times an element."""
+"""Number of reads per element from which a result is stored, too."""
 
 
 def trace(program: Program, device: torch.device) -> GraphModule:
-    """The graph; placeholders are the state, then one u8 tensor for each data node, then those of
-    `numbers_read`."""
+    """Traces the graph; placeholders are the state, one u8 tensor per data node, and `numbers_read`."""
     with FakeTensorMode():
         inputs = example_inputs(program, device)
     kernel = fused.on_processor(inputs[-1]) and product_kernel.load() is not None
@@ -80,17 +78,17 @@ def trace(program: Program, device: torch.device) -> GraphModule:
 
 
 def example_inputs(program: Program, device: torch.device) -> list[Tensor]:
-    """Zeros of the shapes and dtypes that the graph takes: last those of
-    `numbers_read`.
-    """
+    """Zeros in the shapes and dtypes of the graph's inputs, `numbers_read` last."""
     data = [node for node in program.nodes if node.op is Op.DATA]
     numbers = [torch.zeros((), dtype=torch.int32, device=device) for _ in numbers_read(program)]
     return [*(_example(node, device) for node in (*program.state, *data)), *numbers]
 
 
 def numbers_read(program: Program) -> tuple[Op, ...]:
-    """What the graph's last placeholders stand for, i32 scalars: the shard's number and the dataset's handle
-    (`records.opened`) where the program reads them, and in any case the step counter.
+    """Meaning of the graph's last placeholders, i32 scalars.
+
+    They are the shard's number and the dataset's handle (`records.opened`), if the program reads them, and
+    always the step counter.
     """
     found = {node.op for node in program.nodes}
     return (*(op for op in (Op.SHARD, Op.RECORD) if op in found), Op.STEP)
@@ -158,8 +156,9 @@ def _dequantised(node: Node, q: Value, e: Exponents) -> Tensor:
 
 
 def _read_by_products_only(program: Program, given_back: Mapping[int, tuple[int, int]]) -> set[int]:
-    """quantise nodes whose every reader is a product that also reads the exponents they were made with;
-    `given_back` are products that only give back what such a node keeps.
+    """quantise nodes read only by products that also read the exponents they were made with.
+
+    `given_back` are products that only restore a quantise node's values.
     """
     found = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE} - set(program.outputs)
     columns = {program.nodes[i].inputs[0].ref for i in given_back}
@@ -177,7 +176,7 @@ def _read_by_products_only(program: Program, given_back: Mapping[int, tuple[int,
 
 
 def _quantised_by_products(program: Program, unmade: set[int]) -> set[int]:
-    """Computed nodes whose numbers products quantise: stored once, by rows and by columns alike."""
+    """Computed nodes that products quantise: stored once, for rows and columns alike."""
     found = set()
     for index in unmade:
         ref = program.nodes[index].inputs[0].ref
@@ -188,7 +187,7 @@ def _quantised_by_products(program: Program, unmade: set[int]) -> set[int]:
 
 
 def _read_through_windows(program: Program) -> set[int]:
-    """quantise nodes of which some view names more elements than there are: overlapping windows."""
+    """quantise nodes with a view that names more elements than there are: overlapping windows."""
     quantised = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE}
     found: set[int] = set()
     for node in program.nodes:
@@ -198,8 +197,8 @@ def _read_through_windows(program: Program) -> set[int]:
 
 
 def _read_turned(program: Program) -> set[int]:
-    """Products whose every reader is a view that walks along their columns: they are made as the product of
-    the same operands in the other order, and so lie as they are read."""
+    """Products that are only read along their columns: computed with swapped operands, so that they lie as
+    they are read."""
     below = {i: i for i, node in enumerate(program.nodes) if node.op is Op.PRODUCT}
     """The product whose elements a node has, in their order."""
     turned: set[int] = set()
@@ -216,13 +215,13 @@ def _read_turned(program: Program) -> set[int]:
 
 
 def _innermost(node: Node) -> int:
-    """By how much neighbours in a strided view are apart in what it views; 0 for a single element."""
+    """Stride of a view's innermost dimension; 0 for a single element."""
     steps = [step for step, n in zip(node.attrs[1:], node.shape, strict=True) if n > 1]
     return steps[-1] if steps else 0
 
 
 def _repeated(program: Program) -> set[int]:
-    """Computed nodes that larger ones read: a row's mean is not to be computed again for every element."""
+    """Computed nodes read by larger ones: a row's mean must not be recomputed for every element."""
     largest = [0] * len(program.nodes)
     found = set()
     for index in reversed(range(len(program.nodes))):
@@ -236,7 +235,7 @@ def _repeated(program: Program) -> set[int]:
 
 
 def _zeros_around(program: Program, node: Node) -> tuple[int, list[int]] | None:
-    """Of a concat of one tensor and zeros: which operand it is, and PyTorch's padding."""
+    """For a concat of one tensor and zeros: the operand's index, and PyTorch's padding."""
     if node.op is not Op.CONCAT:
         return None
     inner = [i for i, ref in enumerate(node.inputs) if not _is_zero(program, ref.ref)]
@@ -276,7 +275,7 @@ def _plain(value: Value) -> Tensor:
 
 
 def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value:
-    """Output of one node that neither reads outside the program nor quantises."""
+    """Output of a node that neither reads outside the program nor quantises."""
     if node.op in _MOVES:
         move = partial(_move, node)
         first = operands[0].tensor if isinstance(operands[0], Padded) else operands[0]
@@ -303,7 +302,7 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
 
 
 def _quantised(value: Value) -> Quantised:
-    """A product's operand, also where it came through a concat or take as plain numbers."""
+    """A product's operand, also after a concat or take turned it into plain numbers."""
     if isinstance(value, Unquantised):
         return value.quantised()
     return value if isinstance(value, Quantised) else Quantised(_plain(value).to(torch.float32))
@@ -314,7 +313,7 @@ def _windows(value: Value) -> Windows:
 
 
 def _seen(node: Node, x: Windows) -> Windows:
-    """A view or another shape of windows; what they name is copied first unless it is all there is."""
+    """A view or reshape of windows; their elements are copied first unless the view covers them all."""
     if node.op is Op.RESHAPE:
         return x.reshaped(node.shape)
     offset, *strides = node.attrs

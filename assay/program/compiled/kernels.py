@@ -1,9 +1,9 @@
-"""The C++ loops of a compiled form, built together instead of each for itself.
+"""Builds the C++ loops of a compiled form in few libraries instead of one each.
 
-Contract: a form that is compiled within `together` builds its loops for processors in as few libraries as
-there are processors to build them, and loads them from there. The functions are those that PyTorch's compiler
-writes, letter by letter, with its flags. Built one by one, more than half of the C++ compiler's time goes
-into PyTorch's header, again for each. Not guaranteed: anything for accelerators, whose kernels are no C++.
+Contract: within `together`, a form's CPU loops are built in at most as many libraries as there are CPUs. The
+functions are exactly those that PyTorch's compiler writes, with its flags. Built one by one, more than half
+of the C++ compiler's time goes into PyTorch's header, again for each. Not guaranteed: anything for
+accelerators, whose kernels are not C++.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from torch._inductor.config import decide_compile_threads
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
 MOST_LANES = 64
-"""Numbers in the longest vector: of one byte each."""
+"""Number of lanes of the longest vector: of one-byte numbers."""
 LEAST_CHARACTERS = 200_000
-"""Less C++ than this is not worth a library more, whose header takes as long."""
+"""Minimum size of C++ source that is worth another library, whose header takes as long to compile."""
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Graphs that Inductor compiles meanwhile, in this process, get their loops from a `Together`."""
+    """Graphs that Inductor compiles in this process within the `with` block use a `Together`."""
     init_backend_registration()
     usual = device_codegens["cpu"]
     device_codegens["cpu"] = replace(usual, scheduling=_Scheduling, wrapper_codegen=_Wrapper)
@@ -47,14 +47,15 @@ def together() -> Iterator[None]:
 
 
 def _as_it_is(_: object) -> None:
-    """Nothing is left to fill in."""
+    """Does nothing."""
 
 
 class _Loops(CppKernelProxy):
-    """Writes one nest of loops."""
+    """Generates one loop nest."""
 
     def codegen_functions(self, functions: Sequence[Any], sizes: Sequence[Any]) -> None:
-        """As usual, but a loop that vectors divide gets no code for the rest, which is thrown away."""
+        """As in the base class, without the remainder loop of vectors that divide evenly, which would be
+        discarded."""
         divided = all(size % MOST_LANES == 0 for size in chain.from_iterable(chain.from_iterable(sizes)))
         with inductor_config.patch({"cpp.enable_loop_tail_vec": not divided}):
             super().codegen_functions(functions, sizes)
@@ -65,38 +66,38 @@ class _Scheduling(CppScheduling):
 
 
 class _Wrapper(PythonWrapperCodegen):
-    """Writes the module that runs a graph."""
+    """Generates the module that runs a graph."""
 
     @staticmethod
     def create(is_subgraph: bool, *given: Any) -> PythonWrapperCodegen:
-        """One for a graph; what is within it belongs to that one."""
+        """A wrapper for a graph; subgraphs use their parent's."""
         return PythonWrapperCodegen.create(is_subgraph, *given) if is_subgraph else _Wrapper()
 
     def write_header(self) -> None:
-        """As usual, but what the module asks for its loops is a `Together`."""
+        """As in the base class, but the module requests its loops from a `Together`."""
         super().write_header()
         self.header.splice(f"from {__name__} import Together\nasync_compile = Together()\n")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A function in C++ that a module asked for."""
+    """A C++ function requested by a module."""
 
     types: Sequence[str]
     source: str
 
 
 class Together(AsyncCompile):
-    """What a generated module compiles its loops with: they are asked for first, then waited for."""
+    """Compiler of a generated module's loops: collects requests, then builds them."""
 
     def cpp_pybinding(self, argtypes: list[str], source_code: str) -> Any:
-        """What stands for the function until `wait`; the function itself where it takes numbers, too."""
+        """A placeholder of the function until `wait`; the function itself if it also takes numbers."""
         if all(kind.endswith("*") for kind in argtypes):
             return Asked(argtypes, source_code)
         return super().cpp_pybinding(argtypes, source_code)
 
     def wait(self, module: dict[str, Any]) -> None:
-        """Replace by functions what was asked for. Raises what the C++ compiler ends with."""
+        """Replaces placeholders by functions. Raises the C++ compiler's errors."""
         asked = {name: value for name, value in module.items() if isinstance(value, Asked)}
         groups = dealt(asked)
         loaders = [
@@ -110,7 +111,7 @@ class Together(AsyncCompile):
 
 
 def dealt(asked: dict[str, Asked], most: int | None = None) -> list[dict[str, Asked]]:
-    """The functions in groups of about as much text, at most so many (default: as processors)."""
+    """Splits the functions into groups of similar size, at most `most` (default: number of CPUs)."""
     length = sum(len(one.source) for one in asked.values())
     count = max(1, min(most or decide_compile_threads(), length // LEAST_CHARACTERS))
     groups: list[dict[str, Asked]] = [{} for _ in range(count)]
@@ -123,13 +124,13 @@ def dealt(asked: dict[str, Asked], most: int | None = None) -> list[dict[str, As
 
 
 class _Library(CppPythonBindingsCodeCache):
-    """Libraries of many functions, kept as Inductor keeps those of one."""
+    """Libraries of many functions, cached as Inductor caches those of one."""
 
     entry_function = "loops"
 
 
 def library_source(group: Mapping[str, Asked]) -> str:
-    """C++ of a Python module `loops` of these functions."""
+    """C++ source of a Python module `loops` with these functions."""
     parts = [_BEGIN]
     for name, one in group.items():
         parts += [f"#define kernel {name}_loops\n", one.source, "\n#undef kernel\n"]

@@ -1,8 +1,8 @@
-"""How a process that compiles, or computes, is started.
+"""Starts processes that compile or compute.
 
-Contract: `command` runs one module's `main` in a Python of its own that imports this very package. Not
-guaranteed: that it frees cycles of objects soon: it imports and compiles much, ends, and looks seldom; that
-takes a sixth of its processor time. One that stays sets its own pace.
+Contract: `command` runs one module's `main` in a Python process that imports this very package. Not
+guaranteed: that it frees reference cycles soon: a short-lived process collects garbage rarely, which saves a
+sixth of its CPU time. A long-lived one sets its own rate.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ _BEGIN = (
 
 
 def command(module: str, *given: str) -> list[str]:
-    """The command line; `given` are the process's arguments."""
+    """Command line of the process; `given` are its arguments."""
     return [sys.executable, "-c", f"{_BEGIN}from {module} import main; main()", *given]

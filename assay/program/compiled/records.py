@@ -1,8 +1,8 @@
-"""A dataset that a compiled form reads by numbers which it computes itself.
+"""Lets a compiled form read dataset records by computed indices.
 
 Contract: while a dataset is `opened`, a graph reads rows of it with `assay::records`. The graph knows its
-handle, an i32 scalar, and not its size, so that one form serves any dataset. Not guaranteed: anything for a
-handle that is not open; the graph's step then fails with KeyError.
+handle, an i32 scalar, and not its size, so one form serves any dataset. Not guaranteed: anything for a closed
+handle; the graph's step then fails with KeyError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS = itertools.count(1)
 
 @contextmanager
 def opened(dataset: Records | None, device: torch.device) -> Iterator[Tensor]:
-    """The dataset's handle, good inside the `with` block."""
+    """Opens a dataset for a `with` block and yields its handle."""
     number = next(_NUMBERS) % (1 << 31)
     if dataset is not None:
         _OPEN[number] = dataset
@@ -48,4 +48,4 @@ torch.library.register_fake(
     lib=_LIBRARY,
 )
 read_records = torch.ops.assay.records
-"""(handle, i32 [B], offset, length) -> u8 [B, length]; an index beyond the records is clamped."""
+"""(handle, i32 [B], offset, length) -> u8 [B, length]; indices are clamped to the records."""

@@ -1,9 +1,9 @@
-"""Running a program in segments, and compiling their parts, several at once.
+"""Runs a program in compiled segments, and compiles their parts in parallel.
 
-Contract: a `SegmentedForm` is a form of the whole program, with its bits; what it holds between two segments
-is what later ones read. `compile_parts` writes every part's form below one directory, in as many processes as
-there are processors for it (four at most), and raises what went wrong in one of them. Not guaranteed: that a
-process ends; they belong to the caller's process group.
+Contract: a `SegmentedForm` is a form of the whole program with its bits; between segments it holds what later
+ones read. `compile_parts` writes every part's form below one directory, in as many processes as there are
+CPUs (at most four), and raises the error of any of them. Not guaranteed: that a process ends; they belong to
+the caller's process group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_CONTEXT = StepContext(None, b"", 0, 0)
 
 
 class SegmentedForm:
-    """Callable as a form of the whole program is."""
+    """Callable like a form of the whole program."""
 
     def __init__(self, program: Program, cut: Plan, forms: Sequence[Form], device: torch.device) -> None:
         self._program, self._segments, self._forms = program, cut.segments, forms
@@ -78,7 +78,7 @@ class SegmentedForm:
 
 
 def compile_parts(program: Program, cut: Plan, device: torch.device, stored: StoredForm) -> None:
-    """Compile every part into the directory, and complete it. Raises RuntimeError."""
+    """Compiles every part into the directory and completes it. Raises RuntimeError."""
     stored.discard()
     stored.directory.mkdir(parents=True)
     count = max(1, min(MOST_PROCESSES, torch.multiprocessing.cpu_count(), len(cut.parts)))
@@ -98,7 +98,7 @@ def compile_parts(program: Program, cut: Plan, device: torch.device, stored: Sto
 
 
 def _shares(cut: Plan, count: int) -> list[str]:
-    """The parts' numbers, dealt out so that each process has about as many nodes."""
+    """Parts' numbers for each process, balanced by nodes."""
     shares: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for number in sorted(range(len(cut.parts)), key=lambda i: -len(cut.parts[i].nodes)):
@@ -109,7 +109,7 @@ def _shares(cut: Plan, count: int) -> list[str]:
 
 
 def main() -> None:
-    """One process: program file, the form's directory, device, threads, numbers of parts."""
+    """Runs one process; arguments: program file, form directory, device, threads, part numbers."""
     file, directory, name, threads, share = sys.argv[1:]
     torch.set_num_threads(int(threads))
     program, device = decode(Path(file).read_bytes()), torch.device(name)

@@ -1,10 +1,9 @@
-"""A large program cut into segments, of which equal ones are compiled once: the layers of a deep model.
+"""Cuts a large program into segments so that equal ones, such as a deep model's layers, are compiled once.
 
-Contract: `plan` names, for a program, distinct `Part`s and the segments that run them one after the other.
-Together they compute every node that is neither a source nor a move exactly once, in the program's order, so
-that what the program frees early is freed early here too. Constants and moves (strided, reshape) are repeated
-in each part that reads them, but for slices (`slice_of`). Not guaranteed: the fewest parts, or any part that
-occurs twice.
+Contract: `plan` lists distinct `Part`s and the segments that run them in order. Together they compute every
+node that is neither a source nor a move exactly once, in program order, so that memory is freed as early as
+in the whole program. Constants and moves (strided, reshape) are repeated in each part that reads them, except
+slices (`slice_of`). Not guaranteed: the fewest parts, or any part that occurs twice.
 """
 
 from __future__ import annotations
@@ -17,23 +16,24 @@ from typing import NamedTuple
 from assay.program.isa import Input, Node, Op, Program, Shape
 
 WHOLE_NODES = 2_500
-"""Programs of no more nodes are compiled whole: what lies between two segments cannot be fused."""
+"""Maximum nodes of a program that is compiled whole: nothing is fused across segments."""
 _GIVEN = (Op.STATE, Op.DATA, Op.STEP, Op.SHARD)
 _CONSTANT = (Op.CONST, Op.IOTA)
 _MOVES = (Op.STRIDED, Op.RESHAPE)
 _WINDOW = 12
-"""Equal nodes in a row that make a repetition worth a look."""
+"""Number of equal consecutive nodes that suggests a repetition."""
 _CANDIDATES = 24
 _MOVED_ELEMENTS = 1 << 16
-"""A tensor of no more is moved, and so copied, to give slices of it."""
+"""Maximum elements of a tensor that is moved, and so copied, to slice it."""
 _MERGED_NODES = 400
 _LEAST_SAVED = 48
-"""Nodes; a repetition that saves fewer is left where it is."""
+"""Minimum number of nodes that a repetition must save."""
 
 
 @dataclass(frozen=True)
 class Part(Program):
-    """Nodes that occur in one place or several. Its state is what it reads, its outputs what others read."""
+    """A sequence of nodes that occurs in one or more places. Its state is its inputs, its outputs what others
+    read."""
 
     reads: int = 0
 
@@ -43,18 +43,21 @@ class Part(Program):
 
 
 class Given(NamedTuple):
-    """What a segment reads: a node's output, or `length` neighbouring elements of it from `start` on. Only a
-    slice's node may be a move."""
+    """An input of a segment: a node's output, or `length` adjacent elements of it from `start`.
+
+    Only a slice's node may be a move.
+    """
 
     ref: int
     start: int = 0
     length: int = 0
-    """0: all of it, in its shape."""
+    """0: the whole tensor in its shape."""
 
 
 def slice_of(program: Program, ref: int) -> Given | None:
-    """The neighbouring elements that a strided node reads, if they are fewer than there are. Given to a part
-    as they lie, so that the chunks of a long tensor are one part.
+    """The adjacent elements that a strided node reads, if fewer than all.
+
+    Passed to a part as they lie, so that chunks of a long tensor share one part.
     """
     node = program.nodes[ref]
     if node.op is not Op.STRIDED or not node.shape or min(node.attrs[1:]) < 0:
@@ -75,31 +78,31 @@ def slice_of(program: Program, ref: int) -> Given | None:
 
 @dataclass(frozen=True)
 class Segment:
-    """One place of a part."""
+    """One occurrence of a part."""
 
     part: int
     inputs: tuple[Given, ...]
     outputs: tuple[int, ...]
-    """The program's nodes that it gives."""
+    """Nodes of the program that it computes."""
     dead: tuple[int, ...]
-    """The program's nodes that nobody reads after it."""
+    """Nodes of the program that nothing reads after it."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a program is run in segments."""
+    """Segments of a program, and their parts."""
 
     parts: tuple[Part, ...]
     segments: tuple[Segment, ...]
 
     @property
     def nodes(self) -> int:
-        """How many there are to compile."""
+        """Number of nodes to compile."""
         return sum(len(part.nodes) for part in self.parts)
 
 
 def plan(program: Program, whole_nodes: int = WHOLE_NODES) -> Plan | None:
-    """None for a program that is to be compiled whole."""
+    """Plans the segments; None for a program that is compiled whole."""
     if len(program.nodes) <= whole_nodes or any(node.op is Op.RECORD for node in program.nodes):
         return None
     computed = [i for i, n in enumerate(program.nodes) if n.op not in (*_GIVEN, *_CONSTANT, *_MOVES)]
@@ -109,7 +112,7 @@ def plan(program: Program, whole_nodes: int = WHOLE_NODES) -> Plan | None:
 
 
 class _Cuts:
-    """Where to cut the computed nodes, as indices into them."""
+    """Finds cuts between the computed nodes, as indices into them."""
 
     def __init__(self, program: Program, computed: Sequence[int]) -> None:
         self._program = program
@@ -149,7 +152,7 @@ class _Cuts:
         return first + shift, period, copies
 
     def _periods(self, begin: int, end: int) -> list[int]:
-        """Distances at which equal windows follow each other, the most frequent ones."""
+        """The most frequent distances between equal windows."""
         seen: dict[tuple[int, ...], int] = {}
         gaps: Counter[int] = Counter()
         for i in range(begin, end - _WINDOW + 1):
@@ -160,7 +163,7 @@ class _Cuts:
         return [gap for gap, _ in gaps.most_common(_CANDIDATES)]
 
     def _runs(self, begin: int, end: int, period: int) -> Iterator[tuple[int, int]]:
-        """(first, length) where node i and node i + period are alike for `length` nodes in a row."""
+        """(first, length) of runs in which node i equals node i + period."""
         first = begin
         for i in range(begin, end - period + 1):
             if i == end - period or self._kinds[i] != self._kinds[i + period]:
@@ -174,7 +177,7 @@ def _kind(node: Node) -> object:
 
 
 def bases(program: Program, ref: int) -> Iterator[int]:
-    """The node below moves; none for a constant."""
+    """Nodes below moves; none for a constant."""
     node = program.nodes[ref]
     while node.op in _MOVES:
         ref = node.inputs[0].ref
@@ -202,7 +205,7 @@ def _bytes_between(program: Program, computed: Sequence[int]) -> list[int]:
 
 
 class _Body:
-    """The nodes of one piece, with what they read numbered in the order of its first use."""
+    """Nodes of one piece, with inputs numbered in order of first use."""
 
     def __init__(self, program: Program, piece: Sequence[int]) -> None:
         self._program = program
@@ -211,7 +214,7 @@ class _Body:
         self.inputs: list[Given] = []
         self._read: dict[Given, int] = {}
         self._made: list[tuple[Node, tuple[int, ...]]] = []
-        """Nodes with their inputs: at least 0 one of these nodes, below 0 the input -1 - i."""
+        """Nodes with their inputs: >= 0 is one of these nodes, < 0 the input -1 - i."""
         self._at: dict[int, int] = {}
         for index in piece:
             self._place(index)
@@ -248,12 +251,12 @@ class _Body:
 
     @property
     def key(self) -> object:
-        """Equal for pieces that one part can stand for, whatever they give."""
+        """Equal for pieces that can share a part, whatever their outputs."""
         given = tuple((self._program.nodes[x.ref].dtype, self._shape(x)) for x in self.inputs)
         return given, tuple((node.op, node.dtype, node.shape, node.attrs, at) for node, at in self._made)
 
     def part(self, outputs: Sequence[int]) -> Part:
-        """These nodes as a program of its own, which gives those of `outputs`."""
+        """These nodes as a program of their own with these outputs."""
         reads = len(self.inputs)
         nodes = [
             Node(Op.STATE, self._program.nodes[x.ref].dtype, self._shape(x), (), (slot,))
@@ -267,7 +270,7 @@ class _Body:
 
 
 def _merged(program: Program, found: Sequence[_Body]) -> list[_Body]:
-    """Neighbours that occur once, put together while they are small: they can be fused then."""
+    """Merges small adjacent pieces that occur once, so that they can be fused."""
     times = Counter(body.key for body in found)
     merged: list[_Body] = []
     single = False

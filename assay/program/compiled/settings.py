@@ -1,8 +1,8 @@
-"""Inductor's settings for compiled forms, by kind of device, on every PyTorch that is admitted.
+"""Inductor settings of compiled forms by kind of device, for every supported PyTorch version.
 
-Contract: `settings` leaves out what the installed PyTorch has no setting for, which costs speed and no bits.
-Settings that guard bits are never left out: where one is missing, `missing` names it and nothing is compiled.
-Not guaranteed: that a setting means in another version what it means in those that `make torches` runs.
+Contract: `settings` omits settings that the installed PyTorch lacks, which costs speed and no bits. Settings
+that guarantee bits are never omitted: if one is missing, `missing` names it and nothing is compiled. Not
+guaranteed: that a setting means the same in versions that `make torches` does not run.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _CUDA: dict[str, Any] = {
     "eager_numerics.disable_ftz": True,
 }
 _SPEED = {"fx_graph_cache", "cpp.vec_isa_ok", "cpp_cache_precompile_headers"}
-"""What may be left out; all else guards bits."""
+"""Optional settings; all others guarantee bits."""
 _TUNING = "triton.autotune_at_compile_time"
 
 
 def settings(kind: str) -> dict[str, Any]:
-    """Inductor's settings for devices of a kind (`cpu`, `cuda`)."""
+    """Inductor settings for a kind of device (`cpu`, `cuda`)."""
     wanted = _BOTH | (_CPU if kind == "cpu" else _CUDA)
     return {name: value for name, value in wanted.items() if name in _known() or name not in _SPEED}
 
 
 def options(kind: str) -> dict[str, Any]:
-    """What `standalone_compile` is to be given. For GPUs it has every kernel written twice and run on random
-    numbers, to choose block sizes: the first step chooses them as well."""
+    """Options of `standalone_compile`. For GPUs every kernel is generated twice and run on random numbers, to
+    choose block sizes: the first step would otherwise choose them again."""
     return {"config_patches": {_TUNING: False}} if kind == "cuda" and _TUNING in _known() else {}
 
 
 def missing(kind: str) -> list[str]:
-    """Settings that guard bits and that this PyTorch does not have: it must not compile for such devices."""
+    """Settings that guarantee bits and that this PyTorch lacks: it must not compile for such devices."""
     return sorted(settings(kind).keys() - _known())
 
 

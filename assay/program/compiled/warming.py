@@ -1,9 +1,9 @@
-"""An executor that trains at once and changes to the compiled form when it is ready.
+"""Trains eagerly at once, and switches to the compiled form when it is ready.
 
-Contract: every step gives the program's bits, whichever way it runs, so the change is seen in speed alone. A
-stored form is loaded, a missing one compiled in another process (``program.compiled.worker``), each only if
-the steps that are to come save more time than that costs. `always` compiles at the first step. Not
-guaranteed: that it ever pays, since how many steps come is the caller's guess.
+Contract: every step gives the program's bits either way, so the switch only affects speed. A stored form is
+loaded, and a missing one compiled in another process (``program.compiled.worker``), if the remaining steps
+save more time than that costs. `always` compiles at the first step. Not guaranteed: that it pays, since the
+number of steps is the caller's guess.
 
 Source of the numbers: docs/decisions/0005-compiled-execution.md.
 """
@@ -35,20 +35,22 @@ if TYPE_CHECKING:  # compilers are slow to import, and most programs of a short 
 log = logging.getLogger(__name__)
 
 MEASURED_STEPS = 3
-"""Eager steps that are timed before it is decided; the fastest counts."""
+"""Eager steps timed before the decision; the fastest counts."""
 SAVED_SHARE = 0.6
-"""Part of an eager step that a compiled one saves, at least (measured: 0.66 to 0.8)."""
+"""Minimum share of an eager step that compiling saves (measured: 0.66 to 0.8)."""
 COMPILE_S_A_NODE = 0.06
-"""Seconds of compiling for each node, C++ included, on a machine that also trains."""
+"""Seconds of compiling per node, C++ included, on a machine that also trains."""
 LOAD_S = 5.0
 MARGIN = 2.0
-"""A form must save this many times what it costs: the steps may not come, and compiling takes a processor."""
+"""A form must save this many times its cost: the steps may not come, and compiling takes a CPU."""
 
 
 @contextmanager
 def leaving_a_processor(to_others: bool) -> Iterator[None]:
-    """A `with` block that computes with a thread less, if it has more than one: threads that wait for one
-    which has lost its processor to a compiler stand still together (measured: 6 steps instead of 109)."""
+    """Uses one thread less, if there are more than one, for a `with` block.
+
+    Threads that wait for one preempted by a compiler all stall (measured: 6 steps instead of 109).
+    """
     threads = torch.get_num_threads()
     if to_others:
         torch.set_num_threads(max(1, threads - 1))
@@ -59,7 +61,7 @@ def leaving_a_processor(to_others: bool) -> Iterator[None]:
 
 
 class WarmingExecutor(Executor):
-    """Eager until the compiled form is there. `steps`: how many are expected in all."""
+    """Eager until the compiled form is ready. `steps`: expected number of steps."""
 
     def __init__(
         self,
@@ -72,8 +74,8 @@ class WarmingExecutor(Executor):
         compiles: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cache_dir` is a directory of the operator's own. Without `compiles` a form is used only if it is
-        there already."""
+        """`cache_dir` is a directory of the operator's own. Without `compiles` only an existing form is
+        used."""
         super().__init__(program, device, FAST)
         self._cache_dir = cache_dir
         self._stored: StoredForm | None = None
@@ -82,20 +84,20 @@ class WarmingExecutor(Executor):
         self._worker: Worker | None = None
         self._compiled: CompiledExecutor | None = None
         self._settled = False
-        """Nothing more is to be decided: the form is in use, or there will be none."""
+        """True once the form is in use, or there will be none."""
 
     @property
     def ready(self) -> bool:
-        """Whether plain steps run compiled."""
+        """True if plain steps run compiled."""
         return self._compiled is not None and self._compiled.ready
 
     @property
     def compiling(self) -> bool:
-        """Whether another process is at work for this one."""
+        """True if another process compiles for this one."""
         return self._worker is not None
 
     def close(self) -> None:
-        """End a compilation under way."""
+        """Stops a running compilation."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
@@ -114,14 +116,14 @@ class WarmingExecutor(Executor):
         return after
 
     def _advance(self) -> None:
-        """Take the next step towards a compiled form, if it is due."""
+        """Takes the next step towards a compiled form, if due."""
         if self._worker is not None:
             self._collect(self._worker)
         elif self._always or (len(self._eager_s) == MEASURED_STEPS and self._promising()):
             self._begin()
 
     def _promising(self) -> bool:
-        """Whether it may pay to look closer, which takes the compiler's import of a second."""
+        """True if compiling may pay; checked before importing the compiler, which takes a second."""
         some = next(self._cache_dir.glob(f"{self.program.root.hex()[:16]}-*"), None) is not None
         return self._pays(LOAD_S) if some else self._compiles and self._pays(self._compile_s)
 
@@ -157,7 +159,7 @@ class WarmingExecutor(Executor):
         self.close()
 
     def _load(self) -> None:
-        """Use the stored form. While another process writes it, and where it is damaged, go on as before."""
+        """Loads the stored form; no effect while another process writes it or if it is damaged."""
         from assay.program.compiled.executor import CompiledExecutor
 
         found = CompiledExecutor.stored(self.program, str(self.device), self._cache_dir)

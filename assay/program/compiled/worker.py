@@ -1,8 +1,8 @@
-"""Compiling one program in a process of its own, so that training goes on meanwhile.
+"""Compiles a program in another process, while training goes on.
 
-Contract: `start` returns at once; the process compiles at low priority into the cache and ends with status 0
-when the form is there, or was already. What it prints goes to the form's log. It reads a program that the
-caller has validated. Not guaranteed: that it ends; `Worker.stop` ends it with everything that it started.
+Contract: `start` returns at once; the process compiles at low priority into the cache and exits with status 0
+when the form is there. Its output goes to the form's log. It reads a program that the caller has validated.
+Not guaranteed: that it ends; `Worker.stop` ends it with all its children.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Worker:
 
     @property
     def ended(self) -> bool:
-        """Whether it is over, well or not."""
+        """True if it has ended, successfully or not."""
         return self._process.poll() is not None
 
     @property
     def failure(self) -> str:
-        """Why no form came of it; empty while it runs and when it went well."""
+        """Why there is no form; empty while it runs and on success."""
         status = self._process.poll()
         if not status:
             return ""
@@ -50,7 +50,7 @@ class Worker:
         return f"compiling ended with {ended}: {last[:300]} (all of it in {self._stored.log})"
 
     def stop(self) -> None:
-        """End it if it still runs, and remove its program file."""
+        """Stops it if it still runs, and removes its program file."""
         atexit.unregister(self.stop)
         if not self.ended:
             os.killpg(self._process.pid, signal.SIGTERM)
@@ -66,7 +66,7 @@ def _tail(path: Path) -> list[str]:
 
 
 def start(program: Program, device: torch.device, stored: StoredForm) -> Worker:
-    """Begin to compile the program's form for this process's number of threads."""
+    """Starts compiling the program's form for this process's number of threads."""
     stored.log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=stored.log.parent, suffix=".program", delete=False) as file:
         file.write(encode(program))
@@ -83,7 +83,7 @@ def start(program: Program, device: torch.device, stored: StoredForm) -> Worker:
 
 
 def main() -> None:
-    """The process: program file, cache folder, device, threads."""
+    """Runs the process; arguments: program file, cache folder, device, threads."""
     file, folder, name, threads = sys.argv[1:]
     os.nice(_NICENESS)
     torch.set_num_threads(int(threads))

@@ -1,6 +1,6 @@
-"""Lowering: a traced graph of ATen operations becomes a program of the instruction set.
+"""Lowers a traced graph of ATen operations to a program of the instruction set.
 
-The rules and the fixed orders it chooses are in docs/lowering.md.
+docs/lowering.md has the rules and the fixed orders.
 """
 
 from assay.program.lowering.context import Choose, ProductSite, single

@@ -1,9 +1,9 @@
-"""What every lowering rule works with: views in, views out, and as few nodes as that allows.
+"""Context of lowering rules: arithmetic on views that emits as few nodes as possible.
 
 Contract: rules are written as arithmetic on views (`mul`, `sum`, ...); Python numbers are constants rounded
-once to the dtype of the other operand. Element-wise operations run in the layout of their operands where
-all share it, so that they never force a copy. Not guaranteed: a particular layout of the result; use `node`
-for an Input whose shape is the view's.
+once to the other operand's dtype. Element-wise operations run in the layout that all operands share, so that
+they never force a copy. Not guaranteed: a particular layout of the result; use `node` for an Input with the
+view's shape.
 """
 
 from __future__ import annotations
@@ -35,49 +35,47 @@ class ProductSite:
     number: int
     """0, 1, ... in the order of the traced step."""
     source: str
-    """``file:line`` of the user; see ``program.lowering.tracing``."""
+    """``file:line`` of the user's code; see ``program.lowering.tracing``."""
 
 
 Choose = Callable[[ProductSite], Precision]
 
 
 def single(site: ProductSite) -> Precision:
-    """No operand in parts."""
+    """Default precision: no operand in parts."""
     return Precision.SINGLE
 
 
 class Lowering:
-    """A program builder seen through views."""
+    """A program builder whose values are views."""
 
     def __init__(self, builder: ProgramBuilder, seed: int = 0, choose: Choose = single) -> None:
         self.builder = builder
         self.seed = seed
-        """Of the random numbers, together with the step and the place in the program."""
+        """Seed of random numbers, with the step and the place in the program."""
         self.source = ""
-        """Of the operation that is being lowered."""
+        """Source line of the operation being lowered."""
         self.sites: list[tuple[ProductSite, Precision, int]] = []
-        """Every product with its precision, and how many of the builder's were made before it."""
+        """Every product with its precision and the number of the builder's products before it."""
         self._choose = choose
         self.written: dict[int, View] = {}
-        """What a rule writes besides its result: the number of an argument -> that tensor's next value."""
+        """In-place results of a rule: argument number -> that tensor's next value."""
         self._sites = 0
         self._drawn: dict[int, list[int]] = {}
-        """The random tensors of each draw (``recomputed.Place``)."""
+        """Random tensors of each draw (``recomputed.Place``)."""
         self._draw = 0
         self._again: Iterator[int] = iter(())
         self.softmax_parts: dict[View, View] = {}
         """Result of a log-softmax -> the softmax of the same rows, for its gradient."""
 
     def enter(self, place: Place) -> None:
-        """What is emitted from now on belongs to an operation of this place."""
+        """Attributes the following nodes to an operation at this place."""
         self.builder.period = place.period
         self._again = iter(tuple(self._drawn.get(place.draw, ())))
         self._draw = place.draw
 
     def next_site(self) -> int:
-        """The number of a tensor of random numbers: 1, 2, ... in the order of the program, or what an
-        operation that is computed again drew first.
-        """
+        """Number of a random tensor: 1, 2, ... in program order, or that of the first draw if recomputed."""
         if (drawn := next(self._again, None)) is not None:
             return drawn
         self._sites += 1
@@ -88,7 +86,7 @@ class Lowering:
     # Between views and nodes
 
     def node(self, x: View) -> Input:
-        """A node whose output is x, in x's shape; part of the data's rows are read, not copied.
+        """A node whose output is x in x's shape; parts of the data's rows are read, not copied.
 
         Raises Refused for a tensor without elements, which only views and joins may have.
         """
@@ -101,7 +99,7 @@ class Lowering:
         return self.builder.strided(x.base, x.shape, x.offset, x.strides)
 
     def _rows_of_data(self, x: View) -> Input | None:
-        """Some of a batch's rows (one part of several): a data node of their own, and of their columns."""
+        """Part of a batch's rows and columns as a data node of its own."""
         node = self.builder.node(x.base)
         if node.op is not Op.DATA or len(x.shape) not in (1, 2) or x.shape[0] == node.shape[0]:
             return None
@@ -114,9 +112,8 @@ class Lowering:
         return self.builder.reshape(made, x.shape)
 
     def rows(self, x: View) -> Input:
-        """A node [..., n] whose rows are the rows of x (n its last dimension); leading dimensions may be
-        grouped otherwise.
-        """
+        """A node [..., n] with the rows of x (n its last dimension); leading dimensions may be grouped
+        differently."""
         if x.plain and x.base.shape and x.base.shape[-1] == x.shape[-1]:
             return x.base
         return self.node(x)
@@ -136,7 +133,7 @@ class Lowering:
 
     @staticmethod
     def check_whole(value: Number) -> None:
-        """Raises Refused for a whole number that an i32 does not hold."""
+        """Raises Refused for an integer outside i32."""
         if not -(1 << 31) <= int(value) < 1 << 31:
             raise Refused(
                 f"{value} is beyond 31 bits, and int64 tensors have 32 here: they would hold another number;"
@@ -144,13 +141,13 @@ class Lowering:
             )
 
     def const(self, value: Number, dtype: DType, shape: Shape = ()) -> View:
-        """One number, repeated without a copy. Raises Refused for one that its dtype does not hold."""
+        """A constant, repeated without a copy. Raises Refused if its dtype cannot hold it."""
         if dtype is DType.I32:
             self.check_whole(value)
         return views.expand(views.whole(self.builder.const(value, dtype)), shape)
 
     def empty(self, dtype: DType, shape: Shape) -> View:
-        """A tensor without elements: a number that is repeated no times."""
+        """A tensor without elements."""
         return self.const(0, dtype, shape)
 
     # Element by element
@@ -178,7 +175,7 @@ class Lowering:
 
     @staticmethod
     def _layout(wide: Sequence[View], joint: Shape) -> list[int]:
-        """The order of dimensions in which the operands that are as large as the result lie, if it is one."""
+        """Order of dimensions in memory that all full-size operands share; if none, the usual order."""
         orders = {
             tuple(
                 sorted(range(len(joint)), key=lambda d: -x.strides[d] if joint[d] > 1 else -x.base.elements)
@@ -192,9 +189,8 @@ class Lowering:
 
     @staticmethod
     def _grouped(wide: Sequence[View], joint: Shape) -> Sequence[View]:
-        """Operands with dimensions joined as in the output of the node below one of them, if that saves
-        reshaping it.
-        """
+        """Joins operands' dimensions as in the output of a node below one of them, if that saves a
+        reshape."""
         frames = {x.base.shape for x in wide if x.plain and x.shape == joint}
         for frame in sorted(frames, key=lambda f: (len(f), f)):
             joined = [views.join(x, joint, frame) for x in wide]
@@ -214,7 +210,7 @@ class Lowering:
         return self.node(views.view(x.base, (), (), x.offset))
 
     def _compact(self, x: View) -> Input:
-        """x without leading dimensions of size 1, which broadcasting puts back."""
+        """x without leading dimensions of size 1, which broadcasting restores."""
         first = next((d for d, n in enumerate(x.shape) if n != 1), len(x.shape))
         return self.node(View(x.base, x.shape[first:], x.strides[first:], x.offset))
 
@@ -228,7 +224,7 @@ class Lowering:
         return first, second
 
     def binary(self, op: Op, x: Operand, y: Operand) -> View:
-        """A float operation of two operands, of which at least one is a view."""
+        """A float operation on two operands, at least one of them a view."""
         return self.apply(op, DType.F32, *self.pair(x, y, DType.F32))
 
     def add(self, x: Operand, y: Operand) -> View:
@@ -244,7 +240,7 @@ class Lowering:
         return self.binary(Op.DIV, x, y)
 
     def unary(self, op: Op, x: View) -> View:
-        """A float operation of one operand."""
+        """A float operation on one operand."""
         return self.apply(op, DType.F32, self.convert(x, DType.F32))
 
     def compare(self, op: Op, x: Operand, y: Operand) -> View:
@@ -273,7 +269,7 @@ class Lowering:
     # Along dimensions
 
     def _last(self, x: View, dims: Sequence[int]) -> View:
-        """x as [kept..., n] with the reduced dimensions, in their order, flattened into the last."""
+        """x as [kept..., n] with the reduced dimensions flattened, in order, into the last."""
         reduced = sorted(d % len(x.shape) for d in dims) if dims else list(range(len(x.shape)))
         kept = [d for d in range(len(x.shape)) if d not in reduced]
         moved = views.permute(x, [*kept, *reduced])
@@ -282,7 +278,7 @@ class Lowering:
     def reduce(
         self, contraction: Callable[[Input], Input], x: View, dims: Sequence[int], keepdim: bool = False
     ) -> View:
-        """A contraction of rows applied along `dims` (none given: all)."""
+        """Applies a row contraction along `dims` (none: all)."""
         if not x.shape:
             x = self.reshape(x, (1,))
             dims, keepdim = (0,), False
@@ -303,7 +299,7 @@ class Lowering:
         return self.div(total, float(x.elements // total.elements))
 
     def precision(self) -> Precision:
-        """That of the product which is made next."""
+        """Precision of the next product."""
         site = ProductSite(len(self.sites), self.source)
         chosen = self._choose(site)
         self.sites.append((site, chosen, len(self.builder.products)))
@@ -315,7 +311,7 @@ class Lowering:
         return views.whole(self.builder.matmul(left, right, self.precision()))
 
     def in_terms(self, terms: Sequence[Term], product: Callable[[int, int], View]) -> View:
-        """The sum of products of parts of two operands (``program.parts``)."""
+        """Sum of products of parts of two operands (``program.parts``)."""
         total: View | None = None
         for left, right in reversed(terms):
             made = product(left, right)
@@ -331,7 +327,7 @@ class Lowering:
         return views.whole(self.builder.iota((length,), 0))
 
     def in_chunks(self, length: int, contraction: Callable[[int, int], Input]) -> View:
-        """A contraction of this length from those of its chunks [start, stop), added in their order."""
+        """A contraction of this length as the sum of its chunks [start, stop), in order."""
         total: View | None = None
         for start in range(0, length, MAX_FAN_IN):
             part = views.whole(contraction(start, min(start + MAX_FAN_IN, length)))

@@ -196,7 +196,7 @@ def convolution_backward(
 def _transposed(
     context: Lowering, x: View, weight: View, window: Window, shape: Sequence[int], groups: int
 ) -> View:
-    """A transposed convolution is what the gradient of a convolution's input is: of shape `shape`."""
+    """A transposed convolution, computed as the gradient of a convolution's input of shape `shape`."""
     parts = [_residues(window, d, shape[2 + d]) for d in range(window.rank)]
     sides = [_reached(parts[d], x.shape[2 + d]) for d in range(window.rank)]
     planes = quantised_planes(context, x, sides, images_sharing(x.shape[0], prod(x.shape[2:])))
@@ -207,7 +207,10 @@ def _transposed(
 def _transposed_backward(
     context: Lowering, g: View, x: View, weight: View, window: Window, groups: int, wanted: Sequence[bool]
 ) -> tuple[View | None, View | None, View | None]:
-    """Its input's gradient is the convolution; its weight's has gradient and input exchanged."""
+    """Gradients of a transposed convolution.
+
+    The input's is the convolution; the weight's has gradient and input exchanged.
+    """
     places, rank = x.shape[2:], window.rank
     seen = _inputs(context, g, window, places)
     dx = dweight = None
@@ -222,8 +225,10 @@ def _transposed_backward(
 
 @dataclass(frozen=True)
 class Residue:
-    """The places i = stride·q + residue − padding of a dimension of a convolution's input, and the taps whose
-    windows they lie in: the gradient at i is a convolution of g with those taps, at g's place q.
+    """Positions i = stride·q + residue − padding of an input dimension, and the taps whose windows contain
+    them.
+
+    The gradient at i is a convolution of g with those taps, at g's position q.
     """
 
     first: int

@@ -1,8 +1,9 @@
-"""What is drawn, counted or grouped at once, in the form that a program has of it: whole random numbers,
-histograms, products by groups of rows, extremes by index.
+"""Reimplements PyTorch functions that draw, count or group, from operations that can be lowered.
 
-Contract: that of ``program.lowering.rewritten``, in whose table these forms stand too. Random numbers are the
-program's own, which `torch.manual_seed` has no part in.
+They are random integers, histograms, grouped products and indexed extremes.
+
+Contract: that of ``program.lowering.rewritten``, whose table includes them. Random numbers are the program's
+own and independent of `torch.manual_seed`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch.nn import functional
 from assay.program.lowering.rewritten import rewrites
 
 _FRACTIONS = 1 << 24
-"""Different numbers that ``torch.rand`` draws here."""
+"""Number of different values that ``torch.rand`` draws here."""
 
 # Random numbers
 
@@ -83,8 +84,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any
 def grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
-    """Rows of [n, K] by their group's [K, N] of [groups, K, N]; group g ends at row offs[g]. Every group's
-    product is of all rows, of which the others' are zeros: what rows a group has depends on the data."""
+    """Rows of [n, K] times their group's [K, N] of [groups, K, N]; group g ends at row offs[g].
+
+    Each group multiplies all rows, with the others' set to zero, because the groups depend on the data.
+    """
     if mat_a.dim() == 3 and mat_b.dim() == 3:
         made = mat_a @ mat_b
     elif mat_a.dim() == 2 and mat_b.dim() == 3 and offs is not None:
@@ -101,7 +104,7 @@ def grouped_mm(
 
 
 def _reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Any:
-    """Each place with all entries that name it: compared with every entry, [places, entries, ..]."""
+    """Reduces all entries that name each position by comparing every entry: [positions, entries, ..]."""
     if reduce not in ("amax", "amin", "mean", "sum") or not x.is_floating_point():
         return NotImplemented
     at = dim % x.dim()
@@ -128,7 +131,7 @@ def _reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, in
 
 
 def _named(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """bool like x: the places that an entry names."""
+    """bool like x: positions that an entry names."""
     return torch.zeros_like(x).scatter_add(dim, index, torch.ones(index.shape)) > 0
 
 

@@ -1,4 +1,4 @@
-"""Rules for tensors that come from nothing: constants, ranges."""
+"""Rules for operations that create tensors: constants and ranges."""
 
 from __future__ import annotations
 

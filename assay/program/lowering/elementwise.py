@@ -113,7 +113,7 @@ def clamp_max(context: Lowering, traced: Traced, x: View, high: Operand) -> View
 
 
 def power(context: Lowering, x: View, exponent: float) -> View:
-    """x to a constant: products and roots for the small exponents, the pow instruction for others."""
+    """x to a constant: products and roots for small exponents, the pow instruction for others."""
     if exponent == 0:
         return context.const(1.0, DType.F32, x.shape)
     if exponent < 0 and exponent in (-0.5, -1.0, -2.0):
@@ -194,7 +194,7 @@ def log2(context: Lowering, traced: Traced, x: View) -> View:
 
 @lowers("log1p.default")
 def log1p(context: Lowering, traced: Traced, x: View) -> View:
-    """log(1 + x); near 0 with what rounding 1 + x has lost."""
+    """log(1 + x), corrected near 0 for the rounding of 1 + x."""
     near = context.compare(Op.LT, context.unary(Op.ABS, x), 0.5)
     whole = context.add(x, 1.0)
     lost = context.sub(x, context.sub(whole, 1.0))

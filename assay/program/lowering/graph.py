@@ -1,9 +1,9 @@
-"""Walking a traced graph: every ATen operation is replaced by the nodes that its rule emits.
+"""Lowers a traced graph: applies the rule of every ATen operation.
 
-Contract: the program's slots are the graph's state placeholders in order, its batch is one ``data`` node of
-whole records. An operation without a rule raises UnsupportedOperation with the user's source line.
-Operations that write in place rebind the tensor. Where a view of it is read later, they are refused. 64-bit
-integers become i32: values beyond it are the author's error.
+Contract: the program's slots are the graph's state placeholders in order; its batch is one ``data`` node of
+whole records. An operation without a rule raises UnsupportedOperation with the user's source line. In-place
+operations rebind the tensor; they are refused if a view of it is read later. 64-bit integers become i32:
+larger values are the author's error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RULE_MODULES = (
     random,
     scatters,
 )
-"""Importing them fills the table of rules."""
+"""Importing these modules fills the table of rules."""
 
 DTYPES = {
     torch.float32: DType.F32,
@@ -74,37 +74,37 @@ DTYPES = {
 
 
 MOST_NUMBERS = 1 << 10
-"""Of a constant tensor of different numbers, each of which is a node."""
+"""Maximum size of a constant tensor of different numbers, each of which is a node."""
 _RENAMING = {
     "transpose_": torch.ops.aten.transpose.int,
     "t_": torch.ops.aten.t.default,
     "squeeze_": torch.ops.aten.squeeze.default,
     "unsqueeze_": torch.ops.aten.unsqueeze.default,
 }
-"""In-place operations that write nothing: they give a tensor another shape."""
+"""In-place operations that only change a tensor's shape."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program, and what its products come from."""
+    """A program with the origin of its products."""
 
     program: Program
     sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...]
-    """Every product of the traced step, its precision, and the program's product nodes that it became."""
+    """Every product of the traced step with its precision and product nodes."""
 
 
 def lower_step(graph: GraphModule, *, params: int, seed: int = 0, choose: Choose = single) -> Program:
-    """The program of a graph from `program.lowering.tracing.trace_step`.
+    """Lowers a graph from `program.lowering.tracing.trace_step` to a program.
 
     Its first `params` slots are the model's parameters; the last placeholder is the batch, u8 [rows, record
-    size]. `seed` is that of random numbers (dropout), `choose` gives each product its precision. Raises
+    size]. `seed`: of random numbers (dropout); `choose`: gives each product its precision. Raises
     UnsupportedOperation.
     """
     return lower(graph, params=params, seed=seed, choose=choose).program
 
 
 def lower(graph: GraphModule, *, params: int, seed: int = 0, choose: Choose = single) -> Lowered:
-    """`lower_step`, and which nodes each product of the step became."""
+    """As `lower_step`, with the nodes that each product became."""
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     batch = placeholders[-1].meta["val"]
     builder = ProgramBuilder(record_size=batch.shape[1])
@@ -134,7 +134,7 @@ def _sites(context: Lowering) -> Iterator[tuple[ProductSite, Precision, tuple[in
 
 
 def source_of(traced: Traced) -> str:
-    """Where in the user's files an operation comes from."""
+    """Source line of an operation in the user's files."""
     return traced.meta.get("source", UNKNOWN_SOURCE)
 
 
@@ -147,7 +147,7 @@ def _dtype(traced: Traced, value: Tensor) -> DType:
 
 
 def _rule_without_out(target: Any) -> Rule | None:
-    """That of the operation which returns what this one writes into its `out`."""
+    """Rule of the operation that returns what this one writes into its `out`."""
     taken = [str(x.type) for x in target._schema.arguments if not x.is_out]
     packet = target.overloadpacket
     for other in (getattr(packet, name) for name in packet.overloads()):
@@ -157,7 +157,7 @@ def _rule_without_out(target: Any) -> Rule | None:
 
 
 def _first(traced: Traced) -> Traced:
-    """The traced tensor that an operation takes first."""
+    """First traced tensor among an operation's arguments."""
     assert isinstance(traced.args[0], Traced)
     return traced.args[0]
 
@@ -182,7 +182,7 @@ class _Walk:
             self._sharing.setdefault(meta.untyped_storage()._cdata, []).append(traced)
 
     def attribute(self, traced: Traced, tensor: Tensor) -> None:
-        """A tensor that the step closes over: a constant."""
+        """Lowers a tensor that the step closes over, as a constant."""
         traced.meta.setdefault("val", tensor)
         user = next(iter(traced.users), traced)
         if tensor.requires_grad:
@@ -214,7 +214,7 @@ class _Walk:
             raise UnsupportedOperation("a tensor constant", source_of(user), str(error)) from error
 
     def _constant(self, tensor: Tensor, dtype: DType) -> View:
-        """A number that is repeated costs nothing, others a node each. Raises Refused."""
+        """Lowers a constant: a repeated number needs no node, different numbers one each. Raises Refused."""
         shape = tuple(tensor.shape)
         if not tensor.numel():
             return self.context.empty(dtype, shape)
@@ -225,7 +225,7 @@ class _Walk:
         return self.context.reshape(self.context.concat(parts, 0), shape)
 
     def call(self, traced: Traced) -> None:
-        """Lower one operation."""
+        """Lowers one operation."""
         if traced.target is operator.getitem:
             self.bind(traced, self.values[_first(traced)][traced.args[1]])
             return
@@ -258,7 +258,8 @@ class _Walk:
         self.bind(traced, result)
 
     def _rule(self, traced: Traced) -> tuple[Rule, Traced | None]:
-        """The operation's rule, and the tensor it writes in place, if any. Raises UnsupportedOperation."""
+        """The operation's rule, and the tensor that it writes in place, if any. Raises
+        UnsupportedOperation."""
         target = traced.target
         packet, _, overload = str(getattr(target, "__name__", target)).partition(".")
         in_place = packet.endswith("_") and not packet.startswith("_")
@@ -287,7 +288,8 @@ class _Walk:
                 )
 
     def _rebind(self, traced: Traced, written: Traced, result: View) -> None:
-        """Give every name of the written elements their new value; refuse where a name has others as well."""
+        """Gives all aliases of the written elements their new value; refuses an alias that has other
+        elements, too."""
         meta = written.meta["val"]
         for other in self._sharing.get(meta.untyped_storage()._cdata, []):
             if _layout(other.meta["val"]) == _layout(meta):
@@ -313,7 +315,7 @@ class _Walk:
             self.values[other] = seen
 
     def _moved(self, x: View, places: Tensor) -> View | None:
-        """x's elements at these flat indices, where strides can tell them."""
+        """x's elements at these flat indices, if strides can express them."""
         offset = int(places.flatten()[0])
         strides = [
             int(places.narrow(d, 1, 1).flatten()[0]) - offset if n > 1 else 0
@@ -333,7 +335,7 @@ def _layout(x: Tensor) -> tuple[torch.Size, tuple[int, ...], int]:
 
 
 def _places(written: Tensor, other: Tensor) -> Tensor:
-    """Like `other`, which shares memory: the flat index in `written` of each of its elements, or -1."""
+    """Like `other`, which shares memory: flat index in `written` of each element, or -1."""
     size = written.untyped_storage().nbytes() // written.element_size()
     memory = torch.arange(size)
     known = torch.full((size,), -1)

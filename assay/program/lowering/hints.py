@@ -1,7 +1,7 @@
-"""What to write in the place of an operation that programs do not have.
+"""Suggests replacements for unsupported operations.
 
-Contract: `rewrite_of` gives a sentence for any operation's name. For those that people's models are known to
-use it says what to write, otherwise where the list of operations is.
+Contract: `rewrite_of` returns a sentence for any operation name: a replacement for known ones, otherwise
+where the list of operations is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REWRITES = {
 
 
 def rewrite_of(operation: str) -> str:
-    """What to write instead of ``aten.name.overload``."""
+    """Suggests a replacement for ``aten.name.overload``."""
     name = operation.removeprefix("aten.").partition(".")[0].rstrip("_")
     for pattern, instead in REWRITES.items():
         if fnmatchcase(name, pattern) or (name.endswith("_backward") and fnmatchcase(name[:-9], pattern)):

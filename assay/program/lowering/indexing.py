@@ -30,7 +30,7 @@ from assay.program.lowering.views import View, whole
     "squeeze.dims",
 )
 def same_order(context: Lowering, traced: Traced, x: View, *_args: Any, **_layout: Any) -> View:
-    """The same elements in the same order under the result's shape."""
+    """The same elements in the same order, in the result's shape."""
     shape = tuple(traced.meta["val"].shape)
     return x if shape == x.shape else context.reshape(x, shape)
 
@@ -89,7 +89,7 @@ def as_strided(
     strides: Sequence[int],
     offset: int | None = None,
 ) -> View:
-    """Elements of x by where they lie in its memory. Raises Refused where that has others than x's."""
+    """Elements of x by memory location. Raises Refused if the memory has others than x's."""
     source = traced.args[0]
     assert isinstance(source, Traced)
     memory = source.meta["val"]
@@ -167,7 +167,7 @@ def roll(context: Lowering, traced: Traced, x: View, shifts: Sequence[int], dims
 
 @lowers("cat.default")
 def cat(context: Lowering, traced: Traced, parts: Sequence[View], dim: int = 0) -> View:
-    """Parts without elements may have any shape, as PyTorch's."""
+    """Concatenation; parts without elements may have any shape, as in PyTorch."""
     dtypes = {x.dtype for x in parts}
     if len(dtypes) != 1:
         raise Refused("joined tensors have one dtype")
@@ -191,7 +191,7 @@ def constant_pad(context: Lowering, traced: Traced, x: View, pads: Sequence[int]
 
 
 def padded(context: Lowering, x: View, dim: int, before: int, after: int, value: Number = 0) -> View:
-    """x with constants around it along `dim`; negative counts cut."""
+    """x with constants around it along `dim`; negative counts crop."""
     x = views.narrow(x, dim, max(0, -before), x.shape[dim] - max(0, -after))
     parts = [x]
     for count, at in ((before, 0), (after, len(parts) + 1)):
@@ -290,7 +290,7 @@ def diagonal_scatter(
 
 
 def _counts_up(context: Lowering, idx: View, rows: int) -> bool:
-    """Whether idx is 0, 1, 2, ... so that taking rows is slicing."""
+    """True if idx is 0, 1, 2, ..., so that taking rows is slicing."""
     return (
         idx.plain
         and len(idx.shape) == 1

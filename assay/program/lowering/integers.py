@@ -1,10 +1,10 @@
-"""Rules for the bits of integers and for whole division, made of wrapping arithmetic and exact conversions.
+"""Rules for integer bit operations and integer division, from wrapping arithmetic and exact conversions.
 
-Contract: shifts are arithmetic, and exact for every i32, as PyTorch's are for int32; so are `and`, `or`,
-`xor` and `not`. Whole division and remainder are exact for operands up to 2^30 in size, sums of a tensor
-modulo 2^32 and its maxima always. int64 tensors are i32 here: what lies beyond 31 bits is not there, and a
-number beyond them is refused. Not guaranteed: few nodes for `x & y` of two tensors, which
-is made bit by bit; a mask that is a number costs a few nodes for each run of its ones.
+Contract: shifts are arithmetic, and exact for every i32, as PyTorch's for int32; so are `and`, `or`, `xor`
+and `not`. Integer division and remainder are exact for operands up to 2^30, sums of a tensor modulo 2^32, and
+maxima always. int64 tensors are i32 here: values beyond 31 bits do not exist, and constants beyond them are
+refused. Not guaranteed: few nodes for `x & y` of two tensors, which is computed bit by bit; a constant mask
+costs a few nodes per run of ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def shifted_left(context: Lowering, x: View, by: int) -> View:
 
 
 def shifted_right(context: Lowering, x: View, by: int) -> View:
-    """floor(x · 2^-by), exact: a multiple of 256 is an f32, and so is what is left of it."""
+    """floor(x · 2^-by), exact: a multiple of 256 fits an f32, and so does the rest."""
     if by == 0:
         return x
     if by >= _BITS - 1:
@@ -74,7 +74,7 @@ def _runs(mask: int) -> Iterator[tuple[int, int]]:
 
 
 def masked(context: Lowering, x: View, mask: int) -> View:
-    """x & mask: for every run of ones what is left of x below its end, less what is below its start."""
+    """x & mask: for every run of ones, the rest of x below its end minus the rest below its start."""
     total: View | None = None
     for start, stop in _runs(mask % (1 << _BITS)):
         part = shifted_right(context, x, start)
@@ -113,7 +113,7 @@ def _and(context: Lowering, x: Operand, y: Operand) -> View:
 
 def _logic(op: Op) -> Rule:
     def lower(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-        """Of bools the instruction, of integers by x + y = (x | y) + (x & y) = (x ^ y) + 2(x & y)."""
+        """The instruction for bools; for integers by x + y = (x | y) + (x & y) = (x ^ y) + 2(x & y)."""
         if traced.meta["val"].dtype is torch.bool:
             return context.apply(op, DType.BOOL, *context.pair(x, y, DType.BOOL))
         if result_dtype(traced) is not DType.I32:
@@ -181,8 +181,7 @@ def same_bits(context: Lowering, traced: Traced, x: View, dtype: torch.dtype) ->
 
 
 def _quotient(context: Lowering, x: View, y: View) -> View:
-    """floor(x / y): a rounded quotient, mended by what it leaves, then by one where that is too much or less
-    than nothing."""
+    """floor(x / y): a rounded quotient, corrected by its remainder, then by one if that is out of range."""
     divisor = context.convert(y, DType.F32)
 
     def rounded(z: View) -> View:
@@ -207,7 +206,7 @@ def _quotient(context: Lowering, x: View, y: View) -> View:
 
 
 def _small(context: Lowering, x: View, y: Number) -> View:
-    """floor(x / y) for a number y: a shift where that is one."""
+    """floor(x / y) for a constant y: a shift if y is a power of two."""
     size = int(y)
     if size > 0 and size & (size - 1) == 0:
         return shifted_right(context, x, size.bit_length() - 1)
@@ -262,7 +261,7 @@ def floor_divide(context: Lowering, traced: Traced, x: Operand, y: Operand) -> V
 
 @lowers("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    """Of the divisor's sign."""
+    """Remainder with the divisor's sign."""
     if result_dtype(traced) is DType.F32:
         return Divided(context, x, y).remainder()
     return _sub(context, x, _i32(context, Op.IMUL, floor_quotient(context, x, y), y))
@@ -270,7 +269,7 @@ def remainder(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View
 
 @lowers("fmod.Tensor", "fmod.Scalar")
 def fmod(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
-    """Of the dividend's sign."""
+    """Remainder with the dividend's sign."""
     if result_dtype(traced) is DType.F32:
         return Divided(context, x, y).left()
     quotient = div_rounded(context, traced, x, y, rounding_mode="trunc")
@@ -289,7 +288,7 @@ def frac(context: Lowering, traced: Traced, x: View) -> View:
 
 @lowers("round.default")
 def round_(context: Lowering, traced: Traced, x: View) -> View:
-    """To even: adding 2^23 leaves no place for a fraction, and numbers from there on have none."""
+    """Rounds to even: adding 2^23 leaves no fraction bits, and larger numbers have none."""
     size = context.unary(Op.ABS, x)
     near = context.sub(context.add(size, 2.0**23), 2.0**23)
     near = context.where(context.compare(Op.LT, size, 2.0**23), near, size, DType.F32)

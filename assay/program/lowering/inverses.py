@@ -1,7 +1,8 @@
-"""Hyperbolic, arc and area functions in the form that a program has of them, with their derivatives as known.
+"""Reimplements hyperbolic, arc and area functions from operations that can be lowered, with their known
+derivatives.
 
-Contract: that of ``program.lowering.rewritten``, in whose table these forms stand too. A derivative is not
-that of the form, which has gaps where the form has cases (at 0, say).
+Contract: that of ``program.lowering.rewritten``, whose table includes them. Derivatives are not those of the
+implementation, which has gaps where it has cases (at 0, for example).
 
 Source: Moshier's Cephes, atanf.
 """
@@ -19,7 +20,7 @@ from assay.program.lowering.rewritten import rewrites
 
 
 class _Sloped(torch.autograd.Function):
-    """A function of numbers with its derivatives as they are known, where those of its form have gaps."""
+    """A function with its known derivatives instead of those of its implementation."""
 
     generate_vmap_rule = True
 
@@ -47,7 +48,7 @@ def _sloped(value: Callable[..., Tensor], *slopes: Callable[..., Tensor]) -> Cal
 
 
 _FAR = 1e8
-"""From here on x² + 1 is x²."""
+"""From here on x² + 1 equals x²."""
 
 
 def _asinh(x: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ def _leg(x: Tensor) -> Tensor:
 
 
 def _square(y: Tensor, x: Tensor) -> Tensor:
-    """Of the distance from 0; 1 where that is none, and the slope 0."""
+    """Squared distance from 0; 1 if it is 0, with slope 0."""
     distance = y * y + x * x
     return torch.where(distance == 0, 1.0, distance)
 

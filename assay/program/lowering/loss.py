@@ -17,7 +17,7 @@ _NONE, _MEAN, _SUM = 0, 1, 2
 
 
 def _kept(context: Lowering, target: View, ignored: int) -> View | None:
-    """bool: targets that count; None where bytes cannot equal the ignored index."""
+    """bool: targets that count; None if bytes cannot equal the ignored index."""
     node = context.builder.node(target.base)
     if not 0 <= ignored <= 255:
         while node.op in (Op.STRIDED, Op.RESHAPE):

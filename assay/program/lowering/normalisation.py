@@ -14,7 +14,7 @@ from assay.program.lowering.views import View
 
 
 def _exponentials(context: Lowering, x: View, dim: int) -> tuple[View, View, View]:
-    """x less its maximum, its exponential, and the sum of that."""
+    """x minus its maximum, its exponential, and the sum of that."""
     shifted = context.sub(x, context.amax(x, (dim,), keepdim=True))
     powers = context.unary(Op.EXP, shifted)
     return shifted, powers, context.sum(powers, (dim,), keepdim=True)
@@ -42,7 +42,7 @@ def softmax_backward(context: Lowering, traced: Traced, g: View, y: View, dim: i
 
 @lowers("_log_softmax_backward_data.default")
 def log_softmax_backward(context: Lowering, traced: Traced, g: View, y: View, dim: int, _dtype: Any) -> View:
-    """The softmax is the forward pass's own quotient where that is known, not a second exponential."""
+    """Gradient of log-softmax; reuses the forward pass's softmax if known."""
     probabilities = context.softmax_parts.get(y)
     if probabilities is None:
         probabilities = context.unary(Op.EXP, y)

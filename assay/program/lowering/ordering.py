@@ -1,9 +1,9 @@
-"""Rules for sorting and for the k largest: exact, on integers of the same order as the numbers.
+"""Rules for sorting and top-k: exact, on integer keys in the order of the numbers.
 
-Contract: values are those of PyTorch, bit for bit. Equal numbers (both zeros are one) keep the order of their
-places, as in PyTorch's stable sort, which is more than ``torch.topk`` and ``torch.sort`` promise. NaN counts
-as larger than everything. Rows of up to `COUNTED` elements are ranked by comparing all pairs, longer ones
-by a sorting network. The k largest of a long row are found by a search for the k-th key, bit by bit.
+Contract: values are PyTorch's, bit for bit. Equal numbers (both zeros are equal) keep their order, as in
+PyTorch's stable sort, which is more than ``torch.topk`` and ``torch.sort`` promise. NaN counts as larger than
+everything. Rows of up to `COUNTED` elements are ranked by comparing all pairs, longer ones by a sorting
+network. Top-k of a long row searches the k-th key bit by bit.
 
 Source: Batcher, Sorting networks and their applications (1968).
 """
@@ -23,12 +23,12 @@ from assay.program.lowering.views import View, whole
 from assay.program.rules import MAX_FAN_IN
 
 COUNTED = 32
-"""Longest row whose elements are all compared with each other."""
+"""Maximum length of rows whose elements are all compared with each other."""
 _LEAST = -(1 << 31)
 
 
 def key_of(context: Lowering, x: View, descending: bool) -> View:
-    """i32 like x, in the order wanted: NaN above all, both zeros equal."""
+    """i32 like x, in the requested order: NaN above all, both zeros equal."""
     if x.dtype in (DType.U8, DType.BOOL):
         x = context.convert(x, DType.I32)
     if x.dtype is DType.F32:
@@ -47,13 +47,13 @@ def _either(context: Lowering, op: Op, x: View, y: View) -> View:
 
 
 def _before(context: Lowering, a: tuple[View, View], b: tuple[View, View]) -> View:
-    """bool: whether (key, place) a comes before b."""
+    """bool: (key, position) a comes before b."""
     tied = _either(context, Op.AND, context.compare(Op.EQ, a[0], b[0]), context.compare(Op.LT, a[1], b[1]))
     return _either(context, Op.OR, context.compare(Op.LT, a[0], b[0]), tied)
 
 
 def _ranked(context: Lowering, key: View) -> View:
-    """i32 [rows, n]: the places of the keys in their order, from how many come before each."""
+    """i32 [rows, n]: positions of the keys in sorted order, by counting the keys before each."""
     n = key.shape[1]
     places = context.iota(n)
     mine = (views.unsqueeze(key, 2), views.unsqueeze(places, 1))
@@ -63,7 +63,8 @@ def _ranked(context: Lowering, key: View) -> View:
 
 
 def compacted(context: Lowering, slots: View, count: int) -> View:
-    """i32 [rows, count]: at each of `count` slots the place of [rows, n] that names it (one does)."""
+    """i32 [rows, count]: for each of `count` ranks, the position in [rows, n] that has it (exactly one
+    does)."""
     rows, n = slots.shape
     places = views.expand(context.convert(context.iota(n), DType.F32), (rows, n))
     made = context.builder.scatter_sum(context.node(places), context.node(slots), count)
@@ -71,8 +72,10 @@ def compacted(context: Lowering, slots: View, count: int) -> View:
 
 
 def _network(context: Lowering, key: View) -> View:
-    """The same for any length, by merging sorted runs of 1, 2, 4, ...: Batcher's network, all comparators one
-    way, on rows filled up to a power of two with what comes last."""
+    """As `_ranked`, for any length: Batcher's network merges sorted runs of 1, 2, 4, ...
+
+    All comparators point one way, on rows padded to a power of two with the largest key.
+    """
     rows, n = key.shape
     size = 1 << (n - 1).bit_length()
     pair = (key, views.expand(context.iota(n), (rows, n)))
@@ -96,7 +99,8 @@ def _network(context: Lowering, key: View) -> View:
 def _exchanged(
     context: Lowering, pair: tuple[View, View], block: int, *, mirrored: bool
 ) -> tuple[View, View]:
-    """Every element of a block's first half against its partner in the second, the lesser to the front."""
+    """Compares every element of a block's first half with its partner in the second; the lesser moves to the
+    front."""
     rows, size = pair[0].shape
     first, second = [], []
     for x in pair:
@@ -115,7 +119,7 @@ def _exchanged(
 
 
 def order(context: Lowering, key: View) -> View:
-    """i32 [rows, n]: the places of each row's keys, the least first."""
+    """i32 [rows, n]: positions of each row's keys in ascending order."""
     return _ranked(context, key) if key.shape[1] <= COUNTED else _network(context, key)
 
 
@@ -124,9 +128,9 @@ def _count(context: Lowering, mask: View) -> View:
 
 
 def largest(context: Lowering, key: View, k: int) -> View:
-    """i32 [rows, k]: the places of each row's k greatest keys, in the order of the places.
+    """i32 [rows, k]: positions of each row's k greatest keys, in ascending position.
 
-    The k-th key is found bit by bit, then all greater ones are taken and the first of those equal to it.
+    The k-th key is found bit by bit; then all greater keys are taken and the first of those equal to it.
     """
     rows, n = key.shape
     if n >= 1 << 24:
@@ -159,9 +163,9 @@ def largest(context: Lowering, key: View, k: int) -> View:
 
 
 def running_count(context: Lowering, mask: View) -> View:
-    """f32 [rows, n]: how many of a bool row hold up to each place; exact below 2^24.
+    """f32 [rows, n]: number of true values up to each position; exact below 2^24.
 
-    Doubling the distance: log2 n additions of whole numbers.
+    Uses log2 n additions with doubling distance.
     """
     x, distance = context.convert(mask, DType.F32), 1
     rows, n = mask.shape
@@ -174,7 +178,7 @@ def running_count(context: Lowering, mask: View) -> View:
 
 
 def picked(context: Lowering, x: View, places: View) -> View:
-    """[rows, k] of x [rows, n]: the elements at these places of each row, by one look-up in all of x."""
+    """[rows, k] of x [rows, n]: elements at these positions of each row, by one look-up in all of x."""
     rows, n = x.shape
     starts = whole(context.builder.iota((rows, 1), 0))
     starts = context.apply(Op.IMUL, DType.I32, *context.pair(starts, n, DType.I32))
@@ -184,7 +188,7 @@ def picked(context: Lowering, x: View, places: View) -> View:
 
 
 def _rows(context: Lowering, x: View, dim: int) -> tuple[View, list[int]]:
-    """x as [rows, n] with the ordered dimension last, and the shape that the rows had."""
+    """x as [rows, n] with the ordered dimension last, and the rows' original shape."""
     if not x.shape:
         return context.reshape(x, (1, 1)), []
     moved = views.swap(x, dim % len(x.shape), len(x.shape) - 1)
@@ -232,7 +236,7 @@ def topk(
     sorted_: bool = True,
     **given: bool,
 ) -> tuple[View, View]:
-    """The k largest (or smallest) in their order, also where none is asked for; of equals the first."""
+    """The k largest (or smallest) in order, even if not requested; ties take the first."""
     upwards = given.get("largest", largest_)
     rows, lead = _rows(context, x, dim)
     n = rows.shape[1]
@@ -269,7 +273,7 @@ def kthvalue(
 
 @lowers("median.dim")
 def median(context: Lowering, traced: Traced, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
-    """The lower middle; a row with NaN gives NaN, and the place of its first one."""
+    """The lower median; a row with NaN gives NaN and its first position."""
     size = x.shape[dim] if x.shape else 1
     value, place = _nth(context, x, (size - 1) // 2, dim, True)
     if x.dtype is DType.F32 and x.shape:
@@ -292,7 +296,7 @@ def median_of_all(context: Lowering, traced: Traced, x: View) -> View:
 
 @lowers("min.dim")
 def least(context: Lowering, traced: Traced, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
-    """The least and the place of the first of them; NaN counts as less than everything here."""
+    """The minimum and its first position; here NaN counts as less than everything."""
     return _extreme(context, x, dim, keepdim)
 
 

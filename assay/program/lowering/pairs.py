@@ -1,10 +1,10 @@
-"""Complex numbers as pairs of real tensors, while a step is traced: Fourier transforms, rotations.
+"""Represents complex numbers as pairs of real tensors while a step is traced: Fourier transforms, rotations.
 
-Contract: what makes a complex tensor (``torch.fft``, ``view_as_complex``, ``polar``, ``complex``) makes a
-`Pair` instead, which has the arithmetic, the shapes and the transforms of one. What leaves it again
-(``view_as_real``, ``.real``, ``abs``, ``irfft``) gives ordinary tensors. A transform of length n is a product
-with a matrix of cosines and sines: n² operations, and a product's error. A complex parameter or buffer that
-the step reads has no place in a state; one that nobody reads is no matter.
+Contract: functions that create complex tensors (``torch.fft``, ``view_as_complex``, ``polar``, ``complex``)
+create a `Pair` with their arithmetic, shapes and transforms. Functions back to real (``view_as_real``,
+``.real``, ``abs``, ``irfft``) give ordinary tensors. A transform of length n is a product with a matrix of
+cosines and sines: n² operations, with a product's error. A complex parameter or buffer that the step reads is
+refused, as a state cannot hold it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHAPES = frozenset(
 
 
 class Pair:
-    """A complex tensor: its real and imaginary part, f32 of one shape."""
+    """A complex tensor: real and imaginary part, f32 of one shape."""
 
     def __init__(self, real: Tensor, imag: Tensor) -> None:
         self.real, self.imag = real, imag
@@ -98,7 +98,7 @@ class Pair:
         return Pair(self.real, -self.imag)
 
     def abs(self) -> Tensor:
-        """Its gradient at 0 is 0, as PyTorch's."""
+        """Absolute value; its gradient at 0 is 0, as PyTorch's."""
         squares = self.real * self.real + self.imag * self.imag
         some = squares > 0
         return torch.where(some, torch.sqrt(torch.where(some, squares, 1.0)), 0.0)
@@ -170,14 +170,15 @@ def view_as_real(input: Pair) -> Tensor:
 
 
 def _waves(n: int, bins: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of 2π·jk/n, [n, bins]; jk is taken modulo n first, so that angles are small and right."""
+    """cos and sin of 2π·jk/n, [n, bins]; jk is reduced modulo n first, so that angles are small and
+    accurate."""
     turns = (torch.arange(n).unsqueeze(1) * torch.arange(bins).unsqueeze(0)) % n
     angle = turns.float() * (2 * math.pi / n)
     return torch.cos(angle), torch.sin(angle)
 
 
 def _fitted(x: Tensor, n: int) -> Tensor:
-    """The last dimension cut or filled with zeros to n."""
+    """The last dimension cropped or zero-padded to n."""
     return x[..., :n] if x.shape[-1] >= n else torch.nn.functional.pad(x, [0, n - x.shape[-1]])
 
 
@@ -221,7 +222,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 @rewrites(torch.fft.irfft)
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """Real: the bins between the first and the middle one count twice, for themselves and their mirror."""
+    """Inverse real transform: bins between the first and the middle one count twice, for their mirror."""
     real, imag = parts(input)
     size = n or 2 * (real.shape[dim] - 1)
     bins = size // 2 + 1

@@ -1,10 +1,9 @@
-"""What PyTorch does for speed or memory, done plainly while a step is traced: the program is the arithmetic.
+"""Disables PyTorch's optimisations while a step is traced, so that the program is the plain arithmetic.
 
-Contract: inside `traced_plainly` recurrent layers run as ordinary operations, attention as its definition,
-activation checkpointing in the one form that ``recomputed`` follows, what ``torch.compile`` has wrapped as it
-was written, and the functions of ``rewritten`` as they are made there. Every one gives the same numbers. What
-fake tensors log of an error, its traceback, is not: the error itself is raised and told. Nothing else is
-touched, and all is put back.
+Contract: inside `traced_plainly`, recurrent layers run as ordinary operations, attention as its definition,
+activation checkpointing in the form that ``recomputed`` follows, ``torch.compile`` wrappers as the original
+code, and the functions of ``rewritten`` as reimplemented there. All give the same numbers. Tracebacks that
+fake tensors would log are suppressed; the error itself is raised. Everything is restored afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from assay.program.lowering.rewritten import REWRITES
 
 @contextmanager
 def traced_plainly() -> Iterator[None]:
-    """The length of one trace."""
+    """Applies to the `with` block of one trace."""
     with ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False, allow_tf32=None))
@@ -50,15 +49,15 @@ def traced_plainly() -> Iterator[None]:
 
 
 FORMS = (counted, inverses, resampled)
-"""Importing them fills the table, as importing `Pair` does."""
+"""Importing these modules fills the table, as importing `Pair` does."""
 
 
 def _unmeasured(*_: Any) -> None:
-    """In the place of what a profiler marks."""
+    """Replaces profiler marks."""
 
 
 def _as_it_is_said(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """Whether a mask is said to be causal, without a look at its numbers: it is applied as it is."""
+    """The declared causality of a mask, without reading its values: the mask itself is applied."""
     return bool(is_causal)
 
 
@@ -66,7 +65,7 @@ _SET_DATA: Any = Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 def _set_data(x: Tensor, data: Tensor) -> None:
-    """``x.data = data`` for the tracer too, which knows a tensor by its object."""
+    """``x.data = data``, also for the tracer, which identifies a tensor by its object."""
     data = data if isinstance(data, FakeTensor) else data.clone()
     _SET_DATA(x, data)
     if (mode := get_proxy_mode()) is not None:
@@ -74,7 +73,7 @@ def _set_data(x: Tensor, data: Tensor) -> None:
 
 
 class _Rewritten(TorchFunctionMode):
-    """Functions of PyTorch in the form that ``program.lowering.rewritten`` has of them."""
+    """Replaces PyTorch functions by those of ``program.lowering.rewritten``."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None

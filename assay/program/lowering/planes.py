@@ -1,7 +1,7 @@
-"""Planes of a convolution as one quantised tensor with its channels last, and the windows in it.
+"""Quantises the planes of a convolution as one channels-last tensor, and takes windows of it.
 
-Contract: planes are quantised once, before their windows are taken, with one exponent for as many images as
-one contraction of the weight gradient spans (`images_sharing`).
+Contract: planes are quantised once, before windows are taken, with one exponent for as many images as one
+contraction of the weight gradient spans (`images_sharing`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Planes:
     numbers: Input
     """i16 [B, X.., C]: the first part of the values."""
     exponents: View
-    """i16 [B ÷ images]: one exponent for so many images one after the other."""
+    """i16 [B ÷ images]: one exponent per block of consecutive images."""
     images: int
 
     @property
@@ -38,19 +38,19 @@ class Planes:
 
 
 def images_sharing(batch: int, places: int) -> int:
-    """How many images share an exponent: the most that divide the batch and fit one contraction."""
+    """Number of images that share an exponent: the largest divisor of the batch that fits one contraction."""
     return next(n for n in range(batch, 0, -1) if batch % n == 0 and (n * places <= MAX_FAN_IN or n == 1))
 
 
 def repeated(context: Lowering, exponents: View, images: int, shape: Sequence[int]) -> View:
-    """An exponent for each block as one for each element of [B, ..]."""
+    """Expands an exponent per block to one per element of [B, ..]."""
     blocks = exponents.shape[0]
     column = context.reshape(exponents, [blocks, *([1] * len(shape))])
     return context.reshape(views.expand(column, [blocks, images, *shape[1:]]), shape)
 
 
 def quantised_planes(context: Lowering, x: View, sides: Sides, images: int) -> Planes:
-    """[B, C, X..] with zeros around it, quantised."""
+    """Quantises [B, C, X..] with zeros around it."""
     blocks = x.shape[0] // images
     sizes = context.unary(Op.ABS, x)
     order = sorted(
@@ -64,13 +64,13 @@ def quantised_planes(context: Lowering, x: View, sides: Sides, images: int) -> P
 
 
 def quantised(context: Lowering, wide: Input, exponents: View, images: int) -> Planes:
-    """[B, X.., C] by the exponents of the blocks of images."""
+    """Quantises [B, X.., C] by the exponents of blocks of images."""
     rows = context.node(repeated(context, exponents, images, wide.shape[:-1]))
     return Planes(wide, context.builder.quantise(wide, rows), exponents, images)
 
 
 def part_of(context: Lowering, planes: Planes, number: int) -> Planes:
-    """Part 0 or 1 of planes (``program.parts``); the second has an exponent a block of its own."""
+    """Part 0 or 1 of planes (``program.parts``); the second has its own exponent per block."""
     if number == 0:
         return planes
     rows = context.builder.node(planes.numbers).inputs[1]
@@ -81,7 +81,7 @@ def part_of(context: Lowering, planes: Planes, number: int) -> Planes:
 
 
 def grouped(x: View, groups: int, dim: int) -> View:
-    """x with `dim` as [groups, size ÷ groups]; one group is no dimension."""
+    """x with `dim` as [groups, size ÷ groups]; unchanged for one group."""
     if groups == 1:
         return x
     split = [*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :]]
@@ -90,7 +90,7 @@ def grouped(x: View, groups: int, dim: int) -> View:
 
 
 def windows_of(planes: Planes, window: Window, places: Sequence[int], starts: Sequence[int] = ()) -> View:
-    """[B, Y.., K.., C]: the windows of planes that have their padding, from `starts` on (usually 0)."""
+    """[B, Y.., K.., C]: windows of padded planes from `starts` (usually 0)."""
     plane, rank = planes.numbers, window.rank
     steps = views.contiguous(plane.shape)
     strides = [

@@ -50,7 +50,7 @@ def max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[View, View]:
-    """The second result is the place in the plane of the first largest element, as in PyTorch."""
+    """Max pooling; the second result is the position in the plane of the first maximum, as in PyTorch."""
     window = _max_window(kernel, stride, padding, dilation)
     planes = _planes(context, x, 2)
     places = traced.meta["val"][0].shape[-2:]
@@ -76,7 +76,7 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: View,
 ) -> View:
-    """Each gradient goes to the one place that its index names."""
+    """Gradient of max pooling: each goes to the position that its index names."""
     window = _max_window(kernel, stride, padding, dilation)
     planes = _planes(context, x, 2)
     places = g.shape[-2:]
@@ -120,7 +120,7 @@ def _window_means(context: Lowering, planes: View, window: Window) -> View:
 
 
 def _shared(context: Lowering, g: View, window: Window, shape: Sequence[int]) -> View:
-    """Every gradient given in equal parts to its window."""
+    """Distributes every gradient equally over its window."""
     part = context.div(g, float(window.elements))
     wide = views.expand(views.unsqueeze(views.unsqueeze(part, 4), 5), [*g.shape, *window.size])
     return fold(context, wide, window, shape)
@@ -163,7 +163,7 @@ def adaptive_pool_backward(context: Lowering, traced: Traced, g: View, x: View) 
 
 @lowers("upsample_nearest2d.default")
 def upsample(context: Lowering, traced: Traced, x: View, places: Sequence[int], *_scales: Any) -> View:
-    """Every element repeated a whole number of times."""
+    """Repeats every element an integer number of times."""
     rows, columns = _times(x.shape[-2:], places)
     wide = views.unsqueeze(views.unsqueeze(x, 3), 5)
     batch, channels, height, width = x.shape

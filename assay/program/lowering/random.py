@@ -1,14 +1,14 @@
 """Rules for random numbers: counter-based, from the element's index, the step counter and the place in the
 program.
 
-Contract: element i of the s-th random tensor of a program is, at step t, a function of (seed, s, t, i) alone,
-made of wrapping i32 products and sums and of the defined conversions between i32 and f32, so that anyone can
-compute one element by itself. `torch.manual_seed` has no part in it. Not guaranteed: cryptographic strength;
+Contract: element i of the s-th random tensor of a program at step t is a function of (seed, s, t, i) alone.
+It uses wrapping i32 products and sums and the defined conversions between i32 and f32, so that anyone can
+compute one element by itself. Independent of `torch.manual_seed`. Not guaranteed: cryptographic strength;
 that two shards draw differently (their data differ).
 
-Source: the quadratic permutation x·(2x + c) of RC6 (Rivest and others 1998) in the place of MurmurHash3's
-xors. The instruction set has no shift, so the fold "x + (x >> 16)" is x + trunc(f32(x)·2⁻¹⁶), with the
-roundings that the conversions define.
+Source: the quadratic permutation x·(2x + c) of RC6 (Rivest and others 1998) in place of MurmurHash3's xors.
+The instruction set has no shift, so the fold "x + (x >> 16)" is x + trunc(f32(x)·2⁻¹⁶), with the conversions'
+roundings.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def _plus(context: Lowering, x: View, y: View) -> View:
 
 
 def _mixed(context: Lowering, x: View) -> View:
-    """Every bit of i32 x spread over the word: rounds of x·(2x + c), which carries low bits up and is a
-    permutation for odd c, and of a fold, which carries high bits down.
+    """Mixes every bit of i32 x over the word.
+
+    Rounds of x·(2x + c), which carries low bits up and is a permutation for odd c, and of a fold, which
+    carries high bits down.
     """
     for odd in _ROUNDS:
         doubled = _plus(context, x, x)
@@ -62,7 +64,7 @@ def _folded(context: Lowering, x: View) -> View:
 
 
 def bits(context: Lowering, shape: Shape) -> View:
-    """i32 of this shape: 32 random bits an element, new ones at every call and at every step."""
+    """i32 of this shape: 32 random bits per element, new at every call and step."""
     site = context.next_site()
     step = _times(context, whole(context.builder.step()), _GOLDEN)
     place = context.const(_signed(context.seed * _ROUNDS[0] + site * _ROUNDS[1]), DType.I32)
@@ -137,7 +139,7 @@ def exponential(context: Lowering, traced: Traced, x: View, rate: Number = 1.0, 
 
 @lowers("native_dropout.default")
 def dropout(context: Lowering, traced: Traced, x: View, p: float, train: Any) -> tuple[View, View]:
-    """x / (1 − p) where kept, else 0; and what was kept."""
+    """x / (1 − p) where kept, else 0; and the mask."""
     if not p or not train:
         return x, expand(context.const(True, DType.BOOL), x.shape)
     kept = chosen(context, x.shape, 1.0 - p)

@@ -1,10 +1,9 @@
-"""Activation checkpointing as it was written: what is thrown away in the forward pass is computed again.
+"""Follows activation checkpointing: values dropped in the forward pass are recomputed.
 
-Contract: inside `regions_marked` both forms of ``torch.utils.checkpoint`` run as the one that is not
-re-entrant, and every traced operation has a `Place`. Nodes of a period above 0 are shared with none that were
-made before it, so that a program keeps what a checkpoint keeps and no more. What is drawn again is what was
-drawn first. Calls may be nested. Not guaranteed: a selection of what is kept (``context_fn``); all of a call
-is computed again.
+Contract: inside `regions_marked` both forms of ``torch.utils.checkpoint`` run as the non-reentrant one, and
+every traced operation has a `Place`. Nodes of a period above 0 are shared with no earlier ones, so that a
+program keeps exactly what a checkpoint keeps. Recomputed random numbers equal the first draw. Calls may be
+nested. Not guaranteed: selective checkpointing (``context_fn``); all of a call is recomputed.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from torch.utils import checkpoint
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the runs of checkpointed calls an operation is."""
+    """Position of an operation in the runs of checkpointed calls."""
 
     period: int = 0
-    """0, or a number of its own for each time that a call is computed again."""
+    """0, or a unique number for each recomputation of a call."""
     draw: int = 0
-    """Of random numbers: which ones. 0 for other operations."""
+    """Number of the random tensor; 0 for other operations."""
 
 
 @dataclass
 class _Run:
     draws: list[int]
-    """What the call's first run draws, in order."""
+    """Draws of the call's first run, in order."""
     period: int = 0
     cursor: int = 0
 
@@ -43,14 +42,14 @@ class _Run:
 class _Trace:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     runs: list[_Run] = field(default_factory=list)
-    """Those that are going on, the innermost last."""
+    """Active runs, innermost last."""
 
 
 _TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
 
 
 def place(func: Any) -> Place:
-    """That of an operation which is being traced now; called once for each operation."""
+    """Place of the operation being traced; call it once per operation."""
     trace = _TRACE.get()
     if trace is None:
         return Place()
@@ -80,7 +79,7 @@ def _running(trace: _Trace, run: _Run) -> Iterator[None]:
 
 @contextmanager
 def regions_marked() -> Iterator[None]:
-    """The length of one trace."""
+    """Applies to the `with` block of one trace."""
     plain = contextmanager(checkpoint._checkpoint_without_reentrant_generator)
     trace = _Trace()
 
@@ -105,7 +104,7 @@ def regions_marked() -> Iterator[None]:
             yield
 
     class Called:
-        """In place of the re-entrant form."""
+        """Replaces the reentrant form."""
 
         @staticmethod
         def apply(fn: Callable[..., Any], _keep_rng: bool, *args: Any) -> Any:

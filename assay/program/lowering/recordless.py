@@ -1,4 +1,4 @@
-"""The program of a step that reads no records: what shards compress, outer steps, rollouts, learners."""
+"""Lowers steps that read no records: compression, outer steps, rollouts, learners."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from assay.program.lowering.graph import lower_step
 from assay.program.lowering.tracing import StepFunction, trace_step
 
 NO_RECORD = torch.zeros((1, 1), dtype=torch.uint8)
-"""The batch that such a step is given, u8 [1, 1], and does not look at."""
+"""Dummy batch of such a step, u8 [1, 1]."""
 
 
 def lowered(step: StepFunction, state: Sequence[Tensor], params: int) -> Program:
-    """The program of `step` from a state of these shapes and dtypes, the first `params` slots of which are
-    parameters. Raises UnsupportedOperation."""
+    """Lowers `step` for a state of these shapes and dtypes; the first `params` slots are parameters.
+
+    Raises UnsupportedOperation.
+    """
     return lower_step(trace_step(step, state, NO_RECORD), params=params)

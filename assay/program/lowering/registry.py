@@ -1,7 +1,7 @@
-"""The table from ATen operations to the functions that lower them.
+"""Registry of lowering rules for ATen operations.
 
-A lowering takes the context, the traced node and the node's arguments with traced tensors replaced by
-views, and returns a view (or a tuple of views, or None for results that nothing may read).
+A rule takes the context, the traced node and the node's arguments with traced tensors replaced by views. It
+returns a view, a tuple of views, or None for results that nothing may read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RULES: dict[Any, Rule] = {}
 
 
 def lowers(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operations named like ``"add.Tensor"``."""
+    """Registers a rule for operations named like ``"add.Tensor"``."""
 
     def register(rule: Rule) -> Rule:
         for name in names:

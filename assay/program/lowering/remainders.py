@@ -1,7 +1,7 @@
-"""Rules for floor division and remainders of floats: what is left of x by y, without the rounding of x ÷ y.
+"""Rules for floor division and remainders of floats, without the rounding error of x ÷ y.
 
-Contract: where |x ÷ y| is below 2^24, quotient and remainder are PyTorch's, which are exact. Beyond, the
-quotient is floor(x ÷ y) with both steps rounded, and the remainder NaN rather than digits that mean nothing.
+Contract: where |x ÷ y| is below 2^24, quotient and remainder are exact, as PyTorch's. Beyond, the quotient is
+floor(x ÷ y) with both steps rounded, and the remainder is NaN rather than meaningless digits.
 
 Source: Dekker, A floating-point technique for extending the available precision (1971).
 """
@@ -18,7 +18,7 @@ from assay.program.rules import broadcast
 _SPLITTER = 4097.0
 _MOST = 2.0**24
 _LEAST, _LARGEST = 2.0**-70, 2.0**100
-"""Of divisors whose products with 12 bits are exact; others are scaled there."""
+"""Range of divisors whose products with 12 bits are exact; others are scaled into it."""
 
 
 def _halves(context: Lowering, x: View) -> tuple[View, View]:
@@ -29,7 +29,7 @@ def _halves(context: Lowering, x: View) -> tuple[View, View]:
 
 
 def _rest(context: Lowering, x: View, y: View, product: View) -> View:
-    """x·y less its rounded product, exactly."""
+    """x·y minus its rounded product, exactly."""
     (a, b), (c, d) = _halves(context, x), _halves(context, y)
     first = context.sub(context.mul(a, c), product)
     crossed = context.add(context.add(first, context.mul(a, d)), context.mul(b, c))
@@ -37,13 +37,13 @@ def _rest(context: Lowering, x: View, y: View, product: View) -> View:
 
 
 def _scale(context: Lowering, y: View) -> View:
-    """A power of two by which y has exact products."""
+    """A power of two with which y has exact products."""
     small = context.where(context.compare(Op.LT, y, _LEAST), 2.0**60, 1.0, DType.F32)
     return context.where(context.compare(Op.LT, _LARGEST, y), 2.0**-30, small, DType.F32)
 
 
 def _sizes(context: Lowering, x: View, y: View) -> tuple[View, View]:
-    """(floor(x ÷ y), what is left) of numbers that are not negative."""
+    """(floor(x ÷ y), remainder) of non-negative numbers."""
     scale = _scale(context, y)
     quotient = context.unary(Op.FLOOR, context.div(x, y))
     known = context.compare(Op.LT, quotient, _MOST)
@@ -59,7 +59,7 @@ def _sizes(context: Lowering, x: View, y: View) -> tuple[View, View]:
 
 
 class Divided:
-    """x ÷ y of floats in whole steps."""
+    """Floor division of floats."""
 
     def __init__(self, context: Lowering, x: Operand, y: Operand) -> None:
         first, second = context.pair(x, y, DType.F32)
@@ -76,18 +76,18 @@ class Divided:
         return context.where(context.compare(Op.LT, sign, 0.0), context.unary(Op.NEG, size), size, DType.F32)
 
     def left(self) -> View:
-        """What is left, of x's sign."""
+        """Remainder with x's sign."""
         return self._signed(self._left, self._x)
 
     def remainder(self) -> View:
-        """What is left, of y's sign."""
+        """Remainder with y's sign."""
         context = self._context
         turned = context.apply(Op.AND, DType.BOOL, self._apart, self._some)
         across = context.sub(self._size, self._left)
         return self._signed(context.where(turned, across, self._left, DType.F32), self._y)
 
     def floor(self) -> View:
-        """The largest whole number that is not above x ÷ y."""
+        """The largest integer not above x ÷ y."""
         context = self._context
         more = context.add(self._quotient, context.convert(self._some, DType.F32))
         below = context.unary(Op.NEG, more)

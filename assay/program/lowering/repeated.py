@@ -1,11 +1,11 @@
-"""Whether a step does the same each time: what Python keeps from step to step is no part of a program.
+"""Detects steps whose behaviour changes from call to call: Python state is not part of a program.
 
-Contract: while a step runs twice, one `Record` is told of every operation. `Record.differs` says by which
-line, and how, the second run differs from the first in what depends on the step's inputs: another operation
-or number (a counter, a coin that Python threw), or a tensor that the first run computed. A constant that the
-first run made and kept is the same constant. `Kept` puts back the attributes of modules, and says which
-numbers among them go on changing; `line_that_changes` finds the line by which something changes. Not
-guaranteed: a coin of a generator that is nobody's attribute, where it falls alike in both runs.
+Contract: while a step runs twice, one `Record` gets every operation. `Record.differs` gives the line, and the
+kind of difference, of the second run's first deviation in what depends on the step's inputs: another
+operation or number (a counter, a random choice in Python), or a tensor that the first run computed. A
+constant that the first run made and kept is the same constant. `Kept` restores modules' attributes, and names
+changing numbers among them; `line_that_changes` finds the line responsible. Not guaranteed: a random choice,
+of a generator that is no attribute, with equal outcomes in both runs.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from torch.utils._pytree import tree_leaves
 
 VARYING = "varying"
 _LARGE = 1 << 16
-"""Elements of a constant that is known by itself, not by its values."""
+"""Number of elements from which a constant is identified by its object, not its values."""
 
 
 class Record:
-    """The operations of a step's two runs that depend on its inputs, in order, each with its line."""
+    """Operations of a step's two runs that depend on its inputs, in order, with their lines."""
 
     def __init__(self) -> None:
         self._run = 0
         self._runs: list[list[tuple[tuple[Hashable, ...], str]]] = []
         self._born: dict[int, int] = {}
-        """Memory of varying numbers -> the run that wrote them."""
+        """Memory of input-dependent tensors -> the run that wrote them."""
         self._keys: dict[int, Hashable] = {}
-        """Tensor -> what makes it, where it is a constant."""
+        """Key of each constant tensor."""
         self._writes: dict[int, Hashable] = {}
-        """Memory of a constant -> what made it, and what was written into it since."""
+        """Memory of a constant -> its creation, and what was written into it since."""
         self._alive: list[object] = []
         self._carried = ""
 
     def begin(self, inputs: Sequence[Tensor]) -> None:
-        """A run with these inputs."""
+        """Starts a run with these inputs."""
         self._run += 1
         self._runs.append([])
         for x in inputs:
@@ -55,7 +55,7 @@ class Record:
             self._born[_memory(x)] = self._run
 
     def add(self, func: Any, args: Any, kwargs: Any, result: Any, source: str) -> None:
-        """One operation, after it ran."""
+        """Adds one operation after it ran."""
         given = tree_leaves((args, kwargs or {}))
         written = list(_written(func, args))
         over = {id(x) for x in written} if func.__name__.partition(".")[0] in _OVERWRITING else set()
@@ -95,7 +95,7 @@ class Record:
         return self._keys[id(x)], self._writes.get(memory)
 
     def differs(self) -> tuple[str, str]:
-        """(line, how) of the first difference of the second run; ("", "") where there is none."""
+        """(line, kind) of the second run's first difference; ("", "") if there is none."""
         if self._carried:
             return self._carried, "reads what the step before has computed"
         for before, now in zip_longest(*self._runs):
@@ -117,7 +117,7 @@ def _memory(x: Tensor) -> int:
 
 
 def _written(func: Any, args: Any) -> Iterator[Tensor]:
-    """The tensors that an operation changes in place."""
+    """Tensors that an operation changes in place."""
     if func._schema.is_mutable:
         for declared, x in zip(func._schema.arguments, args, strict=False):
             if declared.alias_info is not None and declared.alias_info.is_write and isinstance(x, Tensor):
@@ -135,7 +135,7 @@ def _value(x: Tensor) -> Hashable:
 
 
 def _plain(value: Any) -> Any:
-    """A value that a step may go by and that can be compared; None for any other."""
+    """A comparable value that may affect a step; None for any other."""
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, random.Random):
@@ -152,7 +152,7 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 
 
 class Kept:
-    """The attributes of some modules and all their parts."""
+    """Attributes of some modules and all their submodules."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._parts = [(name, part) for root in modules for name, part in root.named_modules()]
@@ -161,7 +161,7 @@ class Kept:
         self._inside = [(x, x.copy()) for x in inside]
 
     def put_back(self) -> None:
-        """All attributes as they were, also the contents of lists and dictionaries."""
+        """Restores all attributes, also the contents of lists and dictionaries."""
         for part, held in self._held:
             for name in vars(part).keys() - held.keys():
                 del vars(part)[name]
@@ -171,7 +171,7 @@ class Kept:
             container.extend(contents) if isinstance(container, list) else container.update(contents)
 
     def numbers(self) -> dict[str, Any]:
-        """What could be a counter or a generator, by its name, and Python's own generators."""
+        """Possible counters and generators by name, including Python's generators."""
         found = {
             f"{place or 'the'} {type(part).__name__}'s {name}": _plain(value)
             for place, part in self._parts
@@ -191,15 +191,17 @@ def _generators() -> dict[str, Any]:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Names of what changed."""
+    """Names of changed values."""
     return [name for name in after if name in before and before[name] != after[name]]
 
 
 def line_that_changes(
     run: Callable[[], object], probe: Callable[[], object], skipped: tuple[str, ...]
 ) -> str:
-    """``file:line`` of the user by which `probe` changes while `run` runs; empty where it does not. Files
-    that begin with `skipped`, and Python's own, are nobody's."""
+    """``file:line`` of the user's code that changes `probe` while `run` runs; empty if none does.
+
+    Files that begin with `skipped`, and Python's own, are ignored.
+    """
     start, last, found = probe(), "", ""
     own = sysconfig.get_paths()["stdlib"]
 

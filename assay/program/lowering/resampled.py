@@ -1,6 +1,7 @@
-"""Resampling, padding, windows and pooling in the form that a program has of them.
+"""Reimplements PyTorch's resampling, padding, window and pooling functions from operations that can be
+lowered.
 
-Contract: that of ``program.lowering.rewritten``, in whose table these forms stand too.
+Contract: that of ``program.lowering.rewritten``, whose table includes them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from assay.program.lowering.rewritten import rewrites
 
 
 def _sources(length: int, size: int, align: bool, scale: float | None) -> Tensor:
-    """Where in an input of `length` each of `size` outputs lies."""
+    """Source coordinate of each of `size` outputs in an input of `length`."""
     place = torch.arange(size).float()
     if align:
         return place * ((length - 1) / (size - 1) if size > 1 else 0.0)
@@ -107,7 +108,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Any:
-    """Planes sampled at places that the grid names, [-1, 1] from edge to edge."""
+    """Samples planes at the grid's coordinates, [-1, 1] from edge to edge."""
     if input.dim() != 4 or mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
         return NotImplemented
     batch, channels, height, width = input.shape
@@ -141,10 +142,10 @@ def grid_sample(
 
 @rewrites(functional.pad)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Circular, reflected and replicated padding as concatenations; sizes are (before, after) of the last
-    dimension, then of the one before it, ...; negative ones cut.
+    """Circular, reflected and replicated padding by concatenation.
 
-    Raises ValueError where a side is longer than what it repeats.
+    Sizes are (before, after) of the last dimension, then of the one before it, ...; negative ones crop.
+    Raises ValueError if a side is longer than what it repeats.
     """
     if mode == "constant":
         return NotImplemented
@@ -183,7 +184,7 @@ def _each(value: Any, rank: int) -> list[int]:
 def _taps(
     x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int], places: Sequence[int]
 ) -> Iterator[Tensor]:
-    """For every place of a window what it sees: x [.., X..] with its padding -> [.., Y..]."""
+    """For every window position, its values: padded x [.., X..] -> [.., Y..]."""
     first = x.dim() - len(size)
     for tap in product(*(range(k) for k in size)):
         seen = x
@@ -209,7 +210,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """The transpose of `unfold`: every window's places added where they came from."""
+    """Transpose of `unfold`: adds every window's elements where they came from."""
     shape, size, gap, side, step = (
         _each(v, 2) for v in (output_size, kernel_size, dilation, padding, stride)
     )

@@ -1,10 +1,11 @@
-"""PyTorch's functions that are made of others here, so that their gradients follow: products along a
-dimension, bags of embeddings, ...; ``resampled`` has those of windows, ``inverses`` arc functions.
+"""Reimplements PyTorch functions from operations that can be lowered, so that autograd gives their gradients.
 
-Contract: `REWRITES` maps a function of PyTorch to one of the same arguments and, up to rounding, the same
-results and gradients, made of operations that have a lowering. It returns NotImplemented where PyTorch's own
-form serves. Each is differentiated by autograd as it is written. Not guaranteed: PyTorch's order of
-additions, or speed.
+It has products along a dimension, embedding bags and others; ``resampled`` has windows, ``inverses`` arc
+functions.
+
+Contract: `REWRITES` maps a PyTorch function to one with the same arguments and, up to rounding, the same
+results and gradients. It returns NotImplemented if PyTorch's own form can be lowered. Not guaranteed:
+PyTorch's order of additions, or speed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {}
 
 
 def rewrites(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a form of these functions."""
+    """Registers an implementation of these functions."""
 
     def register(form: Callable[..., Any]) -> Callable[..., Any]:
         REWRITES.update(dict.fromkeys(functions, form))
@@ -34,7 +35,7 @@ def rewrites(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 def _running(x: Tensor, dim: int, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Prefixes joined in log2 n rounds, each with what lies twice as far before."""
+    """Prefix scan in log2 n rounds."""
     distance, length = 1, x.shape[dim]
     while distance < length:
         later, before = x.narrow(dim, distance, length - distance), x.narrow(dim, 0, length - distance)
@@ -70,7 +71,7 @@ def cummin(input: Tensor, dim: int) -> Any:
 
 
 def _running_best(x: Tensor, dim: int, beats: Callable[[Tensor, Tensor], Tensor], named: Any) -> Any:
-    """Of equal numbers the last, which has the gradient; NaN is better than all."""
+    """Running extreme; of equal numbers the last one gets the gradient; NaN wins."""
     if not x.dim():
         return NotImplemented
     dim %= x.dim()
@@ -87,7 +88,7 @@ def _running_best(x: Tensor, dim: int, beats: Callable[[Tensor, Tensor], Tensor]
 
 @rewrites(torch.prod, Tensor.prod)
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """Halves multiplied with each other until one is left."""
+    """Product, by multiplying halves until one is left."""
     if not input.is_floating_point():
         return NotImplemented
     x, at = (input.reshape(-1), 0) if dim is None else (input, dim % max(input.dim(), 1))
@@ -116,7 +117,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Rows of a table joined bag by bag; bags are rows of `input`, or runs of it that begin at `offsets`."""
+    """Reduces rows of a table bag by bag; bags are rows of `input`, or runs of it that begin at `offsets`."""
     if max_norm is not None or scale_grad_by_freq:
         return NotImplemented
     rows = functional.embedding(input, weight)
@@ -142,7 +143,7 @@ def embedding_bag(
 
 @rewrites(functional.one_hot)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
-    """Raises ValueError without the number of classes."""
+    """One-hot encoding. Raises ValueError without the number of classes."""
     if num_classes < 0:
         raise ValueError("one_hot finds the number of classes in the data: write num_classes=")
     return NotImplemented
@@ -152,7 +153,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """By the largest of log p plus Gumbel's noise; the first k of them without replacement."""
+    """Samples by the largest log p plus Gumbel noise; the first k of them without replacement."""
     odds = torch.log(input / input.sum(-1, keepdim=True))
     if replacement:
         odds = odds.unsqueeze(-2).expand(*odds.shape[:-1], num_samples, odds.shape[-1])
@@ -173,7 +174,7 @@ def tan(input: Tensor) -> Tensor:
 
 @rewrites(torch.hypot, Tensor.hypot)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """Its gradient at 0 is 0."""
+    """Hypotenuse; its gradient at 0 is 0."""
     squares = input * input + other * other
     some = squares > 0
     return torch.where(some, torch.sqrt(torch.where(some, squares, 1.0)), squares)
@@ -198,7 +199,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """Over neighbouring channels, `size` of them, with zeros beyond the first and the last."""
+    """Normalises over `size` neighbouring channels, with zeros beyond the ends."""
     squares = (input * input).movedim(1, -1)
     wide = functional.pad(squares, [size // 2, (size - 1) // 2])
     total = torch.stack([wide.narrow(-1, i, input.shape[1]) for i in range(size)], 0).sum(0)
@@ -286,7 +287,7 @@ def cross_entropy(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Any:
-    """Negative variances are not looked for: that would read values."""
+    """Gaussian NLL; negative variances are not rejected, as that would read values."""
     spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
     if spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)

@@ -1,9 +1,9 @@
-"""Rules for reading and writing by index: gathers, scatters, rows of a table at computed places.
+"""Rules for reading and writing by index: gathers, scatters, rows at computed positions.
 
-Contract: reading copies bits. Adding by index is the scatter_sum instruction, one exact sum for each place.
-Writing copies bits too: each place looks up what is written there. Where two entries write one place the last
-of them stays, as on PyTorch's CPU, in small tensors; in larger ones indices have to be distinct. Negative
-indices count from the end where PyTorch's do.
+Contract: reads copy bits. Adding by index is the scatter_sum instruction, one exact sum per position. Writes
+copy bits: each position looks up what is written there. If two entries write one position, the last stays, as
+on PyTorch's CPU, in small tensors; in larger ones indices must be distinct. Negative indices count from the
+end where PyTorch's do.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from assay.program.lowering.views import View, whole
 from assay.program.rules import MAX_FAN_IN
 
 COMPARED = 1 << 16
-"""Most pairs of an entry and a place that are all compared; beyond, entries are told apart by their sum."""
+"""Maximum number of entry-position pairs that are all compared; beyond, entries are identified by their
+sum."""
 
 
 def from_end(context: Lowering, idx: View, size: int) -> View:
-    """idx with negative ones counted from the end."""
+    """idx with negative values counted from the end."""
     node = context.builder.node(idx.base)
     if node.op is Op.IOTA or (node.op is Op.CONVERT and node.inputs[0].dtype in (DType.U8, DType.BOOL)):
         return idx
@@ -51,7 +52,7 @@ def _integers(indices: Sequence[View | None]) -> list[tuple[int, View]]:
 
 
 def _together(context: Lowering, x: View, given: Sequence[tuple[int, View]]) -> tuple[View, View]:
-    """x with its indexed dimensions first and as one, and the one index into that."""
+    """x with its indexed dimensions first, joined into one, and the joint index."""
     dims = [dim for dim, _ in given]
     moved = views.permute(x, [*dims, *(d for d in range(len(x.shape)) if d not in dims)])
     table = context.reshape(moved, (prod(moved.shape[: len(dims)]), *moved.shape[len(dims) :]))
@@ -68,14 +69,14 @@ def _together(context: Lowering, x: View, given: Sequence[tuple[int, View]]) -> 
 
 
 def _place(given: Sequence[tuple[int, View]]) -> int:
-    """Where the index's own dimensions stand in the result: the first place, unless the indices adjoin."""
+    """Position of the index's own dimensions in the result: first, unless the indices are adjacent."""
     dims = [dim for dim, _ in given]
     return dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
 
 
 @lowers("index.Tensor", "_unsafe_index.Tensor")
 def index(context: Lowering, traced: Traced, x: View, indices: Sequence[View | None]) -> View:
-    """x[:, i], x[i, j], ...: rows of a table of which the indexed dimensions are the rows."""
+    """x[:, i], x[i, j], ...: rows of a table whose rows are the indexed dimensions."""
     given = _integers(indices)
     table, line = _together(context, x, given)
     taken = whole(context.builder.take(context.node(table), context.node(line)))
@@ -93,7 +94,7 @@ def index_put(
     rows: View,
     accumulate: bool = False,
 ) -> View:
-    """Rows added to those at the index, or written over them."""
+    """Adds rows at the index, or overwrites them."""
     masks = [idx for idx in indices if idx is not None and idx.dtype is DType.BOOL]
     if len(masks) == len(indices) == 1 and rows.elements == 1 and not accumulate:
         mask = context.reshape(masks[0], [*masks[0].shape, *([1] * (len(x.shape) - len(masks[0].shape)))])
@@ -130,8 +131,8 @@ def _written(context: Lowering, table: View, line: View, rows: View) -> View:
 
 
 def _writers(context: Lowering, idx: View, count: int) -> tuple[View, View]:
-    """For idx i32 [rows, n] and each of `count` places of a row: bool and i32 [rows, count], whether an entry
-    names it, and which one (the last)."""
+    """For idx i32 [rows, n] and each of `count` positions of a row: bool and i32 [rows, count], whether an
+    entry names it, and the last one that does."""
     rows, n = idx.shape
     if n <= MAX_FAN_IN and n * count <= COMPARED:
         places = context.reshape(context.iota(count), (1, count, 1))
@@ -163,7 +164,7 @@ def summed_at(context: Lowering, x: View, idx: View, count: int) -> View:
 
 
 def _by_rows(context: Lowering, x: View, dim: int, like: View) -> tuple[View, list[int]]:
-    """x as [rows, n] with `dim` last, of its other dimensions as much as `like` has; their sizes."""
+    """x as [rows, n] with `dim` last, cropped in its other dimensions to `like`; their sizes."""
     last = len(x.shape) - 1
     moved, other = views.swap(x, dim, last), views.swap(like, dim, last)
     for d, size in enumerate(other.shape[:-1]):
@@ -191,21 +192,21 @@ def gather(context: Lowering, traced: Traced, x: View, dim: int, idx: View, **_o
 
 
 def _one_a_row(x: View, dim: int, idx: View) -> bool:
-    """Whether an index names one entry along `dim` of every row."""
+    """True if an index names one entry along `dim` of every row."""
     return idx.shape[dim] == 1 and all(
         n == m for d, (n, m) in enumerate(zip(idx.shape, x.shape, strict=True)) if d != dim
     )
 
 
 def _chosen(context: Lowering, x: View, dim: int, idx: View) -> View:
-    """bool like x: the entries that an index with one entry along `dim` names."""
+    """bool like x: entries that an index with one entry along `dim` names."""
     places = context.iota(x.shape[dim])
     places = context.reshape(places, [n if d == dim else 1 for d, n in enumerate(x.shape)])
     return context.compare(Op.EQ, places, idx)
 
 
 def _scattered(context: Lowering, x: View, dim: int, idx: View, source: Operand) -> tuple[View, View]:
-    """[rows, entries] of an index and of what it writes."""
+    """[rows, entries] of an index and of its source."""
     last = len(x.shape) - 1
     places = views.swap(idx, dim, last)
     rows = context.reshape(places, (-1, places.shape[-1]))
@@ -218,7 +219,7 @@ def _scattered(context: Lowering, x: View, dim: int, idx: View, source: Operand)
 
 
 def _put_back(context: Lowering, x: View, dim: int, rows: View, like: View) -> View:
-    """x with the rows [.., n] of the part of it that `like` reaches."""
+    """x with the rows [.., n] written into the part that `like` covers."""
     last = len(x.shape) - 1
     moved = views.swap(x, dim, last)
     lead = views.swap(like, dim, last).shape[:-1]
@@ -272,7 +273,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> View:
-    """How many edges lie below each number."""
+    """Number of edges below each number."""
     if sorter is not None or len(edges.shape) != 1:
         raise Refused("the sorted numbers are one row, in their order")
     op = Op.LE if right or side == "right" else Op.LT
@@ -291,7 +292,7 @@ def bucketize(
 
 
 def box_of(places: torch.Tensor) -> list[range] | None:
-    """Where `places` (-1: nowhere) is not -1: a range of each dimension, or None where that is no box."""
+    """Where `places` is not -1: a range per dimension; None if that is not a box."""
     found = []
     for d in range(places.dim()):
         rest = [e for e in range(places.dim()) if e != d]
@@ -307,7 +308,7 @@ def box_of(places: torch.Tensor) -> list[range] | None:
 
 
 def written_box(context: Lowering, x: View, box: Sequence[range], part: View) -> View:
-    """x with `part`, whose elements are those of the box in their order, written into the box."""
+    """x with `part` written into the box in order."""
     part = context.reshape(part, [len(r) for r in box])
     hit = context.const(True, DType.BOOL, part.shape)
     for d, span in enumerate(box):

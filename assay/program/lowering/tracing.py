@@ -1,10 +1,10 @@
-"""Tracing: an ordinary PyTorch step function becomes a graph of ATen operations with their source lines.
+"""Traces a PyTorch step function to a graph of ATen operations with source lines.
 
-Contract: `trace_step` runs the function once on fake tensors (no arithmetic is done, no value is read) and
+Contract: `trace_step` runs the function once on fake tensors (no arithmetic is done, no value is read). It
 returns a graph of core-ATen operations with example values in ``meta["val"]`` and the user's source in
-``meta["source"]``. An operation of the backward pass carries the line of the forward operation it
-differentiates. Not guaranteed: that `program.lowering` has every operation that the graph holds; control
-flow that depends on tensor values cannot be traced at all.
+``meta["source"]``. An operation of the backward pass has the line of the forward operation that it
+differentiates. Not guaranteed: that `program.lowering` has every operation in the graph; control flow that
+depends on tensor values cannot be traced at all.
 
 Source: ``torch.fx.experimental.proxy_tensor.make_fx``.
 """
@@ -42,13 +42,13 @@ from assay.program.lowering.repeated import Kept, Record, changed, line_that_cha
 from assay.protocol.errors import Stop
 
 StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]
-"""(state, batch) -> next state, with the shapes and dtypes of the state kept."""
+"""Maps (state, batch) to the next state, of the same shapes and dtypes."""
 
 UNKNOWN_SOURCE = "an unknown line"
 
 
 class UnsupportedOperation(Stop):
-    """The model, loss or optimiser uses something that the instruction set cannot express."""
+    """Model, loss or optimiser uses something that the instruction set cannot express."""
 
     code = "unsupported-operation"
 
@@ -67,8 +67,7 @@ class UnsupportedOperation(Stop):
 
 
 class StepFailed(Stop):
-    """The model, loss, optimiser or outer algorithm raised an error of its own, or returned what no program
-    goes on with."""
+    """Model, loss, optimiser or outer algorithm raised an error, or returned an unusable result."""
 
     code = "step-failed"
 
@@ -116,21 +115,21 @@ _LOWERED_WHOLE = (
     "roll",
     "detach",
 )
-"""Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition, or
-costs less to trace."""
+"""Operations that are lowered whole: the rule has fewer nodes than PyTorch's decomposition, or traces
+faster."""
 
 
 _COMPOSITE = "CompositeImplicitAutograd"
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Core-ATen decompositions without those operations that are lowered whole."""
+    """Core-ATen decompositions except for operations that are lowered whole."""
     return _decompositions(tuple(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE)))
 
 
 @lru_cache(maxsize=1)
 def _decompositions(_: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
-    """Made anew only where operations that decompose themselves, such as a user's own, have been added."""
+    """Cached; rebuilt only after self-decomposing operations, such as a user's own, were added."""
     table = dict(core_aten_decompositions())
     for name in _LOWERED_WHOLE:
         packet = getattr(torch.ops.aten, name)
@@ -152,8 +151,8 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 
 @cache
 def _whose(file: str) -> str | None:
-    """The library that a file of code belongs to: "" for the user's own, None for what no error is told of
-    (PyTorch, Python, this package's own tracing)."""
+    """Library that a file of code belongs to: "" for the user's own, None for PyTorch, Python and this
+    package's tracing, which errors do not name."""
     if file.startswith(_PASSED_OVER):
         return None
     if file.startswith(f"{_ROOMS}{os.sep}"):
@@ -164,12 +163,12 @@ def _whose(file: str) -> str | None:
 
 
 def _told(inner: str, library: str, own: str) -> str:
-    """A line of a library's, and the user's line that leads there."""
+    """A library's line with the user's line that leads there."""
     return f"{inner}, in {library}" + (f", called at {own}" if own else "")
 
 
 def library_of(source: str) -> str:
-    """The library whose line a source is; "" where it is the user's own."""
+    """Library of a source line; "" if it is the user's own."""
     _, told, rest = source.partition(", in ")
     return rest.partition(",")[0] if told and not rest.startswith("its gradient") else ""
 
@@ -178,9 +177,11 @@ _VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardO
 
 
 def _user_line(frame: FrameType | None) -> str:
-    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package, and where it
-    is another library's, the user's line that leads there; where there is none, because a layer of PyTorch's
-    is the whole model, that layer."""
+    """``file:line`` of the innermost frame outside PyTorch and this package.
+
+    For another library's frame the user's line that leads there is added. Without one, because a PyTorch
+    layer is the whole model, that layer.
+    """
     layer = inner = library = ""
     while frame is not None:
         code = frame.f_code
@@ -199,14 +200,16 @@ def _user_line(frame: FrameType | None) -> str:
 
 
 def in_project(source: str) -> bool:
-    """Whether a ``file:line`` is in this project's own code."""
+    """True if a ``file:line`` is in this project's code."""
     return source.startswith(f"{_ROOMS}{os.sep}")
 
 
 def failure_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of an error's traceback that is the user's, or another library's
-    with the user's that leads there; where only the project's own code stands in it, the innermost of
-    that."""
+    """``file:line`` of the innermost user frame in an error's traceback, or another library's with the user's
+    line.
+
+    The innermost frame of the project if there is no other.
+    """
     at, own, inner, library, ours = error.__traceback__, "", "", "", UNKNOWN_SOURCE
     while at is not None:
         file = at.tb_frame.f_code.co_filename
@@ -222,7 +225,7 @@ def failure_line(error: BaseException) -> str:
 
 
 class _Sources(TorchDispatchMode):
-    """Writes the user's line and the place (``recomputed``) into every graph node as it is made.
+    """Annotates every graph node with the user's line and its place (``recomputed``).
 
     A forward operation is remembered by autograd's sequence number, under which its backward runs later.
     """
@@ -265,12 +268,12 @@ class _Sources(TorchDispatchMode):
 def trace_step(
     step: StepFunction, state: Sequence[Tensor], batch: Tensor, modules: Sequence[nn.Module] = ()
 ) -> GraphModule:
-    """Graph of one step; placeholders are the state's tensors in order, then the batch.
+    """Traces one step; placeholders are the state's tensors in order, then the batch.
 
-    The step runs a second time, after which the attributes of `modules` are put back. Raises
-    UnsupportedOperation where the step reads a tensor's value (``item()``, a data-dependent shape or branch)
-    or where the second run differs (``program.lowering.repeated``); StepFailed, with the user's own line,
-    where it raises an error of its own.
+    The step runs a second time, after which the attributes of `modules` are restored. Raises
+    UnsupportedOperation if the step reads a tensor's value (``item()``, a data-dependent shape or branch) or
+    the second run differs (``program.lowering.repeated``). Raises StepFailed, with the user's line, if the
+    step raises an error.
     """
     record, kept = Record(), Kept(modules)
 
@@ -308,7 +311,7 @@ _FROZEN = "every step of a program is as the first, whatever Python keeps betwee
 
 
 def _check_repeated(record: Record, moving: Sequence[str], kept: Kept, again: Callable[[], None]) -> None:
-    """Raises UnsupportedOperation where the step's two runs differ, or what it could go by changes."""
+    """Raises UnsupportedOperation if the step's two runs differ, or state that it may use changes."""
     for name in moving:
         raise UnsupportedOperation(
             f"{name} changes from step to step",
@@ -329,7 +332,7 @@ def _check_repeated(record: Record, moving: Sequence[str], kept: Kept, again: Ca
 
 
 def _failed(error: Exception) -> StepFailed:
-    """What the user's own step raised, with the line that raised it."""
+    """The error of the user's step, with the line that raised it."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
     hint = (
         "mend that line, or what leads to it; the model is called with the inputs, and the loss with its"

@@ -1,9 +1,9 @@
-"""Affine views: what a tensor of the traced graph is before anything is moved.
+"""Affine views of node outputs, which represent traced tensors until something must be moved.
 
-Contract: a `View` names elements of a node's row-major output by offset and strides; every function here is
-geometry and emits nothing. Views stack without cost, and a transpose of a transpose is no transpose; only
-`Lowering.node` turns a view into (at most) one ``strided`` or ``reshape`` node. Dimensions of size 1 always
-have stride 0, so equal views are equal values.
+Contract: a `View` names elements of a node's row-major output by offset and strides; all functions here are
+geometry and emit nothing. Views compose without cost, and two transposes cancel; only `Lowering.node` turns a
+view into (at most) one ``strided`` or ``reshape`` node. Dimensions of size 1 always have stride 0, so equal
+views are equal values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """All elements of the base in their order (the shape may differ)."""
+        """True if it has all elements of the base in order (the shape may differ)."""
         return (
             self.offset == 0
             and self.elements == self.base.elements
@@ -47,7 +47,7 @@ class View:
 
     @property
     def bijective(self) -> bool:
-        """Each element of the base exactly once, in any order."""
+        """True if it has each element of the base exactly once, in any order."""
         if self.offset != 0 or self.elements != self.base.elements:
             return False
         expected = 1
@@ -59,7 +59,7 @@ class View:
 
 
 def whole(base: Input) -> View:
-    """The output of a node as it is."""
+    """The whole output of a node."""
     return view(base, base.shape, contiguous(base.shape), 0)
 
 
@@ -132,7 +132,7 @@ def unsqueeze(x: View, dim: int) -> View:
 
 
 def unrepeated(x: View) -> View:
-    """x with its repeated dimensions (stride 0) cut to size 1."""
+    """x with its repeated dimensions (stride 0) cropped to size 1."""
     return View(
         x.base,
         tuple(1 if s == 0 else n for n, s in zip(x.shape, x.strides, strict=True)),
@@ -142,7 +142,7 @@ def unrepeated(x: View) -> View:
 
 
 def regroup(x: View, shape: Sequence[int]) -> View | None:
-    """x under another shape with the same row-major order, or None where no strides express it."""
+    """x in another shape with the same row-major order; None if strides cannot express it."""
     if x.elements == 1:
         return view(x.base, shape, [0] * len(shape), x.offset)
     runs: list[tuple[int, int]] = []
@@ -170,9 +170,9 @@ def regroup(x: View, shape: Sequence[int]) -> View | None:
 
 
 def join(x: View, joint: Shape, frame: Shape) -> View | None:
-    """x, which broadcasts to `joint`, with runs of dimensions joined as in `frame`, a coarser shape.
+    """x, which broadcasts to `joint`, with runs of dimensions joined as in the coarser shape `frame`.
 
-    None where a run is repeated in part, or where no strides express it.
+    None if a run is partly repeated, or strides cannot express it.
     """
     shape: list[int] = []
     at = 0

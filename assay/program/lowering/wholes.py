@@ -1,8 +1,8 @@
-"""Sums and maxima of whole numbers by rows of f32, which is exact up to 2^24.
+"""Rules for sums and maxima of integers, by f32 row sums, which are exact up to 2^24.
 
-Contract: `whole_sum` is the sum modulo 2^32, `whole_amax` the maximum, of every i32, u8 and bool tensor. What
-is known to be small (bools, bytes, places) is summed in one row sum; anything else in three parts of at most
-12 bits, each row of at most 4,096 numbers exactly.
+Contract: `whole_sum` is the sum modulo 2^32, `whole_amax` the maximum, of every i32, u8 and bool tensor.
+Values known to be small (bools, bytes, positions) are summed in one row sum; others in three parts of at most
+12 bits, in rows of at most 4,096 numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SMALL = {DType.BOOL: 1, DType.U8: 255}
 
 
 def largest(context: Lowering, x: View) -> int:
-    """A bound of the size of x's elements."""
+    """Upper bound of the absolute values of x."""
     if x.dtype in _SMALL:
         return _SMALL[x.dtype]
     node = context.builder.node(x.base)
@@ -45,7 +45,7 @@ def _sub(context: Lowering, x: View, y: View) -> View:
 
 
 def _below(context: Lowering, x: View, bits: int) -> tuple[View, View]:
-    """x >> bits, and what that leaves of x."""
+    """x >> bits, and the rest of x."""
     high = shifted_right(context, x, bits)
     return high, _sub(context, x, shifted_left(context, high, bits))
 
@@ -77,7 +77,7 @@ def _long_sum(context: Lowering, x: View) -> View:
 
 
 def _rows(context: Lowering, x: View, dims: Sequence[int]) -> tuple[View, list[int], list[int]]:
-    """x as [kept..., n], and the shape of a reduction of it without and with the reduced dimensions."""
+    """x as [kept..., n], and the shape of its reduction without and with the reduced dimensions."""
     gone = {d % len(x.shape) for d in dims} if dims else set(range(len(x.shape)))
     kept = [d for d in range(len(x.shape)) if d not in gone]
     lead = [x.shape[d] for d in kept]
@@ -98,7 +98,7 @@ def whole_sum(context: Lowering, x: View, dims: Sequence[int], keepdim: bool) ->
 
 
 def whole_amax(context: Lowering, x: View, dims: Sequence[int], keepdim: bool) -> View:
-    """i32: the maximum along `dims` (none given: all): of the upper halves, then of the lower ones there."""
+    """i32: maximum along `dims` (none: all): of the upper halves, then of the lower halves among them."""
     if not x.shape:
         return context.convert(x, DType.I32)
     if largest(context, x) <= EXACT:

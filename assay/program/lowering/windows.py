@@ -1,8 +1,8 @@
-"""Sliding windows over planes, what convolutions and pooling are made of.
+"""Sliding windows over planes, used by convolutions and pooling.
 
-Contract: `unfold` reads windows of a padded plane by one overlapping view (no copy for each place of the
-window). `fold` is its transpose, a sum over all windows that hold an element, as one row sum. Planes are
-[B, C, X..] with one or more spatial dimensions.
+Contract: `unfold` reads windows of a padded plane by one overlapping view, without copies. `fold` is its
+transpose, a sum over all windows that contain an element, as one row sum. Planes are [B, C, X..] with one or
+more spatial dimensions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assay.program.lowering.views import View
 
 @dataclass(frozen=True)
 class Window:
-    """Sizes along each spatial dimension."""
+    """Window parameters along each spatial dimension."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -27,7 +27,7 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Places that one window spans, less one."""
+        """Extent of one window minus one, per dimension."""
         return tuple((k - 1) * d for k, d in zip(self.size, self.dilation, strict=True))
 
     @property
@@ -46,7 +46,7 @@ def each(value: Sequence[int], rank: int, default: Sequence[int] = ()) -> tuple[
 
 
 def padded(context: Lowering, x: View, pads: Sequence[tuple[int, int]], value: Number = 0.0) -> View:
-    """x with constants around its last dimensions; negative counts cut."""
+    """x with constants around its last dimensions; negative counts crop."""
     first = len(x.shape) - len(pads)
     for place, (before, after) in enumerate(pads):
         dim = first + place
