@@ -1,1 +1,1 @@
-"""Models, optimisers, low-communication algorithms, datasets, and how they become a job's programs."""
+"""Models, optimisers, outer algorithms and datasets, and their conversion to a job's programs."""

@@ -1,15 +1,14 @@
-"""GRPO through the market: tasks are actors, the outer claim is the learner.
+"""GRPO as a job: tasks are actors, the outer claim is the learner.
 
-Contract: a task reads θ of the round before, plays a batch of problems position by position with keys and
-values in its state, and leaves on the wire the tokens and the log-probabilities of those that it drew. The
-outer claim's loops are `epochs` equal steps of the learner on the rollouts of all shards that are there: it
-computes rewards and advantages itself, from the problems in the tokens. Problems and draws come from random
-numbers of the shard's own counter, so that everybody computes the same rollout. Its last parameter, `REWARD`,
-is the mean reward of the rollouts that were played with the θ before. The bits are those of the same programs
-run in one process. Not guaranteed: that a policy learns.
+Contract: a task reads θ of the previous round and plays a batch of problems position by position, with its KV
+cache in the state. Its wire has the tokens and the log-probabilities of drawn tokens. The outer claim's loops
+are `epochs` equal learner steps on the rollouts of all present shards; it computes rewards and advantages
+itself, from the problems in the tokens. Problems and draws come from random numbers of the shard's own
+counter, so that everybody computes the same rollout. Its last parameter, `REWARD`, is the mean reward of the
+rollouts played with the previous θ. The bits are those of the same programs run in one process. Not
+guaranteed: that a policy learns.
 
-Source: GRPO, Shao and others 2024; the wider upper clip, and no penalty for leaving the policy of before
-(KL), DAPO, Yu and others 2025.
+Source: GRPO, Shao and others 2024; the wider upper clip, and no KL penalty, DAPO, Yu and others 2025.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ ROLLOUT, KNOWN, POSITION = "grpo.tokens", "grpo.known", "grpo.position"
 
 @dataclass(frozen=True)
 class Play:
-    """What is played and learnt: `rows` rollouts an actor, `group` of each problem, `epochs` steps of the
-    learner on them, and the bounds of the ratio of probabilities."""
+    """Settings of GRPO: `rows` rollouts per actor, `group` per problem, `epochs` learner steps, and clip
+    bounds."""
 
     task: Verifiable
     shape: Shape
@@ -55,12 +54,12 @@ class Play:
 
     @property
     def steps(self) -> int:
-        """Of a round: positions after which a token is drawn or read."""
+        """Steps of a round: positions after which a token is drawn or read."""
         return self.task.length - 1
 
 
 def check_play(play: Play, steps: int) -> None:
-    """Whether a job can be made of it, in rounds of so many steps. Raises Stop."""
+    """Raises Stop unless these settings make a job with rounds of this many steps."""
     for wrong, what, hint in (
         (play.rows % play.group, f"{play.rows} rollouts are no whole groups of {play.group}", "change batch"),
         (play.group < 2, "a group of one has no advantage over itself", "write group = 2 or more"),
@@ -120,7 +119,7 @@ def _learner_start(policy: Policy, play: Play, shards: int, theta: list[Tensor])
 
 def learner_program(policy: Policy, play: Play, shards: int) -> Program:
     """[θ, reward, optimiser, loss, (tokens, log-probabilities) of each actor, present (K)] → the same, after
-    a step on the rollouts of those that are present."""
+    a step on the rollouts of present actors."""
     task, count = play.task, len(policy.names)
     held = count + 1 + len(play.optimiser.genesis(policy.params))
 
@@ -144,7 +143,7 @@ def learner_program(policy: Policy, play: Play, shards: int) -> Program:
 
 
 def grpo_job(policy: Policy, play: Play, theta: list[Tensor], *, shards: int, seed: int = 0) -> JobArtifacts:
-    """Every file of a job in which `shards` actors play, from θ on, and the outer claim learns."""
+    """Builds a job in which `shards` actors play, starting from θ, and the outer claim learns."""
     params = len(theta) + 1
     actor = actor_program(policy, play, shards, seed)
     learner = learner_program(policy, play, shards)

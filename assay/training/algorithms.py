@@ -1,12 +1,11 @@
-"""Algorithms of low communication as recipes: what a shard sends, and how all that was sent becomes θ.
+"""Low-communication algorithms as data: what a shard sends, and how θ follows.
 
-Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
-outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; ``training.rounds`` makes
-the programs of both, which differ from one machine to another in no bit. A shard that is absent has no part
-in any sum, whatever its wire holds. Residuals are zeros at the start, and so is what our own rules keep. Not
-guaranteed: that an algorithm suits a model.
+Contract: an `Algorithm` has a `Coding` with or without error feedback, a mean over present shards, and an
+outer rule. `compress` and `outer` are ordinary PyTorch that can be lowered; ``training.rounds`` traces both,
+so all machines get the same bits. An absent shard enters no sum, whatever its wire holds. Residuals start at
+zero, and so does the state of our own rules. Not guaranteed: that an algorithm suits a model.
 
-Signs: Δ = θ − θ_k, and θ goes against it. The algorithms by name, with their papers: ``training.catalogue``.
+Signs: Δ = θ − θ_k, and θ moves against it. The algorithms by name, with their papers: ``training.catalogue``.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ Tensors: TypeAlias = "Sequence[Tensor]"
 
 
 class Rule(Protocol):
-    """How θ follows a mean change."""
+    """An outer rule: how θ follows a mean change."""
 
     @property
     def slots(self) -> int:
-        """Tensors of state for each parameter."""
+        """State tensors per parameter."""
         ...
 
     def start(self, theta: Tensor) -> list[Tensor]:
-        """A parameter's state before the first step."""
+        """A parameter's initial state."""
         ...
 
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
-        """The next θ and state of one parameter."""
+        """Next θ and state of one parameter."""
         ...
 
 
 class FromZeros:
-    """A rule whose state is so many tensors of a parameter's shape, zeros at first."""
+    """A rule whose state is a number of tensors of the parameter's shape, initially zero."""
 
     slots: int
 
@@ -60,7 +59,7 @@ class OuterSgd(FromZeros):
     slots: int = 0
 
     linear: ClassVar[bool] = True
-    """Whether a step is a linear map, so that ``training.stability`` can say how far a round may come."""
+    """True if a step is a linear map, which ``training.stability`` can analyse."""
 
     def check(self) -> None:
         """Raises Stop where θ cannot be trained by these numbers."""
@@ -94,8 +93,11 @@ class Nesterov(FromZeros):
 
 @dataclass(frozen=True)
 class DelayedNesterov:
-    """θ −= lr·Δ/N after each round; after every N-th also m = µm + B/N, θ −= lr·µm, B being the sum of Δ
-    since the one before: momentum moves once for N changes. N = `every`; with N = 1 it is `Nesterov`."""
+    """θ −= lr·Δ/N after each round; after every N-th also m = µm + B/N, θ −= lr·µm, where B sums Δ since the
+    last time.
+
+    So momentum moves once per N changes. N = `every`; with N = 1 it is `Nesterov`.
+    """
 
     lr: float = 0.7
     momentum: float = 0.9
@@ -168,19 +170,20 @@ class Sign(FromZeros):
 
 
 class Mean(Protocol):
-    """One change of the changes of those present."""
+    """Combines the changes of present shards to one."""
 
     def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor: ...
 
 
 def of_present(x: Tensor, here: Tensor) -> Tensor:
-    """x, or zeros where its shard is absent: whatever is there then, NaN too, is not looked at."""
+    """x, or zeros if its shard is absent, whatever (even NaN) x holds then."""
     return torch.where(here, x, 0.0)
 
 
 @dataclass(frozen=True)
 class Average:
-    """The sum in the order of the shards over how many are present, or, of sparse wires, sent the place."""
+    """Sum in order of the shards divided by the number present; for sparse wires, by the number that sent the
+    position."""
 
     def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         total, count = torch.zeros(()), torch.zeros(())
@@ -195,12 +198,12 @@ def norm(x: Tensor) -> Tensor:
 
 
 def norms(deltas: Tensors, present: Tensors) -> Tensor:
-    """f32 [K]; of who is absent 0."""
+    """f32 [K]; 0 for absent shards."""
     return torch.stack([norm(of_present(d, h)) for d, h in zip(deltas, present, strict=True)])
 
 
 def median(sizes: Tensor, present: Tensors) -> Tensor:
-    """The (lower) median of those present, a scalar."""
+    """The (lower) median over present shards, a scalar."""
     here = torch.stack(list(present))
     ordered = torch.where(here, sizes, torch.inf).sort()[0]
     middle = ((here.float().sum() - 1) / 2).floor().clamp(min=0).int()
@@ -208,16 +211,16 @@ def median(sizes: Tensor, present: Tensors) -> Tensor:
 
 
 def clipped(delta: Tensor, size: Tensor, bound: Tensor) -> Tensor:
-    """A change of this norm, no longer than `bound`."""
+    """A change of this norm, scaled down to at most `bound`."""
     return delta * torch.where(size > bound, bound / torch.where(size > 0, size, 1.0), 1.0)
 
 
 @dataclass(frozen=True)
 class MedianNorm:
-    """Every change clipped to the (lower) median norm of those present, then `Average`."""
+    """Clips every change to the (lower) median norm of present shards, then `Average`."""
 
     mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
-    """Why a part of a parameter has no mean by itself."""
+    """Why a slice of a parameter has no mean by itself."""
 
     def check(self, shards: int, min_shards: int) -> None:
         """Raises Stop where θ cannot be trained by these numbers."""
@@ -235,7 +238,7 @@ class MedianNorm:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """In each coordinate the mean without the `cut` least and the `cut` greatest of those present."""
+    """Per coordinate, the mean without the `cut` lowest and highest values of present shards."""
 
     cut: int = 1
 
@@ -260,14 +263,17 @@ class Trimmed:
 
 
 CENTRED_SHARDS = 3
-"""The fewest among which one that lies is outvoted."""
+"""Minimum number of shards with which one liar is outvoted."""
 
 
 @dataclass(frozen=True)
 class CentredClip:
-    """v += mean of (Δ_k − v)·min(1, τ/‖Δ_k − v‖), some times, from v = 0, where τ is `radius` times the
-    (lower) median of the distances ‖Δ_k − v‖. With one τ for all parameters liars rule those whose changes
-    are shorter (docs/measurements.md, failures)."""
+    """v += mean of (Δ_k − v)·min(1, τ/‖Δ_k − v‖), repeated from v = 0; τ is `radius` times the (lower) median
+    distance.
+
+    With one τ for all parameters, liars dominate parameters with shorter changes (docs/measurements.md,
+    failures).
+    """
 
     radius: float = 1.0
     steps: int = 3
@@ -299,8 +305,10 @@ class CentredClip:
 @dataclass(frozen=True)
 class Algorithm:
     """A coding, error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and forgotten), a mean and a
-    rule; `late`: how many rounds older the θ is that a shard begins from than the one that its change goes
-    against."""
+    rule.
+
+    `late`: number of rounds by which a shard's initial θ is older than the θ that its change is applied to.
+    """
 
     rule: Rule = field(default_factory=Nesterov)
     coding: Coding = field(default_factory=Whole)
@@ -312,7 +320,7 @@ class Algorithm:
     def compress(
         self, base: Tensor, theta: Tensor, residual: Tensor | None
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """The wire of one parameter that went from `base` to `theta`, and the next residual."""
+        """Wire of one parameter that moved from `base` to `theta`, and the next residual."""
         change = base - theta
         change = change if self.gain == 1.0 else change * self.gain
         if self.feedback is None or residual is None:
@@ -324,10 +332,10 @@ class Algorithm:
     def outer(
         self, theta: Tensor, state: Tensors, wires: Sequence[Tensors], present: Tensors
     ) -> tuple[Tensor, list[Tensor]]:
-        """The next θ and outer state of one parameter."""
+        """Next θ and outer state of one parameter."""
         return self.rule.step(theta, self.change(wires, present, theta.shape), state)
 
     def change(self, wires: Sequence[Tensors], present: Tensors, shape: Sequence[int]) -> Tensor:
-        """The mean change of a parameter of this shape, of the wires of those present."""
+        """Mean change of a parameter of this shape, from the wires of present shards."""
         deltas = [self.coding.decode(wire, shape) for wire in wires]
         return self.mean(deltas, present, [self.coding.sent(wire, shape) for wire in wires])

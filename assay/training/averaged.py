@@ -1,9 +1,9 @@
-"""A running average of a model's weights (EMA), which is settled with them.
+"""Running average of a model's weights (EMA), which settles with the model.
 
-Contract: every call in training moves the average by 1 − decay of the way to the weights that the call begins
-with; in evaluation the average answers. Its tensors are frozen parameters that a step changes, and so a part
-of the settled model under ``average.``: the mean over the shards that are present. Not guaranteed: one move a
-step with `accumulate` above 1, where each pass is a call; take decay^(1 ÷ accumulate) then.
+Contract: every call in training moves the average by 1 − decay towards the weights at the call's beginning;
+in evaluation the average is used. Its tensors are frozen parameters that a step changes, and so part of the
+settled model under ``average.``: the mean over present shards. Not guaranteed: one move per step with
+`accumulate` above 1, where each pass is a call; use decay^(1 ÷ accumulate) then.
 
 Source: Polyak and Juditsky 1992; the exponential form of Tarvainen and Valpola 2017.
 """
@@ -18,7 +18,7 @@ from torch import nn
 
 
 class Averaged(nn.Module):
-    """`model`, and beside it the average of its weights."""
+    """Wraps `model` with an average of its weights."""
 
     def __init__(self, model: nn.Module, decay: float = 0.999) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Bounds of the numbers that rules, codings and means have.
+"""Bounds checks for the numbers of rules, codings and means.
 
 Contract: each function raises Stop with the number, its bounds and where to change it. Real numbers are
-compared as programs hold them, rounded to f32.
+compared after rounding to f32, as programs hold them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from assay.training.lazy_torch import torch
 
 
 def require(holds: bool, what: str, value: object, bounds: str) -> None:
-    """Raises Stop unless it holds."""
+    """Raises Stop unless `holds`."""
     if not holds:
         raise Stop(
             f"the outer algorithm's {what} is {value}, and must be {bounds}",
@@ -29,7 +29,7 @@ def whole(what: str, value: object, least: int, most: int | None = None) -> None
 
 
 def single(what: str, value: object) -> float:
-    """The number rounded to f32. Raises Stop where it is no number."""
+    """The number rounded to f32. Raises Stop if it is not a number."""
     if not isinstance(value, int | float):
         raise Stop(f"the outer algorithm's {what} is {value!r}, and must be a number", hint=f"change {what}")
     return float(torch.tensor(float(value), dtype=torch.float32))

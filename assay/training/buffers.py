@@ -1,11 +1,10 @@
-"""What a step changes of a model beside its parameters (running statistics, averages of weights) in the model
-that is settled.
+"""Adds model state other than parameters (running statistics, weight averages) to the settled model.
 
-Contract: `with_buffers` gives an outer claim one loop more, of one step, whose result stands behind the
-parameters in its state, so that the fetched model has it and its receipt proves it: of f32 the mean over the
-shards that are present, of whole numbers and bools what the first of these has. Tasks go on from their own,
-not from the mean. No other slot's bits change. Not guaranteed: that a mean of variances is the variance of
-all shards' data, which differs by that of their means.
+Contract: `with_buffers` adds a one-step loop to the outer claim. Its result is stored behind the parameters
+in the outer state, so that the fetched model has it and its receipt proves it. f32 values are the mean over
+present shards; integers and bools are the first present shard's. Tasks continue from their own values. No
+other slot's bits change. Not guaranteed: that a mean of variances is the variance of all shards' data; it
+differs by the variance of their means.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ def moving(train: Program, count: int) -> list[int]:
 
 
 def with_buffers(whole: Round, names: Sequence[str], shards: int) -> Round:
-    """The round in which these slots of a task are part of the settled model. They are its own from round to
-    round, as all slots are that lie between the parameters and them; the outer claims are in one slice."""
+    """The round in which these slots of a task belong to the settled model.
+
+    A shard keeps its own from round to round, as all slots between the parameters and them; needs one slice.
+    """
     params, count = whole.inner.params, len(names)
     found = [whole.slot_names.index(name) for name in names]
     between = (link_of(whole.links, slot)[0].origin for slot in range(params, max(found) + 1))
@@ -70,7 +71,7 @@ def with_buffers(whole: Round, names: Sequence[str], shards: int) -> Round:
 
 
 def _behind(link: Link, params: int, count: int) -> Iterator[Link]:
-    """A task's link after `count` slots were put behind the outer claim's first `params`."""
+    """A task's link after `count` slots were inserted behind the outer claim's first `params`."""
     if link.origin != Origin.OUT or link.source != Kind.OUTER or link.first + link.count <= params:
         yield link
     elif link.first >= params:

@@ -1,14 +1,14 @@
-"""The outer algorithms by name, one entry each: everything that differs from one to another.
+"""Catalogue of the outer algorithms by name, with everything that differs between them.
 
 Contract: the job file's schema, `assay job init`, the fees, the checks, the warnings and the tables of
 docs/concepts.md read `CATALOGUE` and `NUMBERS`. A new algorithm is a new entry. Importing this module does
 not import PyTorch. Not guaranteed: that a paper's numbers suit another model.
 
-Rates and momenta are the papers', as far as they have one; late changes have none or less (decision 0038).
-The rate and ε of FedOpt are tuned for every task in Reddi 2021; 0.1 for both is where to begin. Liu 2024
-takes Δ/N for changes that come singly, so that N of them move θ as far as one round of DiLoCo does. Here a
-change is the mean of all shards. Of MuLoCo's residual all is kept (β = 1). PowerSGD's rank is a parameter of
-Vogels 2019. The median norm is SparseLoCo's, here before DiLoCo's mean.
+Rates and momenta are the papers' where they exist; late changes have no or less momentum (decision 0038).
+FedOpt's rate and ε are tuned for every task in Reddi 2021; 0.1 for both is a starting point. Liu 2024 takes
+Δ/N for changes that arrive singly, so that N of them move θ as far as one round of DiLoCo. Here a change is
+the mean of all shards. MuLoCo keeps its whole residual (β = 1). PowerSGD's rank is a parameter of Vogels
+2019. The median norm is SparseLoCo's, here before DiLoCo's mean.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 EVALUATE, INFER, GRPO = "evaluate", "infer", "grpo"
 OTHER_USES = frozenset({EVALUATE, INFER, GRPO})
-"""What a job file names where there is no outer algorithm: ``training.evaluation``, ``training.inference``
-and ``training.actors``."""
+"""Names in a job file of uses without an outer algorithm: ``training.evaluation``, ``training.inference`` and
+``training.actors``."""
 OWN = "own"
-"""What it names where the client's recipe brings an algorithm of its own."""
+"""Name in a job file of an outer algorithm from the client's recipe."""
 
 Round = Literal["whole", "coded", "streaming", "eager", "paths"]
 LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3, "eager": 3, "paths": 2}
-"""Loops of a task, by how its round is made: parameters as they are, a coded change, ``training.streaming``,
+"""Loops of a task by kind of round: whole parameters, a coded change, ``training.streaming``,
 ``training.eager``, ``training.paths``."""
 _UNSLICED: dict[Round, str] = {
     "streaming": "its rounds go through fragments, which are parts already",
@@ -54,8 +54,10 @@ _UNSLICED: dict[Round, str] = {
 
 @dataclass(frozen=True)
 class Needs:
-    """The optimiser that an algorithm is defined with. `zero`: which of its numbers must be 0; `why`: the
-    reason, in which ``{optimiser}`` is the one that was given."""
+    """The optimiser that an algorithm is defined with.
+
+    `zero`: settings that must be 0; `why`: the reason, in which ``{optimiser}`` is the given one.
+    """
 
     optimiser: str
     zero: tuple[str, ...]
@@ -65,36 +67,35 @@ class Needs:
 
 @dataclass(frozen=True)
 class Entry:
-    """An outer algorithm, with the numbers that `assay job init` writes."""
+    """An outer algorithm with the numbers that `assay job init` writes."""
 
     algorithm: Algorithm
     travels: str
-    """What travels from a shard; a row of docs/concepts.md, as `follows` and `paper`."""
+    """What a shard sends; a column of docs/concepts.md, as are `follows` and `paper`."""
     follows: str
     """How θ follows."""
     paper: str
     round: Round = "coded"
     keys: Mapping[str, str] = field(default_factory=dict)
-    """"section.key" of a job file to the value, where it differs from a template's; rate and momentum are the
-    rule's."""
+    """Job file values by "section.key" that differ from a template's; rate and momentum are the rule's."""
     fees: tuple[float, float, float] | None = None
     """verifier_fee, verifier_stake and solver_stake, in tokens at a price of 20, that pay for its votes (the
     worst of three templates); None: a template's do."""
     unpaid: bool = False
-    """Whether no share of the price pays for a vote, which costs several times what a task does."""
+    """True if no share of the price pays for a vote, which costs several times a task."""
     needs: Needs | None = None
     one_step: str = ""
-    """Why a round is one step, where it is."""
+    """Why a round is one step; empty if it need not be."""
     one_round: bool = False
-    """Whether the job is one round."""
+    """True if the job is one round."""
     requires: tuple[str, ...] = ()
-    """Keys of [outer] that it needs and no other algorithm has."""
+    """Required keys of [outer] that no other algorithm has."""
     admits: tuple[str, ...] = ()
-    """Keys of [outer] that it may have and no other algorithm has."""
+    """Optional keys of [outer] that no other algorithm has."""
     sections: tuple[str, ...] = ()
-    """Sections of the job file that it needs and no other algorithm has."""
+    """Required sections of the job file that no other algorithm has."""
     more: str = ""
-    """What a job file has after [outer]'s momentum; ``{levels}`` are the model's first levels of modules."""
+    """Text after [outer]'s momentum in a job file; ``{levels}`` are the model's first levels of modules."""
 
     @property
     def unsliced(self) -> str:
@@ -104,12 +105,12 @@ class Entry:
 
     @property
     def learning_rate(self) -> float:
-        """Of the outer rule."""
+        """Learning rate of the outer rule."""
         return float(getattr(self.algorithm.rule, "lr"))  # noqa: B009
 
     @property
     def momentum(self) -> float:
-        """Of the outer rule; 0 where it has none."""
+        """Momentum of the outer rule; 0 if it has none."""
         return float(getattr(self.algorithm.rule, "momentum", 0.0))
 
 
@@ -285,39 +286,38 @@ levels = {levels}""",
     ),
 }
 RECIPES = {name: entry.algorithm for name, entry in CATALOGUE.items() if entry.round in ("whole", "coded")}
-"""Those that are no more than an `Algorithm`: one compression and one outer step a round."""
+"""Entries that are just an `Algorithm`: one compression and one outer step a round."""
 WHOLE = next(name for name, entry in CATALOGUE.items() if entry.round == "whole")
-"""The one whose parameters travel as they are: what a job has where nobody says another."""
+"""The algorithm that sends whole parameters: the default."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number of [outer] that some algorithms have: `field` of the `part` of those whose part is one
-    of `kinds`."""
+    """An integer key of [outer]: `field` of the `part` of algorithms whose part is one of `kinds`."""
 
     part: Literal["coding", "mean"]
     kinds: tuple[type, ...]
     field: str
     comment: str
-    """Beside it in a job file."""
+    """Comment in a job file."""
     of: str
-    """What an algorithm has that has it."""
+    """Description of the algorithms that have it."""
     bounds: str
-    """In docs/concepts.md."""
+    """Bounds in docs/concepts.md."""
     most: int
     why: str
-    """Why it is no more than `most`."""
+    """Reason for the maximum `most`."""
     sent: bool = True
-    """Whether it decides how much is sent."""
+    """True if it affects how much is sent."""
 
     def of_algorithm(self, algorithm: Algorithm) -> int | None:
-        """What the algorithm has it at; None where it has no such number."""
+        """The algorithm's value; None if it has no such number."""
         part = getattr(algorithm, self.part)
         return int(getattr(part, self.field)) if type(part) in self.kinds else None
 
     @property
     def usual(self) -> dict[str, int]:
-        """By algorithm what it is where a job file does not say."""
+        """Default by algorithm."""
         found = {name: self.of_algorithm(entry.algorithm) for name, entry in CATALOGUE.items()}
         return {name: number for name, number in found.items() if number is not None}
 
@@ -325,7 +325,7 @@ class Number:
 _SUMS = "the arbiter recomputes sums and maxima of 4096 terms"
 _INT = (1 << 31) - 1
 RANKS = {4: 257, 16: 2417, 32: 8885}
-"""By columns how many instructions a matrix takes to make; a program has 65,536."""
+"""Number of instructions per matrix by number of columns; a program has at most 65,536."""
 NUMBERS = {
     "block_size": Number(
         "coding",
@@ -379,41 +379,41 @@ NUMBERS = {
         sent=False,
     ),
 }
-"""By their keys in [outer]."""
+"""By key in [outer]."""
 
 
 def entry_of(name: str) -> Entry:
-    """The entry of this name. Raises Stop where there is none."""
+    """Entry by name. Raises Stop for an unknown one."""
     if name not in CATALOGUE:
         raise Stop(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
 
 
 def round_of(name: str) -> Round:
-    """How the round of what a job file names is made; of an algorithm of one's own coded, and of a use that
-    is no training one loop."""
+    """Kind of round of a job file's algorithm: coded for an own algorithm, one loop for a use without
+    training."""
     return CATALOGUE[name].round if name in CATALOGUE else "coded" if name == OWN else "whole"
 
 
 def defined_with(name: str) -> str:
-    """The optimiser that the algorithm is defined with; empty where it is about nothing else."""
+    """The optimiser that the algorithm is defined with; empty if any."""
     needs = CATALOGUE[name].needs if name in CATALOGUE else None
     return "" if needs is None else needs.optimiser
 
 
 def loops_of(name: str) -> int:
-    """Loops of a task under this algorithm."""
+    """Number of loops of a task under this algorithm."""
     return LOOPS[round_of(name)]
 
 
 def numbers_of(algorithm: Algorithm) -> dict[str, int]:
-    """Those of `NUMBERS` that the algorithm has, as it has them."""
+    """The algorithm's `NUMBERS` with their values."""
     held = {key: number.of_algorithm(algorithm) for key, number in NUMBERS.items()}
     return {key: number for key, number in held.items() if number is not None}
 
 
 def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
-    """The algorithm with these in the place of its own. Raises Stop for one that it has not."""
+    """The algorithm with these values. Raises Stop for a number that it does not have."""
     if unknown := sorted(set(numbers) - set(numbers_of(algorithm))):
         raise Stop(
             f"the outer algorithm has no {unknown[0]}",
@@ -427,8 +427,10 @@ def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
 
 
 def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algorithm:
-    """The algorithm of this name with this rate and momentum of its outer rule, which moves after every so
-    many rounds where it is delayed. Raises Stop where it is not known, or its rule has no momentum."""
+    """The algorithm with this outer rate and momentum; `every`: rounds per move of a delayed momentum.
+
+    Raises Stop if it is unknown or its rule has no momentum.
+    """
     algorithm = entry_of(name).algorithm
     rule: Any = algorithm.rule
     has = {one.name for one in fields(rule)}
@@ -441,8 +443,8 @@ def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algor
 
 
 def outer_of(name: str, rule: DiLoCo, own: Algorithm | None = None) -> Algorithm | None:
-    """What shards send by this name and how θ follows; `own`: the algorithm that `OWN` names. None where no
-    shard sends a change. Raises Stop as `algorithm_of`."""
+    """The algorithm of a job; `own`: what `OWN` names. None if no shard sends a change. Raises Stop as
+    `algorithm_of`."""
     if own is not None or name in OTHER_USES:
         return own
     return with_numbers(algorithm_of(name, rule.lr, rule.momentum, rule.every), dict(rule.numbers))

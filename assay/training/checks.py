@@ -1,10 +1,9 @@
-"""Whether an outer algorithm can train: its numbers, its rounds, its optimiser, its shards.
+"""Checks that an outer algorithm can train with the given numbers, rounds, optimiser and shards.
 
-Contract: each function raises Stop with the reason and what to write instead. `check_algorithm` refuses
-numbers with which a coding, a rule or a mean of ours computes what is no number, moves θ not at all or
-without bound, or could not be posted. It does not look at what is of a class that is not ours, subclasses of
-ours among them. Not guaranteed: that an algorithm suits a model, nor that its outer steps come to rest
-(``training.stability``).
+Contract: each function raises Stop with the reason and a fix. `check_algorithm` refuses numbers with which
+our codings, rules or means compute NaN, do not move θ or move it without bound, or that could not be posted.
+Classes that are not ours, including subclasses, are not checked. Not guaranteed: that an algorithm suits a
+model, or that its outer steps converge (``training.stability``).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ OURS = (algorithms.__name__, codings.__name__)
 
 
 def check_algorithm(algorithm: Algorithm, shards: int, min_shards: int) -> None:
-    """Whether so many shards, of which a round may close with `min_shards`, can train by these numbers."""
+    """Checks the numbers for this many shards, of which a round may close with `min_shards`."""
     _check(algorithm.coding)
     if algorithm.feedback is not None:
         kept = single("feedback", algorithm.feedback)
@@ -33,14 +32,14 @@ def check_algorithm(algorithm: Algorithm, shards: int, min_shards: int) -> None:
 
 
 def _check(part: object, *shards: int) -> None:
-    """Raises Stop where a part of a class of ours has numbers by which it cannot train."""
+    """Calls the `check` of a part of one of our classes. Raises Stop."""
     check = vars(type(part)).get("check")
     if check is not None and type(part).__module__ in OURS:
         check(part, *shards)
 
 
 def check_rounds(name: str, rounds: int, steps: int, segment_steps: int) -> None:
-    """Whether so many rounds, of so many steps, suit the algorithm, in whole segments."""
+    """Checks that rounds, steps and segments suit the algorithm."""
     if steps % segment_steps:
         raise Stop(
             f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
@@ -60,7 +59,7 @@ def check_rounds(name: str, rounds: int, steps: int, segment_steps: int) -> None
 
 
 def check_optimiser(name: str, optimiser: Optimiser) -> None:
-    """Whether one of our optimisers is what the algorithm is defined with; of others nothing is known."""
+    """Checks that one of our optimisers is the one the algorithm is defined with; others are not checked."""
     needs = CATALOGUE[name].needs if name in CATALOGUE else None
     if needs is None or not isinstance(optimiser, tuple(OPTIMISERS.values())):
         return
@@ -70,7 +69,7 @@ def check_optimiser(name: str, optimiser: Optimiser) -> None:
 
 
 def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int) -> None:
-    """Whether the last `slow_shards` can take `slow_by` times fewer steps, in as many segments."""
+    """Checks that the last `slow_shards` can take `slow_by` times fewer steps, in as many segments."""
     if slow_shards >= shards:
         raise Stop(
             f"all of {shards} shards would be slow",
@@ -90,7 +89,7 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
 
 
 def check_slices(name: str) -> None:
-    """Whether an outer step by this algorithm can be cut into slices."""
+    """Checks that an outer step by this algorithm can be cut into slices."""
     if why := unsliced_because(name):
         raise Stop(
             f"the outer step of {name} cannot be cut into slices: {why}",

@@ -1,9 +1,9 @@
-"""Losses and attention of long sequences and large vocabularies, a part at a time.
+"""Computes losses and attention of long sequences and large vocabularies in chunks.
 
-Contract: each gives the numbers of its plain form up to the order of a few sums, and keeps nothing of a part
-between the forward and the backward pass (``torch.utils.checkpoint``): it is computed again. So no tensor is
-larger than a part, and a step's memory does not grow with vocabulary times tokens, nor with the square of the
-length. Not guaranteed: fewer operations; a part's are done twice.
+Contract: each function gives the numbers of its plain form up to the order of a few sums. Chunks are
+recomputed in the backward pass (``torch.utils.checkpoint``), so no tensor is larger than a chunk: memory does
+not grow with vocabulary times tokens or the square of the length. Not guaranteed: fewer operations; a chunk's
+forward runs twice.
 
 Example::
 
@@ -24,9 +24,9 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 LOSS_ROWS = 512
-"""Tokens whose logits are there at once."""
+"""Tokens per chunk of logits."""
 QUERY_ROWS = 512
-"""Positions whose attention is there at once."""
+"""Query positions per chunk of attention."""
 
 
 def _summed_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
-"""What a shard sends of a change of its parameters: whole numbers, few bits, or few entries.
+"""Codings of a parameter change for sending: integers, few bits, or few entries.
 
-Contract: a coding maps f32 x of any shape to the tensors of its wire and back: `decode(encode(x), x.shape)`
+Contract: a coding maps f32 x of any shape to the tensors of its wire and back. `decode(encode(x), x.shape)`
 is what every receiver sees, and the sender too, so that its residual x − decode(...) is exact by
-construction. Everything is ordinary PyTorch of operations that lower, so a program's wire has the same bits
-everywhere. `bits` is the wire's length in bits for x of a shape, packed; codes are i32 in a program, and
-packed in a state's files (``numerics.packed``).
+construction. Everything is PyTorch that can be lowered, so a program's wire has the same bits everywhere.
+`bits` is the packed size in bits; codes are i32 in a program and packed in a state's files
+(``numerics.packed``).
 
-Sources: E3M0 with a scale a block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table of
-bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the
+Sources: E3M0 with a scale per block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table
+of bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the
 largest coefficients, DeMo, Peng and others 2024; low rank, PowerSGD, Vogels and others 2019.
 """
 
@@ -30,28 +30,28 @@ Wire: TypeAlias = "tuple[Tensor, ...]"
 
 
 class Coding(Protocol):
-    """A way to send a tensor."""
+    """A coding of a tensor."""
 
     def encode(self, x: Tensor) -> Wire:
-        """The wire of f32 x."""
+        """Encodes f32 x to its wire."""
         ...
 
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-        """f32 of this shape, from a wire."""
+        """Decodes a wire to f32 of this shape."""
         ...
 
     def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
-        """f32, 1 where an element was sent and 0 elsewhere; None where all are."""
+        """f32: 1 for elements that were sent, 0 elsewhere; None if all were."""
         ...
 
     def bits(self, shape: Sequence[int]) -> int:
-        """Bits on the wire for x of this shape."""
+        """Size on the wire in bits for x of this shape."""
         ...
 
 
 @dataclass(frozen=True)
 class Whole:
-    """f32 as it is."""
+    """f32 unchanged."""
 
     def encode(self, x: Tensor) -> Wire:
         return (x,)
@@ -67,7 +67,7 @@ class Whole:
 
 
 def blocks(x: Tensor, size: int) -> Tensor:
-    """[blocks, size]: x flat, filled up with zeros."""
+    """[blocks, size]: x flattened and padded with zeros."""
     flat = x.reshape(-1)
     missing = -flat.shape[0] % size
     return (torch.nn.functional.pad(flat, [0, missing]) if missing else flat).reshape(-1, size)
@@ -85,7 +85,7 @@ class E3M0:
     block: int = 64
 
     def check(self) -> None:
-        """Raises Stop where no change can be sent by these numbers."""
+        """Raises Stop if these numbers can send no change."""
         whole("E3M0.block", self.block, 1, MAX_FAN_IN)
 
     def encode(self, x: Tensor) -> Wire:
@@ -120,7 +120,7 @@ class Integers:
     block: int = 64
 
     def check(self) -> None:
-        """Raises Stop where no change can be sent by these numbers."""
+        """Raises Stop if these numbers can send no change."""
         whole("Integers.width", self.width, 2, 16)
         whole("Integers.block", self.block, 1, MAX_FAN_IN)
 
@@ -155,7 +155,7 @@ class Bins:
     block: int = 4096
 
     def check(self) -> None:
-        """Raises Stop where no change can be sent by these numbers."""
+        """Raises Stop if these numbers can send no change."""
         whole("Bins.width", self.width, 1, 8)
         whole("Bins.block", self.block, 1, MAX_FAN_IN)
 
@@ -192,7 +192,8 @@ def cosines(size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Largest:
-    """The k largest of every chunk of side², by their places, of a cosine transform or of x itself."""
+    """The k largest entries of every chunk of side², with their positions, of a cosine transform or of x
+    itself."""
 
     k: int = 32
     side: int = 64
@@ -200,10 +201,10 @@ class Largest:
     values: Whole | Bins = Whole()
 
     mixes: ClassVar[str] = "its wire is the largest numbers of chunks of a whole parameter"
-    """Why a part of a parameter cannot be sent by itself."""
+    """Why a slice of a parameter cannot be sent by itself."""
 
     def check(self) -> None:
-        """Raises Stop where no change can be sent by these numbers."""
+        """Raises Stop if these numbers can send no change."""
         whole("Largest.k", self.k, 1)
         whole("Largest.side", self.side, 1, MAX_FAN_IN)
         if self.k > self.side**2:
@@ -220,7 +221,7 @@ class Largest:
         return min(self.side**2, math.prod(shape)) if not self.cosine else self.side**2
 
     def kept(self, shape: Sequence[int]) -> int:
-        """Entries of a chunk that are sent."""
+        """Entries sent per chunk."""
         return min(self.k, self.chunk(shape))
 
     def encode(self, x: Tensor) -> Wire:
@@ -255,8 +256,11 @@ class Largest:
 
 
 def orthonormal(x: Tensor) -> Tensor:
-    """f32 [m, r]: x's columns by Gram and Schmidt, each cleared of those before it twice, since what is left
-    of one that depends on them is rounding; a column of zeros stays one."""
+    """f32 [m, r]: x's columns by Gram-Schmidt with reorthogonalisation, since the rest of a dependent column
+    is rounding.
+
+    A zero column stays zero.
+    """
     made: list[Tensor] = []
     for column in x.unbind(1):
         for _ in range(2):
@@ -270,8 +274,11 @@ def orthonormal(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LowRank:
-    """A matrix [m, rest] as P Qᵀ of `rank` columns: P spans what `turns` multiplications by x xᵀ make of a
-    fixed start, Q = xᵀP. Vectors, and what would be no shorter, go as they are."""
+    """A matrix [m, rest] as P Qᵀ of `rank` columns: P spans `turns` multiplications of a fixed start by x xᵀ,
+    Q = xᵀP.
+
+    Vectors, and matrices that would not get shorter, are sent as they are.
+    """
 
     rank: int = 4
     turns: int = 2
@@ -279,12 +286,12 @@ class LowRank:
     mixes: ClassVar[str] = "its wire is of whole matrices"
 
     def check(self) -> None:
-        """Raises Stop where no change can be sent by these numbers."""
+        """Raises Stop if these numbers can send no change."""
         whole("LowRank.rank", self.rank, 1)
         whole("LowRank.turns", self.turns, 1)
 
     def parts(self, shape: Sequence[int]) -> tuple[int, int, int] | None:
-        """Rows, columns and rank of what is sent of x of this shape; None: x itself."""
+        """Rows, columns and rank of the factors for x of this shape; None: x itself is sent."""
         if len(shape) < 2:
             return None
         rows, columns = shape[0], math.prod(shape[1:])

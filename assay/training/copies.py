@@ -1,8 +1,8 @@
-"""A copy of a model that computes with its own tensors alone, and a model in evaluation mode for a while.
+"""Deep-copies models including closures over their parts, and runs models in evaluation mode temporarily.
 
-Contract: `copied` is ``copy.deepcopy``, after which functions that the model or its parts keep (a lambda over
-its layers, a hook) are made anew over the copy's parts: ``copy.deepcopy`` leaves them on the original's.
-Not guaranteed: functions behind a module-level name.
+Contract: `copied` is ``copy.deepcopy``, after which functions that the model or its parts hold (a lambda over
+its layers, a hook) are recreated over the copy's parts: ``copy.deepcopy`` leaves them on the original's. Not
+guaranteed: functions behind a module-level name.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def copied(model: Module) -> Module:
 
 
 class _Renewal:
-    """Functions of a copy made anew over its parts; `memo` is what ``copy.deepcopy`` has copied."""
+    """Recreates functions of a copy over its parts; `memo` is that of ``copy.deepcopy``."""
 
     def __init__(self, memo: dict[int, Any]) -> None:
         self._memo = memo
         self._open = {id(made) for made in memo.values()}
-        """Of the copy, and not yet looked into: nothing else is changed."""
+        """Objects of the copy not yet visited: nothing else is changed."""
 
     def within(self, held: dict[Any, Any] | list[Any]) -> None:
-        """Renew the functions that a container of the copy holds."""
+        """Recreates functions in a container of the copy."""
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             if (renewed := self._renewed(value)) is not value:
                 held[key] = renewed
@@ -56,7 +56,7 @@ class _Renewal:
         return value
 
     def _over(self, function: FunctionType) -> FunctionType:
-        """The function with what it closes over taken from the copy."""
+        """The function with its closure taken from the copy."""
         if id(function) in self._memo:
             known: FunctionType = self._memo[id(function)]
             return known
@@ -78,7 +78,7 @@ class _Renewal:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """The model itself in evaluation mode, and each part's mode put back afterwards."""
+    """Yields the model in evaluation mode, and restores each part's mode."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield model.eval()

@@ -1,9 +1,8 @@
-"""Datasets as fixed-size records of bytes, and how a batch of records becomes inputs and targets.
+"""Datasets of fixed-size byte records, and the conversion of a batch to inputs and targets.
 
-Contract: the same arguments and the same files give the same bytes: files are read in the order of their
-names, nothing is shuffled (a program draws records by the job's seed, docs/protocol.md 2.6). Held-out
-records come from the end and are never in the job. Not guaranteed: that the standard library's text is the
-same under another Python version.
+Contract: the same arguments and files give the same bytes: files are read in name order, nothing is shuffled
+(a program draws records by the job's seed, docs/protocol.md 2.6). Held-out records come from the end and are
+never in the job. Not guaranteed: that the standard library's text is the same under another Python version.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from assay.protocol.errors import Stop
 DIGITS_SCALE = 16.0
 """The digits' brightest pixel."""
 TEXT_HELD_OUT = 0.05
-"""Of a text's records."""
+"""Held-out share of a text's records."""
 
 
 class Layout(Protocol):
-    """How a record is laid out, in words that a step function can be traced through."""
+    """Layout of a record, in operations through which a step can be traced."""
 
     @property
     def record_size(self) -> int:
-        """Bytes a record."""
+        """Bytes per record."""
         ...
 
     def split(self, batch: Tensor) -> tuple[Any, Tensor]:
@@ -71,10 +70,10 @@ class LabelledLayout:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Records for training (the job's dataset) and held-out ones, joined bytes.
+    """Training records (the job's dataset) and held-out records, concatenated.
 
-    `epochs`: each shard reads an equal part of the records, all of it before any of it again, in their order
-    (`shuffled`); else every step draws among all of them, with replacement.
+    `epochs`: each shard reads an equal part of the records in order (`shuffled`), all of it before any again;
+    otherwise every step draws from all of them with replacement.
     """
 
     layout: Layout
@@ -83,7 +82,7 @@ class Dataset:
     epochs: bool = False
 
     def shuffled(self, seed: int) -> Dataset:
-        """The same with its training records in another order."""
+        """A copy with its training records shuffled."""
         size = self.layout.record_size
         order = list(range(len(self.records) // size))
         Random(seed).shuffle(order)
@@ -96,9 +95,11 @@ class Dataset:
 
 
 def mixed(several: Sequence[tuple[Dataset, int]]) -> Dataset:
-    """One dataset of several of one layout: each one's training records as often as its whole number says, so
-    that they are drawn in these proportions to their sizes; each one's held-out records once. Raises Stop
-    where layouts differ."""
+    """Combines datasets of one layout: each one's training records repeated by its integer weight, held-out
+    records once.
+
+    Raises Stop if layouts differ.
+    """
     layouts = {repr(dataset.layout) for dataset, _ in several}
     if len(layouts) != 1 or any(times < 1 for _, times in several):
         raise Stop(
@@ -115,12 +116,12 @@ def mixed(several: Sequence[tuple[Dataset, int]]) -> Dataset:
 
 
 def records_kept(count: int, held_out: float) -> int:
-    """How many of `count` records are held out, where that share of them is to be: 1 at least."""
+    """Number of `count` records to hold out for this share: at least 1."""
     return max(1, round(count * held_out))
 
 
 def cut(layout: Layout, data: bytes, held_out: float) -> Dataset:
-    """Whole records of some bytes, of which that share, from the end, is held out. Raises Stop."""
+    """Splits bytes into whole records, of which this share, from the end, is held out. Raises Stop."""
     size = layout.record_size
     count = len(data) // size
     kept = records_kept(count, held_out)
@@ -154,8 +155,10 @@ def _joined(files: Iterator[Path], limit: int) -> bytes:
 def text(
     path: str | Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = TEXT_HELD_OUT
 ) -> Dataset:
-    """A file, or all files below a directory, as text records of `context` + 1 bytes, of which the share
-    `held_out` is not trained on. Raises Stop when that is too little, or cannot be read.
+    """Text records of `context` + 1 bytes from a file, or all files below a directory; the share `held_out`
+    is held out.
+
+    Raises Stop if that is too little or unreadable.
     """
     try:
         data = _joined(_files(Path(path)), max_bytes)

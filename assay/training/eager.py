@@ -1,13 +1,12 @@
-"""Eager updates as a market's round: the own change of this round at once, the others' a round later.
+"""Eager updates as a job's round: a shard's own change is applied at once, the others' one round later.
 
 Contract: `eager_round` makes loops, links and genesis states of a ``training.overlap.Eager`` with an
-`Algorithm`'s coding and mean. A shard has a θ and a state of the rule of its own. After training it sends its
-change Δ and goes on from its own outer step of Δ̄′ + (Δ − Δ′)/K, where Δ̄′ is what the outer claim before
-made of the round before, and Δ′ what the shard itself had sent in it. The outer claim's θ follows the mean
-change itself, so it has what the shards' own have only once all changes have come. A shard that was absent
-begins from it, with M·Δ̄′ for what it had sent, since that θ has all of Δ̄′ already. Bits are those of
-`eager_programs` run in one process. Not guaranteed: wall time saved; a round waits for the outer claim before
-it, and none for its own.
+`Algorithm`'s coding and mean. A shard has its own θ and rule state. After training it sends its change Δ and
+continues from its own outer step of Δ̄′ + (Δ − Δ′)/K, where Δ̄′ is the previous outer claim's result for the
+round before, and Δ′ the shard's own part in it. The outer claim's θ follows the mean change itself, so it
+catches up with the shards once all changes have arrived. A shard that was absent starts from it, with M·Δ̄′
+as its own part, since that θ includes all of Δ̄′. Bits are those of `eager_programs` run in one process. Not
+guaranteed: wall time saved; a round waits for the previous outer claim, and none for its own.
 
 Source: eager updates for overlapped communication and computation in DiLoCo, Kale and others 2025.
 """
@@ -32,8 +31,11 @@ from assay.training.rounds import Round, empty, split
 
 @dataclass(frozen=True)
 class EagerPrograms:
-    """The programs beside training, for P parameters, a rule of s slots and K shards. A shard's *own* is [θ
-    (P), the rule's state (sP), Δ′ (P)]; what is *common*, [θ (P), the rule's state (sP), Δ̄′ (P)]."""
+    """The programs besides training, for P parameters, a rule of s slots and K shards.
+
+    A shard's *own* is [θ (P), rule state (sP), Δ′ (P)]; the *common* state is [θ (P), rule state (sP), Δ̄′
+    (P)].
+    """
 
     rejoin: Program
     """[parameters (P), own, common, here (bool [])] → parameters and own renewed where it is false."""
@@ -46,7 +48,7 @@ class EagerPrograms:
 
 
 def eager_programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int) -> EagerPrograms:
-    """Trace them. Raises UnsupportedOperation where a rule of one's own uses what does not lower."""
+    """Traces them. Raises UnsupportedOperation if an own rule cannot be lowered."""
     eager, count, kept = Eager(algorithm.rule), len(shapes), algorithm.rule.slots
     zeros = [torch.zeros(shape) for shape in shapes]
     wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)

@@ -1,6 +1,7 @@
-"""Looking at a trained model: its loss, its text. Native floating point, so for people, never for consensus.
+"""Evaluates a trained model: loss, accuracy, sampled text. In native floating point, for people, never for
+consensus.
 
-Contract: nothing here decides about a payment; results may differ between machines in the last digits.
+Contract: nothing here affects a payment; results may differ between machines in the last digits.
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> models.Model:
-    """A built-in model with these parameters. Raises Stop where names or shapes do not fit."""
+    """A built-in model with these parameters. Raises Stop if names or shapes do not fit."""
     return with_parameters(models.build(models.from_description(dict(description)), seed=0), params)
 
 
 def with_parameters(model: Module, params: Mapping[str, Tensor]) -> Module:
-    """A model with what a job has settled of it, trained parameters and what else its steps change, and all
-    else as it was made. Raises Stop where names or shapes do not fit.
-    """
+    """The model with a job's settled parameters and buffers, and all else as created. Raises Stop if names or
+    shapes do not fit."""
     hint = "take both from the same job"
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     wanted = {name for name, p in model.named_parameters() if p.requires_grad}
@@ -54,17 +54,17 @@ def with_parameters(model: Module, params: Mapping[str, Tensor]) -> Module:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model does on records that it was not trained on."""
+    """Result on held-out records."""
 
     records: int
     loss: float
     """Mean over the records; for cross entropy in nats."""
     accuracy: float | None
-    """Share of targets with the largest output; None where the outputs are no scores of classes."""
+    """Share of targets with the largest output; None if outputs are no class scores."""
 
 
 def evaluated(model: nn.Module, loss: LossFunction, layout: Layout, records: Tensor) -> Evaluation:
-    """Loss and accuracy over u8 [n, record_size] records, n > 0, of a loss that is a mean over records."""
+    """Loss and accuracy over u8 [n, record_size] records, n > 0; the loss must be a mean over records."""
     total, right, targets_seen = 0.0, 0.0, 0
     classes = True
     with torch.inference_mode():
@@ -91,7 +91,8 @@ def generate(
     seed: int,
     temperature: float = 0.8,
 ) -> bytes:
-    """`count` bytes that a GPT writes after a prompt of at least one byte. Raises Stop for another model."""
+    """`count` bytes that a GPT generates after a prompt of at least one byte. Raises Stop for another
+    model."""
     model = loaded(params, description)
     if not isinstance(model, models.Gpt) or not prompt:
         raise Stop("text comes from a GPT and a prompt of at least one byte", hint="give both")
@@ -106,9 +107,8 @@ def generate(
 
 
 def training_loss(slot_names: Sequence[str], state: Sequence[Tensor]) -> float:
-    """The last step's training loss, from an inner state; 0 before the first step. Raises Stop where no
-    slot holds it.
-    """
+    """The last step's training loss in an inner state; 0 before the first step. Raises Stop if no slot holds
+    it."""
     try:
         return float(state[list(slot_names).index(LOSS_SLOT)])
     except ValueError as error:

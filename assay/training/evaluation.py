@@ -1,12 +1,11 @@
-"""A model's loss on a dataset, computed by the market: an evaluation as a job.
+"""Evaluation as a job: the market computes a model's mean loss on a dataset.
 
-Contract: a round is one pass of every shard over records of its own: step t of shard k reads the records from
-(t·K + k)·B on, B a step, each record once. A task's weights pass through, so they are the same files from the
-first state to the last; it adds up its batches' losses and counts them. The outer step adds up the shards
-that are present, and its one parameter, `RESULT`, is the mean over all batches so far: what `assay job fetch`
-writes. Every batch is committed to, drawn and disputable like a training step. The model is traced in
-evaluation mode. Not guaranteed: that a shard which a round was closed without is made up for; its records are
-left out of sum and count alike.
+Contract: a round is one pass of every shard over its own records: step t of shard k reads B records from (t·K
++ k)·B on, each record once. A task's weights pass through unchanged, so they are the same files throughout;
+it sums and counts its batches' losses. The outer step sums over present shards; its one parameter, `RESULT`,
+is the mean over all batches so far, which `assay job fetch` writes. Every batch is committed, sampled and
+disputable like a training step. The model is traced in evaluation mode. Not guaranteed: that the records of a
+missing shard are made up for; they are left out of sum and count.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SUM, COUNT = "evaluation.sum", "evaluation.batches"
 
 
 def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
-    """Whether so many steps of all shards together read no record twice. Raises Stop."""
+    """Raises Stop unless the steps of all shards read no record twice."""
     if (read := batch * shards * steps) > records:
         raise Stop(
             f"{steps} steps of {shards} shards with batches of {batch} read {read} records, and there are"
@@ -51,7 +50,7 @@ def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
 
 
 def _own_records(batch: int, shards: int) -> Computed:
-    """The number of the first record of a step of a shard."""
+    """Index of the first record of a step of a shard."""
     turn = own_counter(shards)
     return lambda b, slots: b.imul(turn(b, slots), b.const(batch, DType.I32))
 
@@ -92,9 +91,9 @@ def evaluation_job(
     name: str = "",
     precisions: Precisions | None = None,
 ) -> JobArtifacts:
-    """Every file of a job whose result is the model's mean loss on `dataset.records`.
+    """Builds a job whose result is the model's mean loss on `dataset.records`.
 
-    Raises UnsupportedOperation with the source line where the instruction set cannot express the model.
+    Raises UnsupportedOperation with the source line if the model cannot be expressed.
     """
     held = {n: p.detach().clone() for n, p in model.named_parameters()}
     held |= {n: b.detach().clone() for n, b in model.named_buffers() if b.dtype in DTYPES}

@@ -1,13 +1,13 @@
-"""Reinforcement learning as programs: a decoder with its cache in the state, rewards, a clipped objective.
+"""Building blocks of GRPO as programs: a decoder with its KV cache in the state, rewards, a clipped
+objective.
 
-Contract: everything is ordinary PyTorch of operations that lower. Problems and samples come from
-counter-based random numbers, so a rollout is a function of (parameters, step counter) alone and can be
-replayed element by element. The reward is computed inside the program, from the problem that the program
-made. Tokens are whole f32. Not guaranteed: that `torch.rand` differs between shards (its counter is the
-step's): whoever runs several actors gives them steps of their own, or a counter (``training.ordered``).
+Contract: everything is PyTorch that can be lowered. Problems and samples come from counter-based random
+numbers, so a rollout is a function of (parameters, step counter) and can be replayed element by element. The
+program computes the reward from the problem it made. Tokens are integer-valued f32. Not guaranteed: that
+`torch.rand` differs between shards (its counter is the step's): several actors need steps or counters of
+their own (``training.ordered``).
 
-Sources: GRPO, Shao and others 2024; the wider upper clip, and no penalty for leaving the policy of before
-(KL), DAPO, Yu and others 2025.
+Sources: GRPO, Shao and others 2024; the wider upper clip, and no KL penalty, DAPO, Yu and others 2025.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from assay.training.verifiable import Verifiable
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a decoder; `length` tokens at most."""
+    """Shape of a decoder; `length`: maximum number of tokens."""
 
     layers: int
     heads: int
@@ -111,7 +111,7 @@ def sampled(logits: Tensor) -> tuple[Tensor, Tensor]:
 def decoded(
     net: Decoder, task: Verifiable, group: int, tokens: Tensor, known: Tensor, at: Tensor, cache: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-    """One position further: (tokens, log-probabilities of answers, position, cache).
+    """Decodes one position: (tokens, log-probabilities of answers, position, cache).
 
     At position 0 every group of `group` rows gets a new problem. Both f32 [B, length].
     """

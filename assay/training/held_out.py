@@ -1,11 +1,10 @@
-"""The loss of each round's parameters on records that nobody trains on, computed by every task.
+"""Computes the loss of each round's parameters on held-out records, in every task.
 
-Contract: `with_held_out` gives a task one loop more, of one step, before its training: the loss, in
-evaluation mode, of the parameters that the task then begins from, on the same records for every shard. The
-records are a slot of the task's state that stays as it is at genesis, so it is one file, stored once. The
-loss is the slot `HELD_OUT_LOSS`. The step is committed to, drawn and disputable like one of training, and no
-other slot of a state changes: the model has the same bits as without it. Not guaranteed: a loss of the last
-round's result, from which no task begins; `assay job eval` has that one.
+Contract: `with_held_out` adds a one-step loop before a task's training: the loss, in evaluation mode, of its
+initial parameters, on the same records for every shard. The records are a slot that never changes, so they
+are one file, stored once. The loss is the slot `HELD_OUT_LOSS`. The step is committed, sampled and disputable
+like a training step. No other slot changes: the model has the same bits as without it. Not guaranteed: a loss
+of the last round's result, from which no task starts; use `assay job eval` for that.
 """
 
 from __future__ import annotations
@@ -44,9 +43,11 @@ def with_held_out(
     precisions: Precisions | None = None,
     blocks: Blocks | None = None,
 ) -> Round:
-    """The round with the loss on the first `records` of those held out. `held`: the model's tensors by name,
-    each a slot of a task; its parameters, which are the first, may lie in `blocks` there. Raises Stop where
-    there are not so many, UnsupportedOperation for a model that cannot be traced."""
+    """The round with the loss on the first `records` held-out records.
+
+    `held`: the model's tensors by name, each a slot of a task; its parameters, which come first, may lie in
+    `blocks`. Raises Stop if there are too few records, UnsupportedOperation if the model cannot be traced.
+    """
     size = dataset.layout.record_size
     there = len(dataset.held_out) // size
     if records > there:
@@ -108,7 +109,7 @@ def _step(model: nn.Module, loss_fn: LossFunction, layout_: Layout, names: Seque
 
 
 def _fed(program: Program) -> Program:
-    """The program with its batch in a slot of its own, the last, instead of drawn records."""
+    """The program with its batch in an additional last slot instead of drawn records."""
     rows = max(node.shape[0] + node.attrs[1] for node in program.nodes if node.op is Op.DATA)
 
     def instead(b: ProgramBuilder, slots: Sequence[Input], node: Node) -> Input | None:

@@ -1,11 +1,11 @@
-"""What a GPT writes after many prompts, computed by the market: batch inference as a job.
+"""Batch inference as a job: the market generates a GPT's continuation of many prompts.
 
-Contract: a record is a prompt: its length in two bytes, little-endian, then its bytes, zeros after them. Row
-b of shard k in round r is prompt (r·K + k)·B + b. A step takes all rows one position further, with keys and
-values in the task's state; a row reads its prompt, then what it wrote. The job's one parameter, `RESULT`, is
-i32 [prompts, length]: each prompt and the bytes after it, −1 behind them, and −1 everywhere where a round was
-closed without the row's shard. Bytes are the likeliest, or drawn with random numbers of the row, the position
-and the job's seed: everybody computes the same ones. Not guaranteed: that what was written makes sense.
+Contract: a record is a prompt: its length in two bytes, little-endian, then its bytes, then zeros. Row b of
+shard k in round r is prompt (r·K + k)·B + b. A step advances all rows one position, with the KV cache in the
+task's state; a row reads its prompt, then its own output. The job's one parameter, `RESULT`, is i32 [prompts,
+length]: each prompt with its continuation, −1 behind them, and −1 everywhere if the round closed without the
+row's shard. Bytes are the likeliest, or sampled with random numbers of the row, the position and the job's
+seed: everybody computes the same. Not guaranteed: that the text makes sense.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def empty_cache(net: Gpt, batch: int, length: int) -> list[Tensor]:
 
 
 def next_logits(net: Gpt, tokens: Tensor, at: Tensor, cache: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """f32 [B, 256] logits after i64 [B] tokens at position `at` (f32 scalar), and the cache with them: those
-    that `Gpt` gives of the whole row, within the arithmetic's precision. A cache may hold anything behind."""
+    """f32 [B, 256] logits after i64 [B] tokens at position `at` (f32 scalar), and the updated cache.
+
+    They equal `Gpt`'s on the whole row up to rounding. A cache may hold anything beyond `at`.
+    """
     place = torch.arange(cache[0].shape[2]).float()
     here = (place == at).unsqueeze(1)
     x = (net.embedding(tokens) + net.position(at.long().reshape(1))).unsqueeze(1)
@@ -73,7 +75,7 @@ def next_logits(net: Gpt, tokens: Tensor, at: Tensor, cache: Sequence[Tensor]) -
 
 
 def drawn(logits: Tensor, temperature: float) -> Tensor:
-    """[B] indices of the greatest of f32 [B, V]; with a temperature above 0 drawn from the softmax of
+    """[B] indices of the greatest of f32 [B, V]; with a temperature above 0 sampled from the softmax of
     logits/temperature, by Gumbel's trick and the program's random numbers."""
     if temperature > 0:
         noise = -torch.log(-torch.log(torch.rand(logits.shape).clamp(min=1e-7)))
@@ -83,7 +85,7 @@ def drawn(logits: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Asked:
-    """How long prompts may be, how many bytes follow each, and how they are drawn: 0 takes the likeliest."""
+    """Maximum prompt length, bytes to generate, and temperature: 0 takes the likeliest."""
 
     prompt_bytes: int
     new_bytes: int
@@ -91,12 +93,12 @@ class Asked:
 
     @property
     def length(self) -> int:
-        """Positions of a row."""
+        """Positions per row."""
         return self.prompt_bytes + self.new_bytes
 
     @property
     def steps(self) -> int:
-        """Of a round: what comes after the last position is nobody's."""
+        """Steps of a round; the last position needs none."""
         return self.length - 1
 
 
@@ -115,8 +117,8 @@ def prompt_records(prompts: Sequence[bytes], asked: Asked) -> Records:
 
 
 def check_turns(asked: Asked, context: int, prompts: int, rows: int, rounds: int, steps: int) -> None:
-    """Whether rounds of so many steps and rows, over all shards, answer every prompt, and none for nothing.
-    Raises Stop."""
+    """Raises Stop unless these rounds, steps and rows over all shards answer every prompt without idle
+    rows."""
     if asked.length > context:
         raise Stop(
             f"prompts of {asked.prompt_bytes} bytes and {asked.new_bytes} after them are more than the"
@@ -139,7 +141,7 @@ def check_turns(asked: Asked, context: int, prompts: int, rows: int, rounds: int
 
 
 class _Calling(nn.Module):
-    """The net's next logits as a module, for `functional_call`."""
+    """The net's `next_logits` as a module, for `functional_call`."""
 
     def __init__(self, net: Gpt) -> None:
         super().__init__()
@@ -196,7 +198,7 @@ def _outer_start(rounds: int, shards: int, batch: int, length: int) -> list[Tens
 
 
 def _own_prompts(slot: int, batch: int, shards: int) -> Computed:
-    """The number of a shard's first prompt in the round that a slot counts."""
+    """Index of a shard's first prompt in the round that a slot counts."""
     return lambda b, slots: b.imul(
         b.iadd(b.imul(slots[slot], b.const(shards, DType.I32)), b.shard()), b.const(batch, DType.I32)
     )
@@ -213,8 +215,8 @@ def inference_job(
     seed: int = 0,
     precisions: Precisions | None = None,
 ) -> JobArtifacts:
-    """Every file of a job whose result is what `net` writes after each prompt. Raises Stop for prompts that
-    do not fit."""
+    """Builds a job whose result is the continuation of each prompt by `net`. Raises Stop for prompts that do
+    not fit."""
     records = prompt_records(prompts, asked)
     held = {n: p.detach().clone() for n, p in net.named_parameters()}
     outer_start = _outer_start(rounds, shards, batch, asked.length)

@@ -1,14 +1,13 @@
-"""From a module, a loss and an optimiser to everything that a client publishes.
+"""Builds everything that a client publishes from a module, a loss and an optimiser.
 
-Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (those that do
-not require a gradient) and buffers that a step changes (``training.buffers``), other frozen parameters, other
-buffers, optimiser state, ``metric.loss``]. Its step computes the loss of one batch, the gradient, and the
-optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first step). What no step
-changes is no part of the settled model. A buffer or frozen parameter changes where the module writes to it
-(``self.seen.add_(1)``) or sets another tensor in its place. A buffer of a dtype that programs do not have
-(complex numbers, say) is left out, and refused where it is used. The same module, data and arguments give
-the same roots. Raises UnsupportedOperation (with the source line) where the instruction set cannot express
-the step. Not guaranteed: that a model trains well.
+Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (without
+gradient) and buffers that a step changes (``training.buffers``), other frozen parameters, other buffers,
+optimiser state, ``metric.loss``]. A step computes the loss of one batch, the gradient and the optimiser's
+update, and writes the loss to ``metric.loss`` (0 before the first step). What no step changes is not part of
+the settled model. A buffer or frozen parameter changes if the module writes to it (``self.seen.add_(1)``) or
+replaces it. A buffer of an unsupported dtype (such as complex) is left out, and refused where it is used. The
+same module, data and arguments give the same roots. Raises UnsupportedOperation (with the source line) if the
+instruction set cannot express the step. Not guaranteed: that a model trains well.
 """
 
 from __future__ import annotations
@@ -54,20 +53,20 @@ from assay.training.streaming import streaming_of, streaming_round
 
 @dataclass(frozen=True, kw_only=True)
 class TracedRound(Round):
-    """What tracing a job gives: all of its files but the records."""
+    """Result of tracing a job: all files but the records."""
 
     model: dict[str, Any] = field(default_factory=dict)
     sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()
     """The inner step's products, each with its precision and nodes."""
     chosen: tuple[ChosenProduct, ...] = ()
-    """Those whose precision was found by rehearsing."""
+    """Products whose precision was found by rehearsing."""
     unsettled: tuple[str, ...] = ()
-    """What steps change of the model and the settled one lacks."""
+    """Tensors that steps change and the settled model lacks."""
     idle: tuple[str, ...] = ()
-    """Parameters that have no part in the loss, and stay as they are."""
+    """Parameters that do not affect the loss and stay as they are."""
     comparable: bool = False
-    """Whether PyTorch computes the first step's loss from the same numbers: it draws no random numbers of its
-    own, and reads records of all paths."""
+    """True if PyTorch computes the first step's loss from the same numbers: it draws no random numbers, and
+    reads records of all paths."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,24 +74,24 @@ class JobArtifacts(TracedRound):
     """All files of a job, before they are published."""
 
     records: Records | None
-    """None where no program reads any."""
+    """None if no program reads any."""
     held_out: bytes
     native_loss: Callable[[bytes], float] | None = None
-    """From the job's seed to the first step's loss as PyTorch computes it; None where that is another."""
+    """Function from the job's seed to the first step's loss in PyTorch; None if that is not comparable."""
 
 
 Keep = Callable[..., TracedRound]
-"""Calls the function that it is given first with all other arguments, or knows what that has returned."""
+"""Calls its first argument with all others, or returns the cached result of an equal call."""
 
 
 def at_once(make: Callable[..., TracedRound], *arguments: Any, **options: Any) -> TracedRound:
-    """Nothing is known of earlier calls."""
+    """Calls `make` without a cache."""
     return make(*arguments, **options)
 
 
 @dataclass(frozen=True)
 class _Slots:
-    """Names of the inner state's tensors in their order: see the module's contract."""
+    """Names of the inner state's tensors in order: see the module's contract."""
 
     params: list[str]
     frozen: list[str]
@@ -116,7 +115,7 @@ def _trainable(model: nn.Module) -> dict[str, Tensor]:
 
 
 class _Idle(Exception):
-    """Some parameters have no part in the loss."""
+    """Some parameters do not affect the loss."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__(", ".join(names))
@@ -132,7 +131,7 @@ def _gradients(loss: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _checked_loss(loss: Any) -> Tensor:
-    """Raises Stop for what is no loss to descend."""
+    """Raises Stop unless the value is a differentiable scalar loss."""
     if not isinstance(loss, Tensor):
         wrong, instead = f"is a {type(loss).__name__}", "return the number itself, such as outputs.loss"
     elif loss.numel() != 1:
@@ -147,8 +146,8 @@ def _checked_loss(loss: Any) -> Tensor:
 
 
 class _Pass(nn.Module):
-    """Loss and gradients of one batch. Both in one call: a checkpointed part of the model runs again during
-    the gradient, and must find the step's parameters in the model then."""
+    """Loss and gradients of one batch, in one call: checkpointed parts of the model run again during the
+    gradient and must find the step's parameters in the model."""
 
     def __init__(self, model: nn.Module, loss_fn: LossFunction) -> None:
         super().__init__()
@@ -165,9 +164,9 @@ class _Pass(nn.Module):
 def step_function(
     model: nn.Module, loss_fn: LossFunction, optimiser: Optimiser, layout: Layout, accumulate: int = 1
 ) -> StepFunction:
-    """One training step as a function of (state, batch), for tracing and for running natively.
+    """One training step as a function of (state, batch), for tracing and native execution.
 
-    The batch is cut into `accumulate` equal parts one after the other; loss and gradient are their means.
+    The batch is cut into `accumulate` equal parts; loss and gradient are their means.
     """
     slots = _slots(model, optimiser)
     one_pass = _Pass(model, loss_fn)
@@ -204,8 +203,10 @@ def step_function(
 def _after_call(
     forms: dict[str, tuple[torch.dtype, torch.Size]], after: dict[str, Tensor], params: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Frozen parameters and buffers after a call, also where the module set others in their place
-    (``self.mean = ...``). Raises Stop where they are no slot's next value."""
+    """Frozen parameters and buffers after a call, also where the module replaced them (``self.mean = ...``).
+
+    Raises Stop if a value cannot be a slot's next value.
+    """
     for name, before in params.items():
         if after[f"model.{name}"] is not before:
             raise Stop(
@@ -241,7 +242,7 @@ def _check_model(model: nn.Module) -> None:
 
 
 def genesis_of(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
-    """The inner state before the first step, by slot name in the order of the slots."""
+    """The inner state before the first step by slot name, in slot order."""
     params, slots = _trainable(model), _slots(model, optimiser)
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     start = {name: held[name].detach().clone() for name in (*slots.params, *slots.frozen, *slots.buffers)}
@@ -265,9 +266,11 @@ def made_round(
     slices: int = 1,
     own: Algorithm | None = None,
 ) -> Round:
-    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
-    `slices`: into how many equal runs of slots the parameters are cut; `own`: the algorithm that `OWN` names.
-    Raises Stop."""
+    """Builds the round of an algorithm by name. Raises Stop.
+
+    `rule`: its outer rate and momentum; `paths`: of DiPaCo; `slices`: number of equal parts of the
+    parameters; `own`: the algorithm that `OWN` names.
+    """
     if slices > 1:
         check_slices(name)
     kind = "coded" if own is not None else "paths" if paths is not None else entry_of(name).round
@@ -304,7 +307,7 @@ def made_round(
 def native_loss(
     model: nn.Module, loss_fn: LossFunction, layout: Layout, genesis: dict[str, Tensor]
 ) -> NativeLoss:
-    """The loss of a batch of records before the first step, as PyTorch computes it."""
+    """Loss of a batch before the first step, as PyTorch computes it."""
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}.keys() & genesis.keys()
 
     def loss(batch: Tensor) -> Tensor:
@@ -325,8 +328,11 @@ def traced(
     batch: int,
     accumulate: int = 1,
 ) -> tuple[dict[str, Tensor], GraphModule, list[str]]:
-    """The inner state before the first step by slot name, one step's graph, and the parameters that have no
-    part in the loss, which are frozen in `model`. Raises as `trace_step`."""
+    """Inner state before the first step by slot name, one step's graph, and parameters that do not affect the
+    loss.
+
+    The latter are frozen in `model`. Raises as `trace_step`.
+    """
     example = torch.zeros((batch * accumulate, layout.record_size), dtype=torch.uint8)
 
     def once() -> tuple[dict[str, Tensor], GraphModule]:
@@ -366,15 +372,15 @@ def traced_round(
     held_out: int = 0,
     own: Algorithm | None = None,
 ) -> TracedRound:
-    """Trace one step of `accumulate` times `batch` records, and all that a round has beside it.
+    """Traces one step of `accumulate` times `batch` records, and the other programs of a round.
 
-    `algorithm`: of the outer step, by its name in ``training.catalogue``; `slices`: into how many equal
-    blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
-    `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
-    entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
-    parameters' names; `held_out`: on so many of the dataset's held-out records the loss of each round's
-    parameters is computed; `own`: what `algorithm` is where it is "own". Raises UnsupportedOperation, or Stop
-    for a model that cannot be trained at all. Parameters that have no part in the loss are frozen in `model`.
+    `algorithm`: outer algorithm, by its name in ``training.catalogue``; `slices`: number of equal parameter
+    blocks, each with its own outer step (None: parameters stay whole). `seed`: of random numbers in the
+    program (dropout); `description`: the manifest's model entry; `precisions`: of the inner step's products,
+    single by default; `paths`: "dipaco"'s, by parameter names; `held_out`: number of held-out records on
+    which each round's parameters are evaluated; `own`: the algorithm if `algorithm` is "own". Raises
+    UnsupportedOperation, or Stop for a model that cannot be trained. Parameters that do not affect the loss
+    are frozen in `model`.
     """
     _check_model(model)
     genesis, graph, idle = traced(model, loss_fn, optimiser, dataset.layout, batch, accumulate)
@@ -441,9 +447,11 @@ def build_job(
     keep: Keep = at_once,
     **options: Any,
 ) -> JobArtifacts:
-    """Trace one step of `accumulate` times `batch` records and make every artifact of the job; `options` as
-    `traced_round` takes them, which `keep` calls. Raises UnsupportedOperation, or Stop for a model that
-    cannot be trained at all."""
+    """Traces one step of `accumulate` times `batch` records and builds every file of the job.
+
+    `options` are those of `traced_round`, which `keep` calls. Raises UnsupportedOperation, or Stop for a
+    model that cannot be trained.
+    """
     options |= {"batch": batch, "accumulate": accumulate}
     made = keep(traced_round, model, loss_fn, optimiser, dataset, **options)
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""PyTorch, imported at its first use: reading a table of optimisers or algorithms does not wait for it."""
+"""Imports PyTorch on first use, so that reading a table of optimisers or algorithms does not wait for it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Low-rank adapters: fine-tuning a model whose own weights stay as they are.
+"""Low-rank adapters (LoRA): fine-tunes a model with frozen weights.
 
-Contract: `adapt` freezes every parameter of a model and adds to each chosen linear layer W a trained product:
-x·Wᵀ + (x·downᵀ·upᵀ)·alpha ÷ rank, with `up` = 0 at the start, so that nothing changes before the first step.
-In a job the frozen weights are slots that pass through a step unchanged: part of the genesis and of every
-state root, no part of `params`, so that rounds exchange and the settled model holds the adapters alone.
-`merge` adds them into the weights. Not guaranteed: that the file's weights are those of any published model;
-compare its hash.
+Contract: `adapt` freezes every parameter and adds a trained product to each chosen linear layer W: x·Wᵀ +
+(x·downᵀ·upᵀ)·alpha ÷ rank, with `up` = 0 at the start. In a job the frozen weights are slots that pass
+through a step unchanged: part of the genesis and every state root, but not of `params`, so rounds exchange
+and settle the adapters alone. `merge` adds them to the weights. Not guaranteed: that the file's weights are
+those of a published model; compare its hash.
 
 Source: Hu and others 2021.
 """
@@ -24,7 +23,7 @@ from assay.training.optimisers import matches
 
 
 def linear(layer: nn.Module) -> bool:
-    """Whether a layer is linear: also a Conv1D of `transformers`, whose weight is [inputs, outputs]."""
+    """True if a layer is linear, including `transformers`' Conv1D, whose weight is [inputs, outputs]."""
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
@@ -55,7 +54,7 @@ class Adapted(nn.Module):
 
 
 def load(model: nn.Module, path: Path) -> None:
-    """Give the model the float32 weights of a safetensors file by name. Raises Stop where they do not fit."""
+    """Loads float32 weights of a safetensors file by name. Raises Stop if they do not fit."""
     if not path.is_file():
         raise Stop(f"there is no file {path}", hint="name a .safetensors file")
     # Imported here: a machine that only checks or replays needs no more than PyTorch and NumPy.
@@ -71,9 +70,9 @@ def load(model: nn.Module, path: Path) -> None:
 
 
 def adapt(model: nn.Module, layers: Sequence[str], *, rank: int, alpha: float) -> list[str]:
-    """Freeze the model and adapt its linear layers whose name matches a pattern; returns their names.
+    """Freezes the model and adapts linear layers whose name matches a pattern; returns their names.
 
-    Adapters begin from PyTorch's global generator. Raises Stop where no layer matches.
+    Adapters are initialised from PyTorch's global generator. Raises Stop if no layer matches.
     """
     chosen = [n for n, m in model.named_modules() if linear(m) and matches(n, layers)]
     if not chosen:
@@ -88,7 +87,7 @@ def adapt(model: nn.Module, layers: Sequence[str], *, rank: int, alpha: float) -
 
 
 def merge(model: nn.Module) -> None:
-    """Add every adapter into the weight below it; the model has its old names again."""
+    """Adds every adapter to its weight; the model has its old names again."""
     for name in [n for n, m in model.named_modules() if isinstance(m, Adapted)]:
         parent, attribute = _place(model, name)
         setattr(parent, attribute, getattr(parent, attribute).merged())

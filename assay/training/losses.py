@@ -1,7 +1,6 @@
-"""The loss of the templates, and the slot of the state in which a step leaves its loss.
+"""Loss functions of the templates, and the names of loss slots.
 
-Contract: apart from ``training.job``, so that nodes, which execute programs and trace none, need not load the
-tracer.
+Contract: separate from ``training.job``, so that nodes, which trace nothing, need not import the tracer.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The model as PyTorch itself computes it, on the job's own records: what a program cannot refuse as it runs.
+"""Runs the model in native PyTorch to find errors that a program cannot report.
 
-Contract: a program clamps an index that is out of range, and keeps 31 bits of a whole number. PyTorch raises
-an error at the one and has 63 bits for the other. `check_indices` runs the model, without an update, on the
-records in which some column of the inputs or the targets is the least or the largest (of a tensor of more
-than `COLUMNS` columns the least and the largest number of all), and refuses what PyTorch refuses, with the
-line. `first_loss` is what a rehearsal compares its own with. Attributes and tensors of the model and
-PyTorch's random numbers are as before. Not guaranteed: that an index is found that is computed of several
-columns.
+Contract: a program clamps an out-of-range index, and keeps 31 bits of an integer; PyTorch raises an error and
+keeps 63. `check_indices` runs the model without an update on records with the minimum or maximum of each
+column of inputs and targets (of a tensor with more than `COLUMNS` columns, of all columns), and refuses what
+PyTorch refuses, with the line. `first_loss` is the reference of a rehearsal. Attributes and tensors of the
+model and PyTorch's random state are restored. Not guaranteed: finding an index computed from several columns.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ NativeLoss = Callable[[Tensor], Tensor]
 
 @contextmanager
 def natively(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """PyTorch as it is, whose traces in the modules and in its random numbers are put back."""
+    """Native PyTorch for a `with` block; restores the modules and the random state."""
     kept = Kept(modules)
     try:
         with torch.random.fork_rng(devices=[]), torch.compiler.set_stance("force_eager"):
@@ -46,7 +44,7 @@ def natively(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _columns(batch: Tensor, layout: Layout) -> Tensor:
-    """f64 [records, n]: the numbers of inputs and targets, or of a wide tensor its least and largest ones."""
+    """f64 [records, n]: the numbers of inputs and targets; for a wide tensor its minimum and maximum."""
     found = []
     for x in tree_leaves(layout.split(batch)):
         if isinstance(x, Tensor) and x.numel() and x.shape[:1] == batch.shape[:1]:
@@ -62,7 +60,7 @@ def _rows(data: bytes | memoryview, size: int) -> Tensor:
 
 
 def extreme_records(dataset: Dataset) -> Tensor:
-    """u8 [n, record size]: the records in which a column is the least or the largest."""
+    """u8 [n, record size]: records with the minimum or maximum of a column."""
     size, records = dataset.layout.record_size, memoryview(dataset.records)
     best: dict[int, tuple[float, int]] = {}
     for first in range(0, len(records) // size, _CHUNK):
@@ -79,7 +77,7 @@ def extreme_records(dataset: Dataset) -> Tensor:
 
 
 def draws(graph: GraphModule) -> bool:
-    """Whether a traced step draws random numbers, which PyTorch's own are not."""
+    """True if a traced step draws random numbers, which differ from PyTorch's."""
     nodes = (node.target for node in graph.graph.nodes if node.op == "call_function")
     return any(torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) for target in nodes)
 
@@ -87,7 +85,7 @@ def draws(graph: GraphModule) -> bool:
 def first_loss(
     loss: NativeLoss, records: Records, batch: int, accumulate: int, modules: Sequence[nn.Module]
 ) -> Callable[[bytes], float]:
-    """From a job's seed to the loss of shard 0's first step, of `accumulate` batches, by `loss`."""
+    """Function from a job's seed to the loss of shard 0's first step, of `accumulate` batches."""
 
     def of(seed: bytes) -> float:
         drawn = [records.index(seed, 0, 0, row) for row in range(batch * accumulate)]
@@ -99,8 +97,10 @@ def first_loss(
 
 
 def check_indices(loss: NativeLoss, dataset: Dataset, batch: int, modules: Sequence[nn.Module]) -> None:
-    """Raises Stop with the user's line where PyTorch finds an index or a label out of range in some record;
-    `batch`: with how many records at once `loss` is called."""
+    """Raises Stop with the user's line if PyTorch finds an index or label out of range in some record.
+
+    `batch`: number of records per call of `loss`.
+    """
     rows = extreme_records(dataset)
     with natively(modules):
         for first in range(0, len(rows), batch):

@@ -1,12 +1,12 @@
-"""Optimisers as functions from (parameters, gradients, state) to the next (parameters, state), all by name.
+"""Optimisers as pure functions of (parameters, gradients, state), by name.
 
 Contract: everything that changes from step to step is a tensor of the state, so that a step can be replayed
-from its input state alone: also the powers of the betas and the step counter, as f32 scalars. Constants are
-rounded to f32 once. Weight decay is left out for names that match a pattern of `no_decay` (as in a shell).
+from its input state: including the powers of the betas and the step counter, as f32 scalars. Constants are
+rounded to f32 once. Weight decay skips names that match a pattern of `no_decay` (shell syntax).
 
-An optimiser that job files can name is a dataclass of `option` fields and a row of `OPTIMISERS`: its section
-of the job file, that section's template and the help of `assay job init` are made of them. Importing this
-module does not import PyTorch.
+An optimiser for job files is a dataclass of `option` fields and a row of `OPTIMISERS`: its job file section,
+that section's template and the help of `assay job init` are made from them. Importing this module does not
+import PyTorch.
 
 Sources: AdamW, Loshchilov and Hutter 2019 (decoupled weight decay); SGD as in torch.optim.SGD without
 dampening; Lion, Chen and others 2023; Muon, Jordan and others 2024, with its five steps and coefficients.
@@ -31,21 +31,23 @@ STEP = "step"
 COUNTER = "micro_step"
 SUM = "grad_sum."
 Bounds = Literal["rate", "decay", "positive"]
-"""Of an option that is a real number: at least 0; at least 0 and below 1; above 0."""
+"""Bounds of a real option: at least 0; at least 0 and below 1; above 0."""
 
 
 def option(default: Any, bounds: Bounds = "rate", *, start: Any = None, comment: str = "") -> Any:
-    """A field that is a key of the job file's [optimiser]. `start`: what `assay job init` writes, where it is
-    not the default; `comment`: beside it in the file."""
+    """A field that is a key of the job file's [optimiser].
+
+    `start`: value that `assay job init` writes, if not the default; `comment`: its comment in the file.
+    """
     written = default if start is None else start
     return field(default=default, metadata={"bounds": bounds, "start": written, "comment": comment})
 
 
 class Optimiser(Protocol):
-    """What `training.job` needs of an optimiser."""
+    """Interface of an optimiser."""
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
-        """The state before the first step; its order is that of the slots."""
+        """State before the first step, in slot order."""
         ...
 
     def update(
@@ -56,7 +58,7 @@ class Optimiser(Protocol):
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a parameter's name matches one of the patterns, such as ``"*.bias"``."""
+    """True if a parameter's name matches a pattern such as ``"*.bias"``."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -70,12 +72,12 @@ def clipped(grads: Named, norm: float | None) -> dict[str, Tensor]:
 
 
 def counter(schedule: Schedule) -> dict[str, Tensor]:
-    """The slot that a schedule counts in, at its start; none for a constant rate."""
+    """Initial slot of a schedule's step counter; none for a constant rate."""
     return {} if schedule.constant else {STEP: torch.zeros(())}
 
 
 def rate_at(lr: float, schedule: Schedule, state: Named) -> float | Tensor:
-    """The learning rate of this step."""
+    """Learning rate of this step."""
     return lr if schedule.constant else schedule.factor(state[STEP]) * lr
 
 
@@ -292,12 +294,12 @@ OPTIMISERS: dict[str, type[Optimiser]] = {
 
 @dataclass(frozen=True)
 class MicroSteps:
-    """Gradient accumulation over steps: `rule` once in `count` steps, on the mean of their gradients.
+    """Gradient accumulation over steps: `rule` runs once in `count` steps, on their mean gradient.
 
-    Parameters and the rule's state change at every `count`-th step alone; in between, bit for bit, they stay.
+    Parameters and the rule's state only change at every `count`-th step; in between they stay, bit for bit.
     So a batch of many passes costs no more nodes than one, and a step no more memory than one pass and the
-    sum. The loss that a step shows is that of its own pass. Not guaranteed: the bits of `accumulate`, which
-    adds in another order. Raises Stop for a `count` below 1.
+    sum. A step's loss is that of its own pass. Not guaranteed: the bits of `accumulate`, which adds in
+    another order. Raises Stop for a `count` below 1.
     """
 
     rule: Optimiser
@@ -308,14 +310,14 @@ class MicroSteps:
             raise Stop(f"{self.count} micro-steps make no step", hint="give 1 or more", code="bad-job")
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
-        """The rule's state, a sum for each parameter, and the counter."""
+        """The rule's state, a gradient sum per parameter, and the counter."""
         sums = {SUM + name: torch.zeros_like(p) for name, p in params.items()}
         return {**self.rule.genesis(params), **sums, COUNTER: torch.zeros(())}
 
     def update(
         self, params: Named, grads: Named, state: Named
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """One pass: the sum grows, or the rule has its step and the sum begins anew."""
+        """One pass: adds to the sum, or runs the rule and resets the sum."""
         first, last = state[COUNTER] == 0, state[COUNTER] == self.count - 1
         sums = {name: torch.where(first, g, state[SUM + name] + g) for name, g in grads.items()}
         after, rest = self.rule.update(params, {n: s / self.count for n, s in sums.items()}, state)

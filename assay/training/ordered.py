@@ -1,8 +1,8 @@
-"""A traced program that reads the records of its turn, and draws random numbers of its own.
+"""Rewrites a traced program to read records in order and to draw its own random numbers.
 
-Contract: a trace reads records that the job's seed draws, and random numbers that follow from the step's
-counter alone. `ordered` puts in their place runs of records one after another, from a number on that the
-program computes itself, and a counter that no two shards share. Every other instruction stays as it was.
+Contract: a trace reads records drawn by the job's seed, and random numbers of the step counter alone.
+`ordered` replaces them by consecutive records from a computed index, and by a counter that no two shards
+share. Every other instruction stays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Node, Op, Program, Shape
 
 Computed = Callable[[ProgramBuilder, Sequence[Input]], Input]
-"""An i32 scalar, out of the new program's builder and slots."""
+"""Computes an i32 scalar from the new program's builder and slots."""
 Instead = Callable[[ProgramBuilder, Sequence[Input], Node], Input | None]
-"""What takes a node's place, out of the same; None: the node stays."""
+"""Computes a node's replacement from the same; None: the node stays."""
 
 
 def rebuilt(
     program: Program, instead: Instead, record_size: int, kept: Sequence[tuple[DType, Shape]] = ()
 ) -> tuple[Program, dict[int, int]]:
-    """The program, of records of this size, with other nodes in some places, and where its nodes have gone.
-    `kept`: slots after its own, which pass through."""
+    """The program with some nodes replaced and this record size, and the new index of each old node.
+
+    `kept`: additional slots behind its own, which pass through.
+    """
     b = ProgramBuilder(record_size)
     made = [b.state(node.dtype, node.shape) for node in program.state]
     more = [b.state(dtype, shape) for dtype, shape in kept]
@@ -38,7 +40,7 @@ def rebuilt(
 
 
 def own_counter(shards: int) -> Computed:
-    """step·shards + shard: a number that no other shard has at any step."""
+    """step·shards + shard: unique over all shards and steps."""
 
     def computed(b: ProgramBuilder, slots: Sequence[Input]) -> Input:
         return b.iadd(b.imul(b.step(), b.const(shards, DType.I32)), b.shard())
@@ -49,8 +51,8 @@ def own_counter(shards: int) -> Computed:
 def ordered(
     program: Program, first: Computed | None = None, counter: Computed | None = None
 ) -> tuple[Program, dict[int, int]]:
-    """The program with records from `first` on, and `counter` for the step's, each where it is given; and
-    where its nodes have gone."""
+    """The program with records from `first`, and `counter` instead of the step's, each if given; and the new
+    index of each node."""
 
     def instead(b: ProgramBuilder, slots: Sequence[Input], node: Node) -> Input | None:
         if node.op is Op.STEP and counter is not None:

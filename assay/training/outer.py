@@ -1,8 +1,8 @@
-"""The outer program: how the shards' parameters become the next global parameters.
+"""The outer program of DiLoCo: updates the global parameters from the shards' parameters.
 
 Contract: the outer state is [θ (P), m (P), w_0 (P), ..., w_{K−1} (P)] (docs/protocol.md, 4.1). The program
-maps it to [θ', m', w_0, ...] with Δ = ((θ − w_0) + (θ − w_1) + ...) / K added in the order of the shards,
-m' = momentum·m + Δ, θ' = θ − lr·(Δ + momentum·m'). FedAvg is lr = 1, momentum = 0. It reads no data.
+maps it to [θ', m', w_0, ...] with Δ = ((θ − w_0) + (θ − w_1) + ...) / K added in shard order, m' = momentum·m
++ Δ, θ' = θ − lr·(Δ + momentum·m'). FedAvg is lr = 1, momentum = 0. It reads no data.
 
 Source: DiLoCo, Douillard et al. 2023 (Nesterov momentum outside).
 """
@@ -22,9 +22,11 @@ from assay.protocol.errors import Stop
 
 @dataclass(frozen=True)
 class Overlap:
-    """What Streaming DiLoCo has beside them: into how many fragments the parameters are cut (None: 4, or as
-    many as there are), how many rounds after its outer step a fragment is mixed in, the paper's τ, and how
-    much of its own a worker keeps then, the paper's α."""
+    """Settings of Streaming DiLoCo.
+
+    Number of fragments (None: 4, or as many as there are parameters); the paper's τ, rounds from a fragment's
+    outer step until it is mixed in; and the paper's α, the share of its own value that a worker keeps then.
+    """
 
     fragments: int | None = None
     delay: int = 1
@@ -33,9 +35,11 @@ class Overlap:
 
 @dataclass(frozen=True)
 class DiLoCo:
-    """Outer learning rate and momentum; after how many rounds the momentum of delayed Nesterov moves;
-    Streaming DiLoCo's own numbers; and `numbers`, those that an algorithm's coding or mean has in the place
-    of its own: a key of ``training.catalogue.NUMBERS`` with each."""
+    """Outer learning rate and momentum, and settings of other algorithms.
+
+    `every`: rounds per move of delayed Nesterov's momentum; Streaming DiLoCo's settings; and `numbers`:
+    values of ``training.catalogue.NUMBERS`` by key.
+    """
 
     lr: float = 0.7
     momentum: float = 0.9

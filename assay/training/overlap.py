@@ -1,9 +1,8 @@
-"""Rounds that do not wait for the wire: fragments that are sent in turn, and outer steps with late changes.
+"""Algorithms that overlap communication: fragments sent in turn, and outer steps with late changes.
 
-Contract: recipes beside ``training.algorithms``, of whose `Algorithm` they keep coding, mean and rule; they
-say what a worker makes of what was sent. All arithmetic is ordinary PyTorch of
-operations that lower. Steps and rounds count from 0. `Streaming`'s place in a market's round:
-``training.streaming``, `Eager`'s: ``training.eager``.
+Contract: they extend ``training.algorithms`` and keep an `Algorithm`'s coding, mean and rule; they define how
+a worker uses what was sent. All arithmetic is PyTorch that can be lowered. Steps and rounds count from 0.
+``training.streaming`` and ``training.eager`` make rounds of them.
 
 Sources: Streaming DiLoCo with overlapping communication, Douillard and others 2025; eager updates for
 overlapped communication and computation in DiLoCo, Kale and others 2025.
@@ -22,8 +21,10 @@ from assay.training.catalogue import CATALOGUE
 
 @dataclass(frozen=True)
 class Streaming:
-    """Fragment p, of `fragments` lists of parameters, is sent after every `steps` steps, p·steps/P steps
-    later than fragment 0; `delay` steps after that every worker mixes its own with what came of it."""
+    """Fragment p, of `fragments` lists of parameters, is sent every `steps` steps, offset by p·steps/P.
+
+    `delay` steps later every worker mixes its own value with the result.
+    """
 
     fragments: tuple[tuple[int, ...], ...]
     steps: int = 100
@@ -32,15 +33,15 @@ class Streaming:
     algorithm: Algorithm = field(default_factory=lambda: CATALOGUE["streaming"].algorithm)
 
     def mixed(self, theta: Tensor, local: Tensor) -> Tensor:
-        """What a worker goes on with: α·local + (1 − α)·θ."""
+        """Value with which a worker continues: α·local + (1 − α)·θ."""
         return local * self.alpha + theta * (1 - self.alpha)
 
 
 @dataclass(frozen=True)
 class Eager:
-    """The own change of this round, and the others' of the round before: Δ̃ᵢ = Δ̄′ + (Δᵢ − Δ′ᵢ)/M.
+    """Applies this round's own change, and the others' of the previous round: Δ̃ᵢ = Δ̄′ + (Δᵢ − Δ′ᵢ)/M.
 
-    Every worker has a θ and an outer state of its own.
+    Every worker has its own θ and outer state.
     """
 
     rule: Rule = field(default_factory=Nesterov)

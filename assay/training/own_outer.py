@@ -1,9 +1,8 @@
-"""A client's own outer algorithm, whose errors name the client's file and line.
+"""Wraps a client's own outer algorithm, so that errors name the client's file and line.
 
-Contract: `wrapped(algorithm)` computes what the algorithm computes, on the client's machine only. A part that
-lacks a method, raises an error, or returns another shape or dtype than a round goes on with, is refused with
-StepFailed: whose it is, file and line, and what it has to be. Not guaranteed: that an algorithm suits a
-model.
+Contract: `wrapped(algorithm)` computes the same as the algorithm, on the client's machine only. A part that
+lacks a method, raises an error, or returns a wrong shape or dtype is refused with StepFailed: its file and
+line, and what is required. Not guaranteed: that an algorithm suits a model.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ SIGNATURES = {
     "__call__": "a mean takes K changes, f32 of one shape, K bools of no dimension (who is present), and K of"
     " what the coding's `sent` returned, and returns f32 of that shape",
 }
-"""What a method takes and returns, by its name."""
+"""Arguments and result of each method."""
 PLACE = "docs/concepts.md, an algorithm of your own"
 
 
 def defined(part: Any, method: str) -> str:
-    """``file:line`` of a part's method, or of the function that a part is; empty where Python wrote it."""
+    """``file:line`` of a part's method, or of a function; empty for Python's own."""
     found: Any = inspect.unwrap(getattr(type(part), method, part))
     code = getattr(found, "__code__", None) or getattr(part, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def class_place(kind: type) -> str:
-    """``file:line`` of a class; empty where none of its methods says in which file it stands."""
+    """``file:line`` of a class; empty if unknown."""
     codes = (
         getattr(inspect.unwrap(held), "__code__", None) for held in vars(kind).values() if callable(held)
     )
@@ -70,14 +69,14 @@ def _at(place: str) -> str:
 
 
 def _kind(found: object) -> str:
-    """A result as people write it: f32 [3, 4]."""
+    """Describes a result: f32 [3, 4]."""
     if not isinstance(found, Tensor):
         return f"a {type(found).__name__}"
     return f"{str(found.dtype).removeprefix('torch.')} {list(found.shape)}"
 
 
 class _Part:
-    """A client's rule, coding or mean. Raises StepFailed where it lacks one of the methods."""
+    """A client's rule, coding or mean. Raises StepFailed if it lacks a method."""
 
     role: str
     methods: tuple[str, ...]
@@ -112,7 +111,7 @@ class _Part:
         return named if method == "__call__" else f"{named}.{method}"
 
     def _call(self, method: str, *arguments: object) -> Any:
-        """What the client's method returns. Raises StepFailed where it raises, with the client's line."""
+        """Calls the client's method. Raises StepFailed with the client's line if it raises."""
         called: Callable[..., Any] = getattr(self._part, method)
         try:
             return called(*arguments)
@@ -153,7 +152,7 @@ class _Part:
         return found
 
     def _tensors(self, method: str, found: object, what: str) -> list[Tensor]:
-        """A list or tuple of tensors that programs have."""
+        """Checks for a list or tuple of tensors with supported dtypes."""
         if not isinstance(found, list | tuple):
             raise self._wrong(method, _kind(found), what)
         for at, held in enumerate(found):
@@ -217,7 +216,6 @@ class _Mean(_Part):
 
 
 def wrapped(algorithm: Algorithm) -> Algorithm:
-    """The same algorithm; an error in a part names the client's file and line. Raises StepFailed where a part
-    lacks what a round calls."""
+    """Wraps an algorithm. Raises StepFailed if a part lacks a required method."""
     rule, coding, mean = _Rule(algorithm.rule), _Coding(algorithm.coding), _Mean(algorithm.mean)
     return replace(algorithm, rule=rule, coding=coding, mean=mean)

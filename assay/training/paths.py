@@ -1,16 +1,16 @@
-"""DiPaCo as a market's round: every shard trains one path through modules that it shares with other shards.
+"""DiPaCo as a job's round: every shard trains one path through modules that it shares with other shards.
 
-Contract: the parameters are S that all paths share and some levels, of each of which there are `modules`
-modules of the same shapes. Path u takes module (u div modules^l) mod modules of level l, so modules^levels
-shards are all paths. A task's state is [its path's parameters, shared ones first | the rest of training |
-base | wire]. The outer state is [path 0's parameters | of each further module number all levels' parameters |
-the rule's state of each of these | every shard's wire | who is present]. A module's change is the mean over
-those of its paths that are present, times the square root of how many they are. A module with none stands
-still, its momentum too. Bits are those of `path_programs` run in one process. Not guaranteed: that paths
-become unlike, which is for the data to bring about (`own_part`).
+Contract: the parameters are S that all paths share, and levels of `modules` modules with the same shapes
+each. Path u takes module (u div modules^l) mod modules of level l, so modules^levels shards cover all paths.
+A task's state is [its path's parameters, shared ones first | the rest of training | base | wire]. The outer
+state is [path 0's parameters | of each further module number all levels' parameters | the rule's state of
+each of these | every shard's wire | who is present]. A module's change is the mean over its present paths,
+times the square root of their number. A module without one does not change, nor does its momentum. Bits are
+those of `path_programs` run in one process. Not guaranteed: that paths diverge, which the data must bring
+about (`own_part`).
 
 Source: DiPaCo: distributed path composition, Douillard and others 2024 (outer Nesterov momentum of each
-module, mean over its paths, rescaled by the root of their number; all modules begin alike).
+module, mean over its paths, rescaled by the root of their number; all modules start equal).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from assay.training.ordered import Computed
 from assay.training.rounds import Round, empty, programs, split
 
 MAX_STEPS = 1 << 24
-"""Of a shard in all rounds: a program divides whole numbers below this exactly."""
+"""Maximum steps of a shard in all rounds: a program divides integers below this exactly."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Of each level the numbers of its parameters, ascending; each level has `modules` modules."""
+    """Parameter indices of each level, ascending; each level has `modules` modules."""
 
     modules: int
     levels: tuple[tuple[int, ...], ...]
 
     @property
     def count(self) -> int:
-        """How many paths there are."""
+        """Number of paths."""
         return int(self.modules ** len(self.levels))
 
     def module(self, level: int, path: int) -> int:
@@ -54,14 +54,16 @@ class Paths:
         return int(path // self.modules**level % self.modules)
 
     def order(self, params: int) -> list[int]:
-        """The parameters, those that all paths share first, then level by level."""
+        """Parameter indices: shared ones first, then level by level."""
         held = [i for level in self.levels for i in level]
         return [i for i in range(params) if i not in held] + held
 
 
 def paths_of(names: Sequence[str], levels: Sequence[Sequence[str]], modules: int) -> Paths:
-    """Levels by patterns of parameters' names, such as "blocks.0.*". Raises Stop for a pattern that nothing
-    matches, and a parameter in two levels."""
+    """Levels from patterns of parameter names, such as "blocks.0.*".
+
+    Raises Stop for a pattern without match, and a parameter in two levels.
+    """
     found: list[tuple[int, ...]] = []
     for patterns in levels:
         held = {p: {i for i, name in enumerate(names) if fnmatchcase(name, p)} for p in patterns}
@@ -78,7 +80,7 @@ def paths_of(names: Sequence[str], levels: Sequence[Sequence[str]], modules: int
 
 
 def check_paths(paths: Paths, shards: int, steps: int) -> None:
-    """Whether so many shards are all paths, and so many steps of each can be counted. Raises Stop."""
+    """Raises Stop unless this many shards are all paths, and this many steps of each can be counted."""
     if shards != paths.count:
         raise Stop(
             f"{len(paths.levels)} levels of {paths.modules} modules are {paths.count} paths, and there are"
@@ -93,8 +95,11 @@ def check_paths(paths: Paths, shards: int, steps: int) -> None:
 
 
 def own_part(records: int, rows: int, paths: int) -> Computed:
-    """The number of the first of `rows` records of a step of a path: the records are cut into `paths` equal
-    parts, and each path reads its own again and again in order. Raises Stop where a part has fewer rows."""
+    """Index of the first of `rows` records for a step of a path.
+
+    The records are cut into `paths` equal parts, and each path reads its own repeatedly in order. Raises Stop
+    if a part has fewer rows.
+    """
     part = records // paths
     turns = part // rows
     if not turns:
@@ -119,13 +124,13 @@ def own_part(records: int, rows: int, paths: int) -> Computed:
 
 
 def rows_read(program: Program) -> int:
-    """How many records a step of a traced program reads."""
+    """Number of records that a step of a traced program reads."""
     return max((n.attrs[1] + n.shape[0] for n in program.nodes if n.op is Op.DATA), default=0)
 
 
 @dataclass(frozen=True)
 class PathPrograms:
-    """The programs of a round beside training; P parameters of a path, in the order of its task."""
+    """The programs of a round besides training; P parameters of a path, in its task's order."""
 
     compress: Program
     """[base (P), θ_k (P), residuals (P or 0), wires] → residuals and wires renewed."""
@@ -137,8 +142,8 @@ class PathPrograms:
 
 
 def _homes(paths: Paths, shared: int) -> Iterator[tuple[int, list[int]]]:
-    """Every parameter of every module, in the order of the outer state: its number in a path, and the paths
-    that have it."""
+    """Every parameter of every module in outer-state order: its index in a path, and the paths that have
+    it."""
     every = list(range(paths.count))
     yield from ((i, every) for i in range(shared))
     for number in range(paths.modules):
@@ -150,8 +155,10 @@ def _homes(paths: Paths, shared: int) -> Iterator[tuple[int, list[int]]]:
 
 
 def path_programs(algorithm: Algorithm, paths: Paths, shapes: Sequence[tuple[int, ...]]) -> PathPrograms:
-    """Trace them, for a path's parameters of these shapes in the order of its task. Raises
-    UnsupportedOperation where a rule of one's own uses what does not lower."""
+    """Traces them for a path's parameters of these shapes, in its task's order.
+
+    Raises UnsupportedOperation if an own rule cannot be lowered.
+    """
     shared = len(shapes) - sum(map(len, paths.levels))
     made, homes = programs(algorithm, shapes, paths.count), list(_homes(paths, shared))
     widths, kept = [len(wire) for wire in made.wires], algorithm.rule.slots
@@ -179,7 +186,7 @@ def path_programs(algorithm: Algorithm, paths: Paths, shapes: Sequence[tuple[int
 
 
 def base_links(paths: Paths, shared: int) -> list[Link]:
-    """Where a path's parameters come from in the outer state."""
+    """Links from a path's parameters to the outer state."""
     found, at = [Link(Origin.OUT, Kind.OUTER, 1, shared, 1, 0, 0, NO_SLOT)], shared
     every = sum(map(len, paths.levels))
     for level, held in enumerate(paths.levels):

@@ -1,7 +1,7 @@
-"""A decoder, and the programs of its training by GRPO: one state to the next, of the same shapes.
+"""A decoder policy and its GRPO training programs.
 
-Contract: a `Policy`'s functions are ordinary PyTorch that lowers; `stepped` is one step of an optimiser on
-any loss of the parameters. ``training.actors`` makes a job of these programs.
+Contract: a `Policy`'s functions are PyTorch that can be lowered; `stepped` is one optimiser step on any loss
+of the parameters. ``training.actors`` builds a job from these programs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Calling(nn.Module):
 
 
 class Policy:
-    """A decoder of a task, with its first parameters by name."""
+    """A decoder for a task, with its initial parameters by name."""
 
     def __init__(self, task: Verifiable, shape: Shape, seed: int = 0) -> None:
         self.task = task
@@ -51,7 +51,7 @@ class Policy:
         return dict(zip(self.names, tensors, strict=False))
 
     def called(self, params: Named, method: Callable[..., Any], *given: Any) -> Any:
-        """What a function of the net gives with these parameters."""
+        """Calls a function of the net with these parameters."""
         return functional_call(_Calling(self.net, method), {f"net.{n}": p for n, p in params.items()}, given)
 
     def stepped(
@@ -90,7 +90,7 @@ class Policy:
     def warmed(
         self, optimiser: Optimiser, rows: int, steps: int, each: Callable[[int], None] = lambda _: None
     ) -> list[Tensor]:
-        """θ after so many supervised steps from the first parameters; `each` is told how many are done."""
+        """θ after supervised steps from the initial parameters; `each` is called with the number done."""
         state = [*self.start(optimiser), torch.zeros(())]
         if steps:
             run = Executor(self.warm_program(optimiser, rows))

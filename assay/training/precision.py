@@ -1,12 +1,12 @@
-"""Which products take their operands in parts: the client's choice, or found by rehearsing the first steps.
+"""Chooses the precision of each matrix product: the client's choice, or found by rehearsing the first steps.
 
 Contract: `Precisions` says "single", "split" or "auto" for all products and for those of named lines.
-`chosen` lowers a traced step by it. Where it says "auto", the first steps are executed from the genesis with
-all of those products split, each product's error is measured for every precision beside bfloat16's
-(``program.accuracy``), and each gets the cheapest one within `ADMITTED`. The program made so is rehearsed
-again, and what is worse there counts too. The precisions are part of the program, and so of its root.
-Not guaranteed: that later steps look like the first ones (``node.inaccuracy`` watches), and the same choices
-on a machine whose f64 sums differ, for a product at the very limit.
+`chosen` lowers a traced step accordingly. For "auto" the first steps run from genesis with all those products
+split, each product's error at every precision is measured relative to bfloat16's (``program.accuracy``), and
+each gets the cheapest one within `ADMITTED`. The resulting program is rehearsed again, and worse errors count
+too. The precisions are part of the program, and so of its root. Not guaranteed: that later steps are like the
+first ones (``node.inaccuracy`` monitors them), and the same choices on a machine whose f64 sums differ, for a
+product at the limit.
 
 Source: docs/decisions/0028-outliers.md.
 """
@@ -32,17 +32,18 @@ from assay.protocol.errors import Stop
 AUTO = "auto"
 CHOICES = (Precision.SINGLE.value, Precision.SPLIT.value, AUTO)
 ADMITTED = Error(whole=0.5, line=1.0)
-"""Half of what bfloat16 loses in a product, since numbers drift in training; as much in a row or column."""
+"""Half of bfloat16's error for a product, since numbers drift in training; all of it for a row or column."""
 REHEARSED_STEPS = 3
-"""An adapter's gradients are zero at the first."""
+"""More than one: an adapter's gradients are zero at the first."""
 _PROGRAMS = 3
-"""Programs that are tried, the last of which is taken."""
+"""Maximum number of programs that are tried; the last one is taken."""
 _SEED = bytes(32)
 
 
 @dataclass(frozen=True)
 class Precisions:
-    """`products`: of every product; `at`: of those whose line matches a pattern, such as "model.py:31"."""
+    """`products`: precision of every product; `at`: of those whose line matches a pattern, such as
+    "model.py:31"."""
 
     products: str = Precision.SINGLE.value
     at: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Precisions:
                 )
 
     def of(self, source: str) -> str:
-        """What is wanted of the product of this line."""
+        """Requested precision of the product at this line."""
         return next((word for pattern, word in self.at.items() if _fits(source, pattern)), self.products)
 
     def check(self, sources: Iterable[str]) -> None:
@@ -71,27 +72,28 @@ class Precisions:
 
 
 def _fits(source: str, pattern: str) -> bool:
-    """Whether a line is meant, also by its file's name alone; a gradient has its forward product's line."""
+    """True if the pattern matches the line, also by file name alone; a gradient has its forward product's
+    line."""
     line = source.partition(",")[0]
     return fnmatchcase(line, pattern) or fnmatchcase(line, f"*/{pattern}")
 
 
 @dataclass(frozen=True)
 class ChosenProduct:
-    """A product, the precision that "auto" gave it, and why."""
+    """A product with the precision that "auto" chose, and the reason."""
 
     site: ProductSite
     precision: Precision
     single: Error
-    """What it would lose with its operands whole."""
+    """Error with whole operands."""
     error: Error
-    """What it loses as it is."""
+    """Error at the chosen precision."""
     measured: bool = True
-    """Whether any of its operands was finite; else nothing is known, and both errors are 0."""
+    """True if any of its operands was finite; otherwise both errors are 0."""
 
     @property
     def within(self) -> bool:
-        """Whether it is no worse than bfloat16's."""
+        """True if its error is at most bfloat16's."""
         return self.error.whole <= 1
 
     def __str__(self) -> str:
@@ -111,8 +113,8 @@ Lower = Callable[[Choose], Lowered]
 
 
 def as_stored(state: Sequence[Tensor], names: Sequence[str] = ()) -> list[Tensor]:
-    """A traced state as slots hold it: whole numbers of 64 bits in 32. Raises Stop, with the slot's name,
-    where one is beyond them."""
+    """A traced state as slots hold it: 64-bit integers in 32 bits. Raises Stop with the slot's name if one
+    does not fit."""
     stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
     for number, (x, y) in enumerate(zip(state, stored, strict=True)):
         if x.dtype == torch.int64 and not torch.equal(x, y.long()):
@@ -127,9 +129,9 @@ def as_stored(state: Sequence[Tensor], names: Sequence[str] = ()) -> list[Tensor
 def chosen(
     lower: Lower, precisions: Precisions, genesis: Sequence[Tensor], records: Records
 ) -> tuple[Lowered, tuple[ChosenProduct, ...]]:
-    """The step lowered as the client wants it, and every product that "auto" decided about.
+    """Lowers the step with the requested precisions; also returns every product that "auto" decided.
 
-    Raises Stop for a pattern that fits nothing, and what `lower` raises.
+    Raises Stop for a pattern without match, and what `lower` raises.
     """
     first = lower(lambda site: _fixed(precisions, site) or Precision.SPLIT)
     precisions.check(site.source for site, _, _ in first.sites)
@@ -168,10 +170,10 @@ def _fixed(precisions: Precisions, site: ProductSite) -> Precision | None:
 
 
 def least(errors: Mapping[Precision, Error]) -> Precision:
-    """The cheapest precision within `ADMITTED`; where none is, or rows and columns stay outside whatever is
-    done (27 bits below a row's largest number are the end), within twice the best that can be had.
+    """The cheapest precision within `ADMITTED`; if there is none, within twice the best possible.
 
-    Nothing known of a product: its numbers were not finite.
+    Rows and columns may stay outside whatever is done: 27 bits below a row's largest number is the end.
+    Without measurements the product's numbers were not finite.
     """
     if not errors:
         return Precision.SPLIT
@@ -189,7 +191,7 @@ Errors = Mapping[ProductSite, Mapping[Precision, Error]]
 def rehearsed(
     program: Program, genesis: Sequence[Tensor], records: Records, meter: Meter, steps: int = REHEARSED_STEPS
 ) -> Meter:
-    """`meter`, after the first steps of shard 0 on some batches."""
+    """Runs the first steps of shard 0 on some batches and returns `meter`."""
     executor, state = Executor(program, kernels=FAST), list(genesis)
     for step in range(steps):
         state = executor.step(state, StepContext(records, _SEED, 0, step), meter.observe)
@@ -197,9 +199,7 @@ def rehearsed(
 
 
 def _measured(made: Lowered, genesis: Sequence[Tensor], records: Records) -> Errors:
-    """The worst of each site's product nodes in the first steps, by precision; sites without nodes have no
-    part in the step.
-    """
+    """Worst error of each site's product nodes in the first steps, by precision."""
     sites: dict[int, list[ProductSite]] = {}
     for site, _, nodes in made.sites:
         for node in nodes:

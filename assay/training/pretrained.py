@@ -45,7 +45,7 @@ _LONG = 1 << 30
 
 
 _CODE = {"auto_map", "quantization_config", "custom_generate"}
-"""Of config.json: what has some version of transformers import code, of the folder or of a hub."""
+"""Keys of config.json with which some version of transformers imports code, of the folder or of a hub."""
 
 
 def _library(name: str) -> Any:
@@ -57,7 +57,7 @@ def _library(name: str) -> Any:
 
 
 class LanguageModel(Protocol):
-    """What is used of a causal language model of `transformers`."""
+    """Interface of a causal language model of `transformers`."""
 
     forward: Callable[..., Any]
 
@@ -90,8 +90,8 @@ class Causal(nn.Module):
         return logits
 
     def save_pretrained(self, out: Path) -> None:
-        """Write the folder that `transformers` loads, adapters merged, with the tokenizer. The model has its
-        adapters no more."""
+        """Writes the folder that `transformers` loads, with merged adapters and the tokenizer; removes the
+        adapters from the model."""
         lora.merge(self)
         self.model.save_pretrained(out)
         for name in _BESIDE:
@@ -100,7 +100,7 @@ class Causal(nn.Module):
 
 
 def causal_model(folder: Path, tokenizer: Path) -> Causal:
-    """The model in a folder. Raises Stop for one without safetensors, or whose code would have to be run."""
+    """Loads the model in a folder. Raises Stop without safetensors, or if its code would have to run."""
     if not (folder / "config.json").is_file():
         raise Stop(
             f"{folder} holds no model of transformers: config.json is missing",
@@ -127,8 +127,11 @@ def causal_model(folder: Path, tokenizer: Path) -> Causal:
 
 
 def _refuse_code(folder: Path) -> None:
-    """Raise Stop for a folder that could have its author's code run. Not every version of transformers keeps
-    to `trust_remote_code`: one runs custom_generate/generate.py of any local folder."""
+    """Raises Stop for a folder whose code might run.
+
+    Not every version of transformers respects `trust_remote_code`: one runs custom_generate/generate.py of
+    any local folder.
+    """
     found = [str(path.relative_to(folder)) for path in folder.rglob("*.py")]
     found += [name for name in ("custom_generate", "adapter_config.json") if (folder / name).exists()]
     for path in folder.glob("*config.json"):
@@ -143,12 +146,12 @@ def _refuse_code(folder: Path) -> None:
 
 
 def _names_code(key: str, value: Any) -> bool:
-    """Whether an entry of a config has code imported; a kernel for attention is named by its repository."""
+    """True if a config entry imports code; an attention kernel is named by its repository."""
     return key in _CODE or ("attn_implementation" in key and "/" in str(value))
 
 
 def _entries(config: Any) -> Iterator[tuple[str, Any]]:
-    """Every key of a JSON value, with what it has."""
+    """All key-value pairs of a nested JSON value."""
     if isinstance(config, dict):
         for key, value in config.items():
             yield key, value
@@ -188,8 +191,10 @@ class Packed:
 
 
 def documents(source: Path) -> Iterator[str]:
-    """The texts of a file, or of all files below a folder: a line of .jsonl has one under "text", a row of
-    .parquet one in its column `text`, any other file is one. Raises Stop."""
+    """Yields the texts of a file, or of all files below a folder. Raises Stop.
+
+    A line of .jsonl has one under "text", a row of .parquet in its column `text`; any other file is one text.
+    """
     files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]
     for file in files:
         if file.suffix == ".parquet":
@@ -242,8 +247,7 @@ def _end_of_text(tokenizer: Any, folder: Path) -> int:
 
 
 def tokenised(folder: Path, texts: Iterable[str], context: int, held_out: float = TEXT_HELD_OUT) -> Dataset:
-    """Records of context + 1 tokens of the texts one after the other; what is left over at the end is
-    dropped. Raises Stop."""
+    """Records of context + 1 consecutive tokens of the texts; the incomplete rest is dropped. Raises Stop."""
     path = folder / TOKENIZER
     if not path.is_file():
         raise Stop(
@@ -261,7 +265,7 @@ def tokenised(folder: Path, texts: Iterable[str], context: int, held_out: float 
 
 
 def adapted(model: Causal, rank: int) -> list[str]:
-    """Freeze a model and give each of its linear layers but the last an adapter; their names."""
+    """Freezes a model and adapts each of its linear layers but the last; returns their names."""
     head = model.model.get_output_embeddings()
     names = [name for name, part in model.named_modules() if lora.linear(part) and part is not head]
     return lora.adapt(model, names, rank=rank, alpha=2.0 * rank)
@@ -276,8 +280,10 @@ def fine_tuning(
     rank: int = 8,
     seed: int = 0,
 ) -> Recipe:
-    """The recipe of training the model in a folder on texts; `rank` of its adapters, 0: all of its weights.
-    The optimiser is the job file's. Raises Stop."""
+    """Recipe that trains the model in a folder on texts; `rank` of its adapters, 0: all weights.
+
+    The job file names the optimiser. Raises Stop.
+    """
     torch.manual_seed(seed)
     folder = Path(tokenizer)
     made = causal_model(Path(model), folder)

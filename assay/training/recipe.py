@@ -1,9 +1,8 @@
-"""A client's own model: what `build` in a Python file returns, and how that file is loaded.
+"""Loads a client's own model: the `Recipe` that a function in a Python file returns.
 
-Contract: ``load("my_model.py:build")`` runs the file once, on the client's machine only; nobody else ever
-runs it, they run the program that was traced from it. Anything that is not a `Recipe` is refused by name. Not
-guaranteed: that two runs of a `build` that draws random numbers give the same genesis; call
-``torch.manual_seed`` in it.
+Contract: ``load("my_model.py:build")`` runs the file once, on the client's machine only; others run the
+program that was traced from it. Anything but a `Recipe` is refused with a reason. Not guaranteed: that two
+runs of a `build` that draws random numbers give the same genesis; call ``torch.manual_seed`` in it.
 
 Example::
 
@@ -42,11 +41,11 @@ from assay.training.precision import Precisions
 log = logging.getLogger(__name__)
 
 LossFunction = Callable[[Any, Tensor], Tensor]
-"""(whatever the model returns, targets) -> f32 scalar."""
+"""Maps (model output, targets) to an f32 scalar."""
 
 
 class BadRecipe(Stop):
-    """The client's file gives no recipe; the message says what it gave."""
+    """The client's file returns no valid recipe; the message says what it returned."""
 
     code = "bad-recipe"
 
@@ -84,10 +83,10 @@ def parts(reference: str) -> tuple[str, str]:
 
 
 def load(reference: str, folder: Path = Path()) -> Recipe:
-    """The recipe that a function of a file returns; a relative path begins at `folder`.
+    """Loads the recipe that a function of a file returns; a relative path starts at `folder`.
 
-    The file's own folder can be imported from while it runs. Raises BadRecipe where there is no such file or
-    function, it returns something else, or the client's code raises an error: its line and its words.
+    The file's folder is importable while it runs. Raises BadRecipe if file or function is missing, it returns
+    something else, or the client's code raises: with its line and message.
     """
     path, name = parts(reference)
     file = (folder / path).resolve()
@@ -112,7 +111,7 @@ def load(reference: str, folder: Path = Path()) -> Recipe:
 
 
 def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
-    """The client's own line and message, without the way there."""
+    """The client's own line and message, without the frames above."""
     if isinstance(error, SyntaxError) and error.filename:
         where, text = f"{Path(error.filename).name}:{error.lineno}", (error.text or "").strip()
     else:
@@ -131,7 +130,7 @@ def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
 
 @contextmanager
 def _importable(folder: Path, name: str, module: ModuleType) -> Iterator[None]:
-    """The module under its name (dataclasses need that) and its folder on the path, for a while."""
+    """Registers the module (dataclasses need that) and puts its folder on the path, for a `with` block."""
     sys.path.insert(0, str(folder))
     sys.modules[name] = module
     try:
@@ -142,7 +141,7 @@ def _importable(folder: Path, name: str, module: ModuleType) -> Iterator[None]:
 
 
 _LEFT_OUT = ("amsgrad", "maximize", "dampening")
-"""Options of PyTorch's optimisers that ours do not have; what they are by default changes nothing."""
+"""Options of PyTorch's optimisers that ours lack; their defaults have no effect."""
 _OWN = (
     "give Recipe(optimiser=...) one of Sgd, AdamW, Lion and Muon of assay.training.optimisers, or leave it"
     " out and name it in the job file (`assay job init --optimiser adamw`)"
@@ -168,7 +167,7 @@ _OURS: dict[str, Callable[[dict[str, Any]], Optimiser]] = {
 
 
 def _unlike(name: str, groups: list[dict[str, Any]]) -> str:
-    """Why none of ours can stand in for an optimiser with these groups; empty where one can."""
+    """Why none of our optimisers can replace one with these groups; empty if one can."""
     if name not in _OURS:
         return ""
     if any(group != groups[0] for group in groups):
@@ -181,8 +180,7 @@ def _unlike(name: str, groups: list[dict[str, Any]]) -> str:
 
 
 def _check_fresh(optimiser: torch.optim.Optimizer, what: str) -> None:
-    """Raises BadRecipe where a scheduler or earlier steps are part of what an optimiser does, or it does
-    nothing."""
+    """Raises BadRecipe if the optimiser has a scheduler, earlier steps, or nothing to optimise."""
     for group in optimiser.param_groups:
         if "initial_lr" in group:
             raise BadRecipe(
@@ -203,7 +201,7 @@ def _check_fresh(optimiser: torch.optim.Optimizer, what: str) -> None:
 
 
 def _freeze_others(optimiser: torch.optim.Optimizer, model: nn.Module, what: str) -> None:
-    """Freeze the parameters that the optimiser was not given. Raises BadRecipe for one that is not the
+    """Freezes parameters that the optimiser was not given. Raises BadRecipe for one that is not the
     model's."""
     given = {id(p) for group in optimiser.param_groups for p in group["params"]}
     named = dict(model.named_parameters())
@@ -224,7 +222,7 @@ def _freeze_others(optimiser: torch.optim.Optimizer, model: nn.Module, what: str
 
 @contextmanager
 def unfrozen_after(model: nn.Module) -> Iterator[None]:
-    """Whatever is frozen meanwhile is as before in the end."""
+    """Restores the frozen state of parameters after a `with` block."""
     flags = [(p, p.requires_grad) for p in model.parameters()]
     try:
         yield
@@ -238,8 +236,10 @@ def _few(names: list[str], most: int = 4) -> str:
 
 
 def in_place_of(optimiser: torch.optim.Optimizer, model: nn.Module, origin: str) -> Optimiser:
-    """Ours with the options of one of PyTorch's, said in the log; parameters of the model that it was not
-    given are frozen. Raises BadRecipe where there is none, or where it would do something else."""
+    """Our optimiser with the options of PyTorch's, as logged; parameters not given to it are frozen.
+
+    Raises BadRecipe if there is none or it would behave differently.
+    """
     name = type(optimiser).__name__
     what = f"{origin}: torch.optim's {name}"
     groups = [
@@ -260,8 +260,10 @@ def in_place_of(optimiser: torch.optim.Optimizer, model: nn.Module, origin: str)
 
 
 def checked(made: object, origin: str) -> Recipe:
-    """`made`, if it is a sound Recipe; `origin` says whose it is. Where its optimiser is PyTorch's, the
-    parameters that this one was not given are frozen in the model. Raises BadRecipe."""
+    """Validates a Recipe; `origin` names its source in errors. Raises BadRecipe.
+
+    If its optimiser is PyTorch's, parameters not given to it are frozen in the model.
+    """
     if not isinstance(made, Recipe):
         raise BadRecipe(
             f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",

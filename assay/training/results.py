@@ -1,6 +1,6 @@
-"""Names of the parameters that are a job's result instead of a model's weights.
+"""Names of parameters that are a job's result instead of model weights.
 
-Contract: apart from the modules that trace such jobs, so that who reads a result need not load the tracer.
+Contract: separate from the modules that trace such jobs, so that reading a result need not import the tracer.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 LOSS = "evaluation.loss"
 """f32 scalar: mean loss over the records so far (``training.evaluation``)."""
 TOKENS = "inference.tokens"
-"""i32 [prompts, length]: what was written (``training.inference``)."""
+"""i32 [prompts, length]: generated text (``training.inference``)."""
 REWARD = "grpo.reward"
 """f32 scalar: mean reward of the last round's rollouts (``training.actors``)."""
 SCALARS = (LOSS, REWARD)

@@ -1,12 +1,12 @@
-"""What a job's round is made of: the programs of its loops, the states they start from, and the links.
+"""Builds a job's round: programs of its loops, genesis states, and links.
 
 Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
-any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
-[parameters | the rest of training | base | residuals | wire]. The outer step reads the wires and whether each
-shard is present. A rule's state is what its `start` makes of the parameters. With `slices` the parameters are
-that many equal slots (``training.slicing``), and an outer claim has one slot of them and of each wire. A rule
-begins from zeros there. The bits of every slot are those of the algorithm's programs run in one process. Not
-guaranteed: that an algorithm suits a model.
+any algorithm of ``training.algorithms``: a task trains, then compresses its change, in one state of
+[parameters | the rest of training | base | residuals | wire]. The outer step reads the wires and presence
+flags. A rule's initial state is what its `start` makes of the parameters. With `slices` the parameters are
+that many equal slots (``training.slicing``), an outer claim has one slot of them and of each wire, and rules
+start from zeros. The bits of every slot are those of the programs run in one process. Not guaranteed: that an
+algorithm suits a model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Programs:
 
 
 def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
-    """The first so many, the next so many, and so on."""
+    """Splits tensors into consecutive groups of these sizes."""
     made, at = [], 0
     for size in sizes:
         made.append(list(tensors[at : at + size]))
@@ -52,8 +52,10 @@ def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
 def programs(
     algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int, part: int | None = None
 ) -> Programs:
-    """Trace both; the outer step of the first `part` parameters, by default of all. Raises
-    UnsupportedOperation where a rule of one's own uses what does not lower."""
+    """Traces both programs; the outer step of the first `part` parameters (default: all).
+
+    Raises UnsupportedOperation if an own rule cannot be lowered.
+    """
     zeros = [torch.zeros(shape) for shape in shapes]
     wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
     count, widths = len(shapes), [len(wire) for wire in wires]
@@ -98,8 +100,8 @@ def programs(
 
 @dataclass(frozen=True)
 class Round:
-    """The programs of a task's loops and of an outer claim's, and where their input slots come from. `main`:
-    which loop of a task is its training."""
+    """Programs of the loops of a task and of an outer claim, and the links of their inputs. `main`: index of
+    the training loop."""
 
     tasks: tuple[Program, ...]
     outers: tuple[Program, ...]
@@ -108,10 +110,10 @@ class Round:
     outer_links: tuple[Link, ...]
     genesis: list[Tensor]
     outer_genesis: list[Tensor]
-    """Of the first slice; the others' differ from it in their own part of the parameters alone."""
+    """Of the first slice; the others differ only in their part of the parameters."""
     slot_names: list[str]
     slices: int = field(default=1, kw_only=True)
-    """Outer claims of a round; the parameters are as many equal runs of slots."""
+    """Number of outer claims of a round, and of equal parts of the parameters."""
 
     @property
     def inner(self) -> Program:
@@ -125,7 +127,7 @@ class Round:
 
     @property
     def shift(self) -> int:
-        """By how much the numbers of the training program's nodes have grown."""
+        """Offset by which the training program's node indices have grown."""
         return self.inner.slots
 
 
@@ -137,7 +139,7 @@ def diloco_round(
     rule: DiLoCo,
     slices: int = 1,
 ) -> Round:
-    """Every shard's parameters, whole, to one outer step of Nesterov momentum, or one for each slice."""
+    """Sends every shard's whole parameters to one outer step of Nesterov momentum, or one per slice."""
     part = train.params // slices
     outer = outer_program([node.shape for node in train.state[:part]], shards, rule)
     links = diloco_links(train.slots, train.params, shards, slices)
@@ -153,7 +155,7 @@ def coded_round(
     shards: int,
     slices: int = 1,
 ) -> Round:
-    """Wires of every shard that is present to one outer step, or to one for each slice."""
+    """Sends every present shard's wires to one outer step, or one per slice."""
     params, rest = train.params, train.slots - train.params
     part = params // slices
     made = programs(algorithm, [tuple(node.shape) for node in train.state[:params]], shards, part)
@@ -197,7 +199,7 @@ def coded_round(
 
 
 def _as_slot(x: Tensor, slot: Slot) -> Tensor:
-    """A rule's first state in its slot's dtype. Raises Stop where it has no such number."""
+    """A rule's initial state in its slot's dtype. Raises Stop if a value does not fit."""
     made = x.detach().to(TORCH_DTYPES[slot[0]]).clone(memory_format=torch.contiguous_format)
     if not torch.equal(made.to(x.dtype), x.detach()) and not x.isnan().any():
         raise Stop(

@@ -1,7 +1,7 @@
-"""Learning rates as functions of a step counter that is part of the state.
+"""Learning rate schedules as functions of a step counter in the state.
 
-Contract: every operation is one that a program has, on an f32 scalar; the counter is exact up to 2^24 steps.
-Not guaranteed: the last bit of what another implementation of the same schedule gives.
+Contract: every operation exists in programs, on an f32 scalar; the counter is exact up to 2^24 steps. Not
+guaranteed: the last bit of another implementation of the same schedule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Decay = Literal["constant", "linear", "cosine", "exponential", "wsd"]
 _LAST = 0.2
-"""Of the steps after the warm-up: those in which "wsd" decays."""
+"""Share of the steps after the warm-up in which "wsd" decays."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Schedule:
 
     @property
     def constant(self) -> bool:
-        """Whether the rate never changes, so that no counter is needed."""
+        """True if the rate never changes, so that no counter is needed."""
         return not self.warmup_steps and self.decay == "constant"
 
     def factor(self, step: Tensor) -> Tensor:
-        """What the learning rate is multiplied by at f32 scalar `step` (0 at the first step)."""
+        """Factor of the learning rate at f32 scalar `step` (0 at the first step)."""
         warmed = torch.clamp((step + 1) / self.warmup_steps, max=1.0) if self.warmup_steps else None
         if self.decay == "constant":
             return torch.ones_like(step) if warmed is None else warmed

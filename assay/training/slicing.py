@@ -1,9 +1,8 @@
-"""Parameters in equal blocks, so that a round's outer step is cut into slices of one program.
+"""Packs parameters into equal blocks, so that a round's outer step can be cut into slices of one program.
 
-Contract: `Blocks` joins a program's parameters, flat and in their order, and cuts them into so many blocks of
-equal length. What the last ones have too much is zeros. `Blocks.program` is the same step over blocks in
-place of parameters: it takes them apart, runs, and puts them together, so the numbers of every parameter and
-of every other slot are bit for bit what they were. Not guaranteed: that a step is as fast; each parameter is
+Contract: `Blocks` concatenates a program's parameters, flattened in order, and cuts them into blocks of equal
+length; the last is padded with zeros. `Blocks.program` is the same step on blocks: it unpacks, runs and
+repacks, so every parameter and other slot keeps its bits. Not guaranteed: the same speed; each parameter is
 copied twice.
 """
 
@@ -22,7 +21,7 @@ from assay.program.rules import MAX_ELEMENTS, contiguous
 from assay.protocol.errors import Stop
 
 PARAMETERS = "parameters"
-"""The field of a manifest's model that names what the blocks hold: [[name, shape], ...]."""
+"""Field of a manifest's model entry with the blocks' contents: [[name, shape], ...]."""
 
 
 @dataclass(frozen=True)
@@ -40,36 +39,36 @@ class Blocks:
 
     @property
     def block_names(self) -> list[str]:
-        """What the blocks' slots are called."""
+        """Names of the blocks' slots."""
         return [f"{PARAMETERS}.{number}" for number in range(self.count)]
 
     @property
     def described(self) -> list[list[Any]]:
-        """What a manifest's model says of them."""
+        """The manifest's description of the blocks."""
         return [[name, list(shape)] for name, shape in zip(self.names, self.shapes, strict=True)]
 
     def joined(self, params: Sequence[Tensor]) -> list[Tensor]:
-        """The blocks of parameters (f32)."""
+        """Packs parameters (f32) into blocks."""
         flat = torch.zeros(self.size * self.count)
         torch.cat([param.detach().reshape(-1) for param in params], out=flat[: sum(map(prod, self.shapes))])
         return [block.clone() for block in flat.split(self.size)]
 
     def parted(self, blocks: Sequence[Tensor]) -> dict[str, Tensor]:
-        """The parameters by name, out of the blocks."""
+        """Unpacks the parameters by name."""
         sizes = [prod(shape) for shape in self.shapes]
         parts = torch.cat(list(blocks))[: sum(sizes)].split(sizes)
         each = zip(self.names, self.shapes, parts, strict=True)
         return {name: part.reshape(shape) for name, shape, part in each}
 
     def program(self, train: Program) -> tuple[Program, int]:
-        """A step on these parameters as a step on blocks, and by how much the numbers of its nodes that are
-        no slots have grown."""
+        """Converts a step on parameters to one on blocks; also the offset by which its node indices, other
+        than slots, have grown."""
         return _Rewriting(self, train).finish()
 
 
 def blocks_of(names: Sequence[str], shapes: Sequence[Shape], count: int) -> Blocks:
-    """Parameters in so many blocks. Raises Stop where there are fewer numbers, or a block would be too large
-    a tensor."""
+    """Blocks for these parameters. Raises Stop if there are fewer numbers than blocks, or a block would be
+    too large a tensor."""
     total = sum(map(prod, shapes))
     if count > total:
         raise Stop(
@@ -85,15 +84,20 @@ def blocks_of(names: Sequence[str], shapes: Sequence[Shape], count: int) -> Bloc
 
 
 def least_slices(shapes: Sequence[Shape], shards: int, state_bytes: int = 8 << 30) -> int:
-    """With how many slices DiLoCo's outer claim has a state of at most so many bytes: parameters, momenta,
-    and every shard's parameters, of f32, and no tensor that is too large."""
+    """Minimum number of slices with which DiLoCo's outer state has at most `state_bytes` bytes.
+
+    It holds parameters, momenta and every shard's parameters in f32; no tensor may be too large.
+    """
     total = sum(map(prod, shapes))
     return max(-(-4 * total * (2 + shards) // state_bytes), -(-total // MAX_ELEMENTS))
 
 
 def blocks_in(model: dict[str, Any], params: Sequence[Shape]) -> Blocks | None:
-    """The blocks that a manifest's model describes, which slots of these shapes hold; None where a job has
-    its parameters one by one. Raises ValueError for a description that does not fit."""
+    """Blocks described by a manifest's model entry, for slots of these shapes; None if parameters are not in
+    blocks.
+
+    Raises ValueError for a description that does not fit.
+    """
     said = model.get(PARAMETERS)
     if said is None:
         return None
@@ -113,7 +117,7 @@ def blocks_in(model: dict[str, Any], params: Sequence[Shape]) -> Blocks | None:
 
 
 class _Rewriting:
-    """A program's nodes between new slots and what puts these together."""
+    """A program's nodes, with unpacking before and repacking after them."""
 
     def __init__(self, blocks: Blocks, train: Program) -> None:
         self._blocks, self._train = blocks, train
@@ -128,7 +132,7 @@ class _Rewriting:
         return Input(len(self._nodes) - 1, DType.F32, shape)
 
     def _piece(self, x: Input, start: int, shape: Shape) -> Input:
-        """The numbers of x from `start` on, as this shape; x itself where that is all of it."""
+        """The elements of x from `start`, in this shape; x itself if that is all of it."""
         if x.shape == shape:
             return x
         return self._add(Op.STRIDED, shape, [x], [start, *contiguous(shape)])
@@ -204,6 +208,6 @@ class _Rewriting:
 
 
 def _spans(start: int, end: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Each block of so many numbers that [start, end) has a part in: its number, and the part."""
+    """Blocks that overlap [start, end): the index and the overlap."""
     for block in range(start // size, (end - 1) // size + 1):
         yield block, max(start, block * size), min(end, (block + 1) * size)

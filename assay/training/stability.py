@@ -1,10 +1,10 @@
-"""How far a round may come before its outer steps overshoot: late changes and momentum.
+"""Checks whether outer steps with late changes and momentum overshoot.
 
-Contract: the model is one number whose optimum is 0 and of which a round covers the share c of the way, so
-that its change is c·θ, of the θ that it began with. The outer step is then a linear map, taken from the
-algorithm's own code; where its spectral radius exceeds 1 the number grows from round to round. Without
-lateness Nesterov's usual 0.7 and 0.9 hold for every c, with a change one round late up to c = 0.36 (measured
-beside it: decision 0038). Not guaranteed: anything about noise, codings, or a loss that is no parabola.
+Contract: the model is one number with optimum 0; a round covers the share c of the way from the θ it started
+with, so its change is c·θ. The outer step is then a linear map, taken from the algorithm's own code; if its
+spectral radius exceeds 1 the number grows from round to round. Without lateness Nesterov's usual 0.7 and 0.9
+are stable for every c, with a change one round late up to c = 0.36 (measured: decision 0038). Not guaranteed:
+anything about noise, codings, or losses that are not parabolas.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from assay.training.streaming import FRAGMENTS, streaming_of
 SHARES = [percent / 100 for percent in range(1, 101)]
 ROUNDING = 1e-9
 MOST_ROUNDS = 16
-"""Of delayed Nesterov that are looked at as one."""
+"""Maximum rounds of delayed Nesterov that are analysed as one."""
 
 Round = Callable[[list[Tensor], float], list[Tensor]]
 """(numbers, c) → the numbers a round later."""
 
 
 def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
-    """The largest share c in steps of 0.01 such that no smaller one grows; 1.0 also where the map is not
-    linear (Adam, signs, DeMo), is somebody's own, or there is none, since nothing can be said of these, and
-    where momentum waits for more than `MOST_ROUNDS`."""
+    """The largest share c, in steps of 0.01, up to which the round is stable.
+
+    1.0 also if the map is not linear (Adam, signs, DeMo), is the client's own or does not exist, or momentum
+    waits for more than `MOST_ROUNDS`: then nothing is known.
+    """
     found = _round_of(name, rule, shards)
     if found is None:
         return 1.0
@@ -45,7 +47,7 @@ def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
 
 
 def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
-    """The largest outer learning rate, in hundredths and not above the rule's own, that holds for every c
+    """The largest outer learning rate, in hundredths and at most the rule's own, that is stable for every c
     with the rule's momentum; 0.0 if there is none."""
     rates = range(1, math.floor(100 * rule.lr) + 1)
 
@@ -56,7 +58,7 @@ def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
 
 
 def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
-    """A round of the named algorithm on one number, and how many numbers it keeps."""
+    """The named algorithm's round on one number, and the size of its state."""
     if name not in CATALOGUE:
         return None
     algorithm, kind = algorithm_of(name, rule.lr, rule.momentum, rule.every), CATALOGUE[name].round
@@ -72,8 +74,10 @@ def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
 
 
 def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
-    """[θ, θ of as many rounds before as a change is late, the rule's state]; `gain`: what a change is
-    multiplied by, for paths the root of how many share a parameter."""
+    """[θ, θ of as many earlier rounds as a change is late, the rule's state].
+
+    `gain`: factor of a change; for paths the root of how many share a parameter.
+    """
 
     def advance(x: list[Tensor], c: float) -> list[Tensor]:
         theta, state = rule.step(x[0], gain * c * x[late], x[1 + late :])
@@ -83,7 +87,7 @@ def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
 
 
 def _delayed(rule: DelayedNesterov) -> tuple[Round, int]:
-    """[θ, the momentum], over as many rounds as it waits for, after which nothing is left to wait."""
+    """[θ, the momentum], over one period, after which nothing is pending."""
 
     def advance(x: list[Tensor], c: float) -> list[Tensor]:
         theta, state = x[0], [x[1], torch.zeros_like(x[1]), torch.zeros((), dtype=torch.int32)]
@@ -95,7 +99,7 @@ def _delayed(rule: DelayedNesterov) -> tuple[Round, int]:
 
 
 def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
-    """[θ, the change of the round before, the rule's state], all of the shards' mean."""
+    """[θ, the previous round's change, the rule's state], each the mean of the shards."""
     eager = Eager(rule)
 
     def advance(x: list[Tensor], c: float) -> list[Tensor]:
@@ -107,8 +111,11 @@ def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
 
 
 def _streaming(rule: Rule, overlap: Overlap) -> tuple[Round, int]:
-    """[θ of a fragment, the shards' own, just mixed, the rule's state]; c is what they cover between two
-    times that it is sent. Without a number of fragments there are as many as most models have."""
+    """[θ of a fragment, the shards' own value just after mixing, the rule's state]; c covers the time between
+    two sends.
+
+    Without a number of fragments it takes as many as most models have.
+    """
     streaming = streaming_of([()] * (overlap.fragments or FRAGMENTS), overlap=overlap)
     after = streaming.delay / len(streaming.fragments)
 
@@ -121,6 +128,6 @@ def _streaming(rule: Rule, overlap: Overlap) -> tuple[Round, int]:
 
 
 def _radius(advance: Round, size: int, c: float) -> float:
-    """The spectral radius of a linear round."""
+    """Spectral radius of a linear round."""
     columns = [torch.stack(advance(list(unit), c)) for unit in torch.eye(size, dtype=torch.float64)]
     return float(torch.linalg.eigvals(torch.stack(columns, 1)).abs().max())

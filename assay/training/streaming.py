@@ -1,12 +1,12 @@
-"""Streaming DiLoCo as a market's round: a fragment of the parameters is sent after each, and mixed in later.
+"""Streaming DiLoCo as a job's round: one fragment of the parameters is sent per round, and mixed in later.
 
 Contract: `streaming_round` makes loops, links and genesis states of a ``training.overlap.Streaming`` whose
-unit is a round: with F fragments fragment p is sent at the end of the rounds r with (r + 1) mod F = p, its
-outer step is round r's, and a shard mixes what came of it into its own at the beginning of round r + 1 +
-delay. What is not sent keeps its bits, so it keeps its files, and nobody fetches it again. A shard that was
-absent begins from θ. The round's number comes to every shard from the outer state's counter. Bits are those
-of `stream_programs` run in one process. Not guaranteed: wall time saved; a round waits for the outer step
-before it, so that `delay` is the algorithm's, not the clock's.
+unit is a round. With F fragments, fragment p is sent at the end of rounds r with (r + 1) mod F = p; its outer
+step is round r's, and a shard mixes the result into its own value at the beginning of round r + 1 + delay.
+What is not sent keeps its bits and so its files, and nobody fetches it again. A shard that was absent starts
+from θ. Shards get the round's number from the outer state's counter. Bits are those of `stream_programs` run
+in one process. Not guaranteed: wall time saved; a round waits for the previous outer step, so `delay` is the
+algorithm's, not the clock's.
 
 Source: Streaming DiLoCo with overlapping communication, Douillard and others 2025.
 """
@@ -32,12 +32,14 @@ from assay.training.overlap import Streaming
 from assay.training.rounds import Round, empty, split
 
 FRAGMENTS = 4
-"""At most, where nobody says how many; as many as there are parameters otherwise."""
+"""Default number of fragments, at most that of parameters."""
 
 
 def fragments_of(overlap: Overlap, parameters: int) -> int:
-    """Fragments of a model of so many parameter tensors. Raises Stop where it has too few, or where a
-    fragment would be sent again before it was mixed in."""
+    """Number of fragments for this many parameter tensors.
+
+    Raises Stop if there are too few, or a fragment would be sent again before it was mixed in.
+    """
     if parameters < 2 and overlap.fragments != 1:
         raise Stop(
             "streaming sends a part of the parameters a round, and the model has one parameter",
@@ -67,8 +69,8 @@ def _counted(rounds: int) -> str:
 def streaming_of(
     shapes: Sequence[Sequence[int]], algorithm: Algorithm | None = None, overlap: Overlap | None = None
 ) -> Streaming:
-    """Parameters in fragments of about as many elements each: every one goes, in order, to the fragment that
-    has least. Raises Stop as `fragments_of`."""
+    """Distributes parameters over fragments of similar size: each goes, in order, to the smallest. Raises
+    Stop as `fragments_of`."""
     said = overlap or Overlap()
     held = [0] * fragments_of(said, len(shapes))
     members: list[list[int]] = [[] for _ in held]
@@ -87,13 +89,14 @@ def fragment_of(streaming: Streaming) -> list[int]:
 
 
 def due(streaming: Streaming, done: Tensor, fragment: int) -> Tensor:
-    """Whether a fragment is sent when so many rounds (i32 []) are done: `Streaming.sent`, in a program."""
+    """i32 []: whether a fragment is sent after `done` rounds: `Streaming.sent` in a program."""
     return (done > 0) & (torch.remainder(done - fragment, streaming.steps) == 0)
 
 
 @dataclass(frozen=True)
 class StreamPrograms:
-    """The programs beside training, for P parameters and K shards; `done` is i32 []: rounds before this."""
+    """The programs besides training, for P parameters and K shards; `done` is i32 []: number of earlier
+    rounds."""
 
     merge: Program
     """[own (P), θ (P), here (bool []), done] → own renewed."""
@@ -107,7 +110,7 @@ class StreamPrograms:
 
 
 def stream_programs(streaming: Streaming, shapes: Sequence[tuple[int, ...]], shards: int) -> StreamPrograms:
-    """Trace them. Raises UnsupportedOperation where a rule of one's own uses what does not lower."""
+    """Traces them. Raises UnsupportedOperation if an own rule cannot be lowered."""
     a, fragment, count = streaming.algorithm, fragment_of(streaming), len(shapes)
     zeros = [torch.zeros(shape) for shape in shapes]
     wires = tuple(tuple(torch.zeros_like(t) for t in a.coding.encode(z)) for z in zeros)

@@ -1,9 +1,9 @@
-"""Tasks whose answers a program checks: addition, sorting, brackets.
+"""Tasks with answers that a program can check: addition, sorting, brackets.
 
-Contract: everything is ordinary PyTorch of operations that lower. A task draws its problems with
-counter-based random numbers and knows the one right answer of each, so a program that holds a problem's
-tokens rewards an answer by itself. Tokens are whole f32; all problems of a task have equally many, and so
-have all answers. Not guaranteed: that a task is worth learning.
+Contract: everything is PyTorch that can be lowered. A task draws problems with counter-based random numbers
+and knows each one's only right answer, so a program that holds a problem's tokens can reward an answer.
+Tokens are integer-valued f32; problems of a task have equal length, and so have answers. Not guaranteed: that
+a task is worth learning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Verifiable(ABC):
     @property
     @abstractmethod
     def refused(self) -> tuple[str, str]:
-        """Why a job cannot play it and what to change, both empty if it can."""
+        """Why a job cannot play it, and a fix; both empty if it can."""
 
     @abstractmethod
     def drawn(self, count: int) -> Tensor:
