@@ -51,15 +51,15 @@ def integer_product_fast(qa: Tensor, qb: Tensor) -> Tensor:
 
 
 def prefers_int8(qa: Tensor) -> bool:
-    """Whether the int8 backend is the fastest for products of this operand."""
+    """True if the int8 backend is the fastest for this operand."""
     return qa.dim() == 2 and qa.shape[-1] >= _INT8_MIN_LENGTH and processor_multiplies_int8()
 
 
 @cache
 def processor_multiplies_int8() -> bool:
-    """Whether PyTorch multiplies int8 by instructions made for it.
+    """True if PyTorch multiplies int8 with dedicated instructions.
 
-    Without them it does so in a plain loop, 40 times slower than in binary64 (docs/decisions/0014).
+    Otherwise it uses a plain loop, 40 times slower than binary64 (docs/decisions/0014).
     """
     known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(known.get("avx512_vnni"))
@@ -83,8 +83,10 @@ def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def total_of_parts(a: Sequence[Tensor], b: Sequence[Tensor], length: int) -> Tensor:
-    """The f64 integers of A51 from (hi, lo) of [b..., M, K] and [b..., N, K] that lie on a GPU, by cuBLAS:
-    three int8 products of matrices, one binary64 product of a batch. `length` is K without padding."""
+    """f64 integers of A51 from GPU tensors (hi, lo) of [b..., M, K] and [b..., N, K], by cuBLAS.
+
+    Matrices take three int8 products, a batch one binary64 product. `length` is K without padding.
+    """
     if a[0].dim() > 2:
         return integer_product_f64(*(part[0].to(torch.float64) * 128 + part[1] for part in (a, b)))
     rows, columns = a[0].shape[0], b[0].shape[0]
@@ -94,17 +96,17 @@ def total_of_parts(a: Sequence[Tensor], b: Sequence[Tensor], length: int) -> Ten
 
 
 def _aligned(part: Tensor) -> Tensor:
-    """int8 [rows, K] as CUDA's int8 product takes it on either side: contiguous, zeros up to at least 24 rows
-    (it refuses fewer than 17 on the left) and up to multiples of 8 both ways.
+    """int8 [rows, K] in the layout that CUDA's int8 product accepts on either side.
 
-    Contiguous operands make it the one layout (left by rows, right transposed) that cuBLAS has on every GPU.
+    It is contiguous, zero-padded to at least 24 rows (fewer than 17 are refused on the left) and to multiples
+    of 8. This layout (left by rows, right transposed) exists in cuBLAS on every GPU.
     """
     rows = max(-(-part.shape[0] // _ALIGN) * _ALIGN, _MIN_ROWS)
     return pad(part, (0, -part.shape[1] % _ALIGN, 0, rows - part.shape[0])).contiguous()
 
 
 def combined(high: Tensor, low: Tensor, both: Tensor, *, length: int) -> Tensor:
-    """The f64 integers that three int8 products of this K stand for, never -0. Overwrites `both`."""
+    """f64 integers from three int8 products of this K, never -0. Overwrites `both`."""
     if length <= INT32_PRODUCT_LENGTH:
         upper = both.sub_(low).add_(high, alpha=127).to(torch.float64)
     else:

@@ -1,8 +1,7 @@
-"""Tensors as bit patterns, and where two of them differ.
+"""Compares tensors bit by bit.
 
-Contract: `patterns` are zero-extended and every NaN of an f32 tensor is 0x7fc00000 (docs/arithmetic.md, A3),
-so two tensors are the same exactly where their patterns are. Not guaranteed: anything about dtypes without
-bytes.
+Contract: `patterns` are zero-extended, and every NaN of an f32 tensor is 0x7fc00000 (docs/arithmetic.md, A3),
+so two tensors are equal exactly if their patterns are. Not guaranteed: anything about dtypes without bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 @dataclass(frozen=True)
 class Difference:
-    """One element that is not what it should be; `index` counts in row-major order."""
+    """One differing element; `index` counts in row-major order."""
 
     index: int
     got: int
@@ -35,9 +34,9 @@ def patterns(x: Tensor) -> np.ndarray:
 
 
 def differences(got: Tensor, want: Tensor, limit: int = 8) -> tuple[int, list[Difference]]:
-    """(how many elements differ, the first `limit` of them).
+    """(number of differing elements, the first `limit` of them).
 
-    Raises ValueError where shapes or dtypes are not the same, since then no element corresponds.
+    Raises ValueError if shapes or dtypes differ.
     """
     if got.shape != want.shape or got.dtype != want.dtype:
         raise ValueError(f"{got.dtype} {tuple(got.shape)} is compared with {want.dtype} {tuple(want.shape)}")

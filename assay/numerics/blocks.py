@@ -1,8 +1,7 @@
-"""Eager evaluation in blocks that stay in cache: a matter of speed alone.
+"""Evaluates eager operations in cache-sized blocks, for speed.
 
-Contract: the functions applied here treat each element, or each row, by itself, so blocks give the bits
-of one call. Compiled code, tracers (their tensors are of a subclass) and other devices get one call. Not
-guaranteed: any memory bound.
+Contract: the functions treat each element, or row, by itself, so blocks give the bits of one call. Compiled
+code, tracers (tensor subclasses) and other devices get one call. Not guaranteed: any memory bound.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 1 << 15
-"""Elements that a thread has in cache, several temporaries of them."""
+"""Elements per block: a thread has several temporaries of them in cache."""
 
 
 def by_element(function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
@@ -39,7 +38,7 @@ def by_row(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, factor: Tens
 
 
 def block_rows(x: Tensor) -> int:
-    """Rows of x that make a block; all of them on other devices."""
+    """Rows of x per block; all of them on other devices."""
     return max(_block() // x.shape[-1], 1) if x.device.type == "cpu" else x.numel() // x.shape[-1]
 
 

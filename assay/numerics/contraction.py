@@ -50,7 +50,7 @@ def sum_shift(length: int) -> int:
 
 
 def positive_zero(x: Tensor) -> Tensor:
-    """x, and +0 for -0."""
+    """x with -0 replaced by +0."""
     return torch.where(x == 0, 0.0, x)
 
 
@@ -62,7 +62,8 @@ def exponent(x: Tensor) -> Tensor:
 def quantise(x: Tensor, e: Tensor) -> Tensor:
     """RNE(x * 2^(13-e)) in [-8192, 8192], (f32[..., K], i16[...]) -> i16[..., K] (A31).
 
-    The power is applied as two f32 factors: scaling up is exact, what scaling down rounds early ends as 0.
+    The power is applied as two f32 factors: scaling up is exact; results that scaling down rounds early end
+    as 0.
     """
     e = _clamped(e)
     shift = c.QUANTISED_BITS - e
@@ -92,7 +93,7 @@ def product(
 def product_of_quantised(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tensor:
     """`product`, on the fastest backend for the shape; needs |q| <= 8192, as every output of quantise has.
 
-    int8 products are put together a few rows at a time, so that what is in between stays in cache.
+    int8 products are combined a few rows at a time, so that intermediates stay in cache.
     """
     if not prefers_int8(qa):
         return product(qa, ea, qb, eb)

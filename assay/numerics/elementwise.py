@@ -1,8 +1,8 @@
-"""Exact element-wise operations of which PyTorch has none like them (docs/arithmetic.md, A11-A19, A29).
+"""Exact element-wise operations that PyTorch lacks (docs/arithmetic.md, A11-A19, A29).
 
-Contract: inputs broadcast like numpy; dtypes are f32, i32, u8 and bool as A10-A19 list them; total on
-every bit pattern. Not guaranteed: the sign and payload of a NaN (A3), and subnormals where the caller's
-process flushes them to zero. Type checking belongs to the program's validation, not to these functions.
+Contract: inputs broadcast like numpy; dtypes are f32, i32, u8 and bool as A10-A19 list them; total on every
+bit pattern. Not guaranteed: the sign and payload of a NaN (A3), and subnormals if the caller's process
+flushes them to zero. The program's validation checks types, not these functions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def convert(x: Tensor, *, dtype: torch.dtype) -> Tensor:
 
 
 def bits(x: Tensor, *, dtype: torch.dtype) -> Tensor:
-    """The i32 with the bits of an f32, of which every NaN is one; the f32 with the bits of an i32 (A29)."""
+    """Bits of an f32 as i32, all NaNs as one; an f32 from the bits of an i32 (A29)."""
     same = x.contiguous().view(dtype)
     return torch.where(torch.isnan(x), NAN_BITS, same) if dtype is torch.int32 else same
 

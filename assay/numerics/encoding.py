@@ -31,7 +31,7 @@ if sys.byteorder != "little":
 
 
 class EncodingError(ValueError):
-    """Bytes that no tensor has, or a tensor of a dtype that has no bytes; stop, the data is wrong."""
+    """Bytes that encode no tensor, or a tensor of an unsupported dtype; the data is wrong."""
 
 
 def to_bytes(tensor: Tensor) -> memoryview:
@@ -51,9 +51,9 @@ def to_bytes(tensor: Tensor) -> memoryview:
 
 
 def from_bytes(data: bytes | memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """The CPU tensor that has these bytes; always a copy.
+    """Decodes a CPU tensor; always a copy.
 
-    Raises EncodingError when the length is not that of the shape, or the bytes are not canonical.
+    Raises EncodingError if the length does not match the shape, or the bytes are not canonical.
     """
     if dtype not in ITEM_BYTES:
         raise EncodingError(f"dtype {dtype} has no bytes; ask for one of {list(ITEM_BYTES)}")

@@ -1,7 +1,7 @@
-"""Operations in the fastest form that this machine has; the bits are those of ``numerics.REFERENCE``.
+"""The fastest available implementation of products on this machine, with the bits of ``numerics.REFERENCE``.
 
-Contract: `product` has the bits of ``contraction.product`` for what quantise makes, |q| <= 8192, in C on
-processors where the kernel can be had, by Triton on GPUs. Not guaranteed: anything for larger integers.
+Contract: `product` has the bits of ``contraction.product`` for outputs of quantise, |q| <= 8192: in C on CPUs
+where the kernel is available, by Triton on GPUs. Not guaranteed: anything for larger integers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from assay.numerics.product_triton import Parts
 
 
 def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
-    """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and exponents of their rows, i16 or i32 (A32): both
-    i16 that were quantised by these, or both f32 that are to be."""
+    """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and row exponents, i16 or i32 (A32).
+
+    Operands are both i16, already quantised by these exponents, or both f32, to be quantised.
+    """
     if a.shape[-1] == 1 and a.dtype is torch.int16:
         return contraction.product(a, ea, b, eb)
     kernel = product_kernel.load() if a.device.type == "cpu" else None
@@ -31,6 +33,6 @@ def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
 
 
 def product_of_parts(a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int) -> Tensor:
-    """`product` on a GPU, of what `product_triton.parts` makes of rows of this length; exponents are i32."""
+    """`product` on a GPU of `product_triton.parts` of rows of this length; exponents are i32."""
     made = product_triton.product(a, ea, b, eb)
     return contraction.scale_product(total_of_parts(a, b, length), ea, eb) if made is None else made

@@ -1,10 +1,9 @@
-"""Forms of the operations for compilation: the bits of `numerics.REFERENCE`, shaped for a fusing compiler.
+"""Implementations of the operations for a fusing compiler, with the bits of `numerics.REFERENCE`.
 
-Contract: functional (nothing written in place), vectorisable dtypes only (quantised values and exponents
-are i32 or integer-valued f32 here, never i16), and what a product or a quantisation needs of an operand
-is computed once an operand, not once a use. Not guaranteed: speed without a compiler; the values of a
-poisoned row where `quantise_own` is told that only products see them; results for |q| > 8192, which
-`Quantised` never holds.
+Contract: functional (nothing written in place) and only vectorisable dtypes (quantised values and exponents
+are i32 or integer-valued f32, never i16). What a product or quantisation needs of an operand is computed once
+per operand, not per use. Not guaranteed: speed without a compiler; values of a poisoned row where
+`quantise_own` is told that only products read them; results for |q| > 8192, which `Quantised` never holds.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _NAN = float("nan")
 
 
 def on_processor(x: Tensor) -> bool:
-    """Whether the form is one for a processor; what is not, is for a GPU."""
+    """True if the tensor is on a CPU; otherwise the implementation for GPUs is used."""
     return x.device.type == "cpu"
 
 
 def kept(x: Tensor) -> Tensor:
-    """x, which the compiler computes once and stores instead of repeating it in every use."""
+    """x, materialised by the compiler instead of recomputed in every use."""
     if x.numel() == 1:
         return x
     return torch.ops.prims.inductor_force_stride_order.default(x, x.stride())
@@ -50,10 +49,10 @@ def kept_in_rows(x: Tensor) -> Tensor:
 
 
 def rounded(x: Tensor) -> Tensor:
-    """x, f32 just rounded from f64, as something else to a compiler.
+    """x, f32 just rounded from f64, hidden from the compiler's optimiser.
 
-    GCC 12 takes a vector's way from f64 to f32 and back for no way at all, and drops the rounding
-    (docs/decisions/0005). It does not see through a maximum.
+    GCC 12 removes a vector's conversion from f64 to f32 and back, and so the rounding (docs/decisions/0005).
+    A maximum prevents that.
     """
     return torch.maximum(x, torch.full_like(x, -math.inf)) if on_processor(x) else x
 
@@ -74,9 +73,9 @@ def _field(x: Tensor) -> Tensor:
 
 
 class Exponents:
-    """Exponents of rows as i32, with the scales that follow from them, each made once.
+    """Row exponents as i32, with derived scales, each computed once.
 
-    `own`: they come from A30, so they lie in [-125, 129]; others are clamped as A31 and A32 say.
+    `own`: they come from A30, so they are in [-125, 129]; others are clamped as in A31 and A32.
     """
 
     def __init__(self, e: Tensor, own: bool) -> None:
@@ -85,7 +84,7 @@ class Exponents:
         self._made: dict[str, tuple[Tensor, ...]] = {}
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Exponents:
-        """The same exponents in other places."""
+        """The same exponents at other positions."""
         return Exponents(move(self.i32), self.own)
 
     @property
@@ -130,7 +129,7 @@ def exponent(x: Tensor) -> Exponents:
 
 @dataclass(frozen=True)
 class Quantised:
-    """An output of quantise, as integer-valued f32; its other forms are made when first asked for.
+    """An output of quantise as integer-valued f32; other forms are made on first use.
 
     `integers` f32[..., K] with |q| <= 8192.
     """
@@ -139,12 +138,11 @@ class Quantised:
     _made: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Quantised:
-        """The same elements in other places."""
+        """The same elements at other positions."""
         return Quantised(move(self.integers))
 
     def split(self) -> tuple[Tensor, ...]:
-        """(hi, lo, hi + lo) as int8 (A51); on accelerators (hi, lo), in rows with the zeros that `padded`
-        counts."""
+        """(hi, lo, hi + lo) as int8 (A51); on accelerators (hi, lo), in rows padded as `padded` says."""
         if "split" not in self._made:
             integers, on_cpu = self.integers, on_processor(self.integers)
             if not on_cpu and (zeros := padded(integers.shape[-1]) - integers.shape[-1]):
@@ -194,21 +192,21 @@ def dequantised(integers: Tensor, e: Exponents) -> Tensor:
 
 @dataclass(frozen=True)
 class Unquantised:
-    """What is to be quantised (A31), where only products that take these exponents read it: f32[..., K]."""
+    """Values to be quantised (A31) that only products with these exponents read: f32[..., K]."""
 
     x: Tensor
     e: Exponents
     _made: list[Quantised] = field(default_factory=list)
 
     def quantised(self) -> Quantised:
-        """Made once, for a product that does not do it itself."""
+        """Quantises once, for a product that cannot."""
         if not self._made:
             self._made.append(quantise(self.x, self.e))
         return self._made[0]
 
 
 def product_of_unquantised(a: Unquantised, b: Unquantised) -> Tensor:
-    """`product` of both quantised, which are not stored: f32[b..., M, N], on processors only."""
+    """`product` of both quantised without storing them: f32[b..., M, N], on CPUs only."""
     made: Tensor = torch.ops.assay.quantised_product(a.x, a.e.i32, b.x, b.e.i32)
     return made
 
@@ -321,7 +319,7 @@ torch.library.register_fake(
 
 
 def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
-    """Order-free sums by index (A34), whose additions no compiler fuses.
+    """Order-free sums by index (A34), with additions that no compiler fuses.
 
     Inductor (2.13, more than one thread) counts a tile's row twice in the address of a scattered addition,
     and so writes beyond the buffer.
@@ -337,9 +335,8 @@ def sqrt(x: Tensor) -> Tensor:
 def div(a: Tensor, b: Tensor) -> Tensor:
     """a / b rounded once (A13).
 
-    For accelerators the compiler turns a division by a number that it knows into a multiplication by a
-    rounded reciprocal, whatever its settings; after an operation on its bits, the divisor is a number that it
-    does not know.
+    On accelerators the compiler turns division by a known constant into multiplication by a rounded
+    reciprocal, whatever its settings; an operation on the divisor's bits hides the constant.
     """
     if on_processor(b):
         return a / b

@@ -1,9 +1,9 @@
-"""What a kernel for products is compared on before anybody gets it.
+"""Hard operands with which product kernels are compared before use.
 
-Contract: `hard_pairs` gives operands of all kinds of numbers (Inf, NaN, subnormals, sums whose parts cancel,
-rows all alike, the largest integers, results that are subnormal, results whose factors almost overflow), with
-exponents of their own rows and of others. `same` compares results to the last bit, one NaN with another. Not
-guaranteed: that a wrong kernel is found out by them.
+Contract: `hard_pairs` yields operands of all kinds (Inf, NaN, subnormals, cancelling sums, equal rows, the
+largest integers, subnormal results, results near overflow), with exponents of their own rows and of others.
+`same` compares results to the last bit, all NaNs being equal. Not guaranteed: that a wrong kernel is
+detected.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from assay.numerics import contraction
 
 
 def hard_pairs(rows: int, others: int, length: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """(x, ex, y, ey): f32[b..., rows, length] and f32[b..., others, length], which lie in any order, and
-    i32 exponents of their rows."""
+    """(x, ex, y, ey): f32[b..., rows, length] and f32[b..., others, length] in any memory layout, and i32
+    exponents of their rows."""
     count = 2 * max(rows, others) * length
     any_bits = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1).to(torch.int32).view(torch.float32)
     wave = (torch.arange(count) * 7919 % 16385 - 8192).to(torch.float32) / 2
@@ -38,13 +38,13 @@ def wanted(x: Tensor, ex: Tensor, y: Tensor, ey: Tensor) -> Tensor:
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """Whether two f32 tensors have the same bits, but for those of NaNs."""
+    """True if two f32 tensors have the same bits, except in NaNs."""
     one, other = (torch.where(x.isnan(), float("nan"), x).view(torch.int32) for x in (a, b))
     return torch.equal(one, other)
 
 
 def _seen(line: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """Matrices of these numbers: in rows, in columns, and every row alike."""
+    """Matrices of these numbers: in rows, in columns, and with equal rows."""
     *batch, rows, length = shape
     own = line[: torch.Size(shape).numel()]
     turned = own.view(*batch, length, rows).transpose(-1, -2)
@@ -52,6 +52,6 @@ def _seen(line: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def _exponents(x: Tensor) -> Tensor:
-    """i32: those of the rows, but every third one of somebody else's."""
+    """i32: exponents of the rows, with every third replaced by an unrelated one."""
     e = contraction.exponent(x).to(torch.int32)
     return torch.where(torch.arange(e.numel()).view(e.shape) % 3 == 1, e % 11, e)

@@ -1,10 +1,10 @@
-"""C sources of this package, compiled on the machine that runs them.
+"""Compiles the package's C sources on the machine that runs them.
 
-Contract: `compiled` gives the library of one source. That of this package's own is kept in the user's cache
-folder (``XDG_CACHE_HOME``) under a name made of all that it depends on and of its bytes' digest. It is loaded
-only from a folder that nobody else may write to, and only if it has that digest. The caller compares what it
-computes with the definition, in every process, before anybody else gets it. Not guaranteed: that there is a
-compiler; `Unusable` says why a kernel cannot be had, and a `Shared` one is then done without.
+Contract: `compiled` returns the library of one source. Libraries of this package's sources are cached in the
+user's cache folder (``XDG_CACHE_HOME``) under a name derived from everything they depend on and their digest.
+They are only loaded from a folder that nobody else may write to, and if the digest matches. The caller
+compares a kernel with the definition, in every process, before use. Not guaranteed: a compiler; `Unusable`
+says why a kernel is unavailable, and a `Shared` one is then skipped.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from assay.numerics import slower
 log = logging.getLogger(__name__)
 
 ARITHMETIC_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
-"""For kernels that compute: all of this processor's instructions and threads, and every rounding."""
+"""Flags of computing kernels: all of this CPU's instructions and threads, and every rounding."""
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC")
 _COMPILE_S = 120
 _OWN = Path(__file__).parent.parent
 _MOST_KEPT = 8
-"""Libraries of one source's name, for former versions and other flags."""
+"""Maximum number of cached libraries per source, for earlier versions and other flags."""
 
 K = TypeVar("K")
 
 
 class Unusable(Exception):
-    """Why this machine cannot run a kernel."""
+    """Reason why this machine cannot run a kernel."""
 
 
 class Shared(Generic[K]):
-    """A kernel that a process builds once, at its first use; `build` raises Unusable where it cannot be had,
-    and `without` says what that costs."""
+    """A kernel that a process builds once, on first use.
+
+    `build` raises Unusable if it is unavailable; `without` says what that costs.
+    """
 
     def __init__(self, build: Callable[[], K], without: str) -> None:
         self._build, self._without = build, without
@@ -54,7 +56,7 @@ class Shared(Generic[K]):
         self._made: list[K | None] = []
 
     def __call__(self) -> K | None:
-        """The kernel, or None, with one warning, where it cannot be had."""
+        """The kernel, or None with one warning if it is unavailable."""
         with self._lock:
             if not self._made:
                 self._made.append(self._first())
@@ -69,7 +71,7 @@ class Shared(Generic[K]):
 
 
 def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """Compile and load. Raises Unusable."""
+    """Compiles and loads a library. Raises Unusable."""
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
         raise Unusable(f"there is no C compiler; install one of {', '.join(_COMPILERS)}")
@@ -98,8 +100,8 @@ def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
 
 
 def processor_flags() -> str:
-    """What the processor can do: libraries and forms are compiled for exactly this one. Its name where that
-    is unknown."""
+    """CPU features: libraries and forms are compiled for exactly these. The CPU's name if they are
+    unknown."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     flags = [line for line in lines if line.startswith(("flags", "Features"))]
@@ -107,12 +109,12 @@ def processor_flags() -> str:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
+    """Folder of compiled kernels."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "assay", "kernels")
 
 
 def own_folder() -> Path | None:
-    """`cache_folder`, made where it is missing; None where others may write to it: it is believed. Raises
+    """`cache_folder`, created if missing; None if others may write to it, as its files are trusted. Raises
     OSError."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -122,7 +124,7 @@ def own_folder() -> Path | None:
 
 
 class _Kept:
-    """One source's library in the user's cache folder. What cannot be kept there is compiled each time."""
+    """One source's library in the user's cache folder; if it cannot be stored it is compiled each time."""
 
     def __init__(self, source: Path, command: Sequence[str]) -> None:
         compiler = os.stat(command[0])
@@ -133,7 +135,7 @@ class _Kept:
         self._stem, self._key = source.stem, key.hexdigest()[:24]
 
     def load(self) -> ctypes.CDLL | None:
-        """The library, or None; a damaged one is deleted with a warning."""
+        """Loads the library, or None; a damaged one is deleted with a warning."""
         try:
             folder = own_folder()
             for path in folder.glob(f"{self._stem}-{self._key}-*.so") if folder else ():
@@ -146,7 +148,7 @@ class _Kept:
         return None
 
     def keep(self, library: bytes) -> None:
-        """Write it for later processes, and delete the oldest of many."""
+        """Stores it for later processes, and deletes the oldest ones."""
         with suppress(OSError):
             if (folder := own_folder()) is None:
                 return
@@ -164,5 +166,5 @@ class _Kept:
 
 @cache
 def numbers(values: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
-    """As C takes them."""
+    """Converts numbers for C."""
     return (ctypes.c_int64 * len(values))(*values)

@@ -1,10 +1,9 @@
-"""Whole numbers of few bits as bytes: what of an i32 tensor's 32 bits has to travel (docs/formats.md, F3.5).
+"""Packs i32 tensors to the bits that their values need (docs/formats.md, F3.5).
 
-Contract: `unpacked(packed(x, w), w, shape)` is x, bit for bit, for every i32 x whose numbers lie in a range
-of 2^w; `width` is the least such w. One tensor has one packing: decoding refuses every other length, a larger
-width than is needed, a number beyond i32, and anything but zeros after the last. Memory beyond result and
-input is bounded, whatever the bytes say. Roots and arithmetic are over the i32 numbers; nobody sees packed
-ones but files.
+Contract: `unpacked(packed(x, w), w, shape)` is x, bit for bit, for every i32 x whose values lie in a range of
+2^w; `width` is the minimum w. A tensor has one packing: decoding refuses any other length, a larger width
+than needed, a value beyond i32, and non-zero padding. Extra memory is bounded, whatever the bytes say. Roots
+and arithmetic use the i32 values; only files are packed.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from assay.numerics.encoding import EncodingError
 from assay.numerics.packed_size import HEADER_BYTES, MAX_WIDTH, packed_bytes
 
 _SLAB = 1 << 16
-"""Numbers that are taken apart at a time; a multiple of 8, so that each slab begins at a whole byte."""
+"""Values processed at a time; a multiple of 8, so that each slab starts at a whole byte."""
 
 
 def width(tensor: Tensor) -> int:
-    """The bits in which a tensor's numbers are packed; 0 where that is no shorter, or it is not i32."""
+    """Bits per value of a tensor's packing; 0 if that saves nothing, or it is not i32."""
     if tensor.dtype != torch.int32 or not tensor.numel():
         return 0
     least, most = tensor.aminmax()
@@ -33,7 +32,7 @@ def width(tensor: Tensor) -> int:
 
 
 def packed(tensor: Tensor, bits: int) -> bytes:
-    """The packing of a tensor whose `width` is `bits`, at least 1."""
+    """Packs a tensor whose `width` is `bits`, at least 1."""
     flat = tensor.detach().cpu().contiguous().reshape(-1).numpy()
     least = flat.min()
     parts = [least.astype("<i4").tobytes()]
@@ -42,7 +41,7 @@ def packed(tensor: Tensor, bits: int) -> bytes:
 
 
 def unpacked(data: bytes | memoryview, bits: int, shape: tuple[int, ...]) -> Tensor:
-    """The i32 tensor that has this packing. Raises EncodingError for anything else."""
+    """Unpacks an i32 tensor. Raises EncodingError for anything else."""
     count, view = math.prod(shape), memoryview(data).cast("B")
     if not 1 <= bits <= MAX_WIDTH or len(view) != packed_bytes(count, bits):
         raise EncodingError(f"{len(view)} bytes are not {count} numbers of {bits} bits; refetch them")
@@ -61,7 +60,7 @@ def unpacked(data: bytes | memoryview, bits: int, shape: tuple[int, ...]) -> Ten
 
 
 def _bits(codes: np.ndarray, bits: int) -> bytes:
-    """First bit lowest."""
+    """Packs codes, lowest bit first."""
     spread = (codes.astype(np.uint32)[:, None] >> np.arange(bits, dtype=np.uint32)) & 1
     return np.packbits(spread.astype(np.uint8), bitorder="little").tobytes()
 

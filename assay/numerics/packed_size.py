@@ -1,12 +1,12 @@
-"""Lengths of packed whole numbers (``numerics.packed``), for whoever needs no tensors."""
+"""Sizes of packed integers (``numerics.packed``), without importing tensors."""
 
 from __future__ import annotations
 
 MAX_WIDTH = 16
 HEADER_BYTES = 4
-"""The least number, i32, little-endian."""
+"""Size of the minimum value, i32, little-endian."""
 
 
 def packed_bytes(count: int, width: int) -> int:
-    """Length of `count` numbers of `width` bits, packed."""
+    """Bytes of `count` packed values of `width` bits."""
     return HEADER_BYTES + -(-count * width // 8)

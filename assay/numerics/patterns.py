@@ -1,10 +1,10 @@
-"""Bit patterns that are hard for arithmetic, made from a counter: the same on every machine, with no file.
+"""Generates bit patterns that are hard for arithmetic, from a counter: the same on every machine.
 
-Contract: pattern i of a seed depends on the seed and on i alone, through integer arithmetic, so neither a
-library's generator nor a floating-point unit can change an input. Among them are uniform bits, numbers of
+Contract: pattern i of a seed depends on the seed and i alone, through integer arithmetic, so neither a
+library's generator nor a floating-point unit can change an input. Included are uniform bits, numbers of
 ordinary size, subnormals, few-bit numbers (whose products and sums are ties), NaN payloads, both infinities
 and zeros, the known hard inputs of docs/arithmetic.md, powers of two, and the neighbours of all of these. Not
-guaranteed: that a fault is met; what is not among them is left to chance.
+guaranteed: that a fault is found.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _number(sign: np.ndarray, exponent: np.ndarray, fraction: np.ndarray) -> Wor
 
 
 def f32(seed: int, count: int) -> Words:
-    """u32[count]: the special patterns first, as far as they fit, then every kind of number in turn."""
+    """u32[count]: the special patterns first, as far as they fit, then every kind in turn."""
     w = words(seed, count)
     fraction, sign, pick = _part(w, 0, 23), _part(w, 23, 1), _part(w, 24, 20)
     few = fraction & ~((1 << (12 + pick % 11)) - 1)
@@ -132,7 +132,7 @@ def indices(seed: int, count: int, size: int) -> np.ndarray:
 
 
 def rows(seed: int, count: int, length: int) -> Words:
-    """u32[count, length]: rows that are hard to add up, to scale or to compare; row i is of kind i mod 12."""
+    """u32[count, length]: rows that are hard to sum, scale or compare; row i is of kind i mod 12."""
     w = words(seed, count * length).reshape(count, length)
     head = words(seed + 3, count)[:, None]
     fraction, sign, pick = _part(w, 0, 23), _part(w, 23, 1), _part(w, 24, 20)

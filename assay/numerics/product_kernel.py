@@ -1,13 +1,12 @@
-"""Products in C of quantised operands, or of f32 operands quantised on the way: all is packed anyway.
+"""C kernels for products of quantised operands, or of f32 operands that they quantise while packing.
 
-Contract: `load` has ``product_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
-with ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or
-gives another number. On a processor with AMX the same holds of ``product_amx.c``, which then makes products
-of at least `TILE_ROWS` rows and `TILE_LENGTH` numbers; where it cannot be had, the other one makes them. That
-several threads give the same is compared before the first product on several. Where that is wrong, one
-computes them, with a warning. (Threads of a busy machine wait long for one another, and most processes have
-one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
-processors without instructions for products of i16 pairs.
+Contract: `load` compiles ``product_kernel.c`` (a second, then cached: ``numerics.native``) and compares it
+with ``numerics.contraction`` before use; None with a warning if it is unavailable or wrong. On a CPU with AMX
+the same holds for ``product_amx.c``, used for products of at least `TILE_ROWS` rows and `TILE_LENGTH`
+numbers; without it the first one is used. Results of several threads are compared before the first product on
+several; if they are wrong, one thread is used, with a warning. (Threads of a busy machine wait long for one
+another, and most processes have one.) A call releases the GIL and uses as many threads as PyTorch. Not
+guaranteed: speed on CPUs without instructions for products of i16 pairs.
 
 Source: docs/decisions/0014-c-kernels.md.
 """
@@ -32,25 +31,26 @@ log = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_suffix(".c")
 _TILES_SOURCE = _SOURCE.with_name("product_amx.c")
 _SHAPES = (1, 70, 300), (17, 33, 64), (40, 9, 131)
-"""Rows, columns and lengths of the products by which a kernel is compared."""
+"""Rows, columns and lengths of the products with which a kernel is compared."""
 _TILE_SHAPES = *_SHAPES, (64, 96, 128)
-"""The same for tiles: the last has whole panels alone."""
+"""The same for tiles; the last one has only whole panels."""
 TILE_ROWS, TILE_LENGTH = 32, 48
-"""Smaller products are slower by tiles (measured: docs/decisions/0014-c-kernels.md)."""
+"""Minimum sizes for tiles; smaller products are slower with them (measured:
+docs/decisions/0014-c-kernels.md)."""
 _MOST_LENGTH = 4096
-"""Of a product by tiles, whose sums are of i32."""
+"""Maximum length of a product by tiles, whose sums are i32."""
 
 
 class Kernel:
-    """A compiled kernel; `shapes`: of the products by which its threads are compared."""
+    """A compiled kernel; `shapes`: of the products with which its threads are compared."""
 
     def __init__(self, library: ctypes.CDLL, shapes: Sequence[tuple[int, int, int]] = _SHAPES) -> None:
         self.tiles: Kernel | None = None
-        """What makes large products, where the processor has tiles."""
+        """Kernel for large products, if the CPU has tiles."""
         self._shapes = shapes
         self._lock = RLock()
         self._several: bool | None = None
-        """Whether several threads give what one gives; None: not compared yet."""
+        """True if several threads give the right result; None: not compared yet."""
         self._product = library.quantised_product
         self._product.restype = ctypes.c_int
         size, pointer = ctypes.c_int64, ctypes.c_void_p
@@ -60,10 +60,11 @@ class Kernel:
         ]  # fmt: skip
 
     def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
-        """f32[b..., M, N] from [b..., M, K] and [b..., N, K], which may lie in any order, and exponents i32
-        of their rows: f32 to be quantised by them, or i16 that were, |q| <= 8192.
+        """f32[b..., M, N] from [b..., M, K] and [b..., N, K] in any memory layout, and i32 exponents of their
+        rows.
 
-        On as many threads as PyTorch uses, unless told. Raises MemoryError.
+        Operands are f32, to be quantised by them, or i16 already quantised, |q| <= 8192. Uses as many threads
+        as PyTorch by default. Raises MemoryError.
         """
         if self.tiles and x.shape[-2] >= TILE_ROWS and TILE_LENGTH <= x.shape[-1] <= _MOST_LENGTH:
             return self.tiles.product(x, ex, y, ey, threads)
@@ -81,8 +82,8 @@ class Kernel:
         return out
 
     def _allowed(self, threads: int) -> int:
-        """So many threads, or 1 where several give something else. INVARIANT compared-first: nobody else gets
-        a product of several before they were compared."""
+        """`threads`, or 1 if several give wrong results. INVARIANT compared-first: nobody else gets a product
+        of several before they were compared."""
         if threads == 1:
             return 1
         with self._lock:
@@ -98,12 +99,12 @@ class Kernel:
 
 
 def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
-    """Compile, load and check a kernel. Raises Unusable."""
+    """Compiles, loads and checks a kernel. Raises Unusable."""
     return checked(compiled(source, flags))
 
 
 def build_tiles(source: Path = _TILES_SOURCE, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
-    """The same for the kernel on AMX tiles; with the flag -DSHIM on a processor without them. Raises
+    """As `build`, for the kernel on AMX tiles; with the flag -DSHIM on a CPU without them. Raises
     Unusable."""
     library = compiled(source, flags)
     if library.amx_permission() != 0:
@@ -120,7 +121,7 @@ def checked(library: ctypes.CDLL, shapes: Sequence[tuple[int, int, int]] = _SHAP
 
 
 def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) -> None:
-    """Raises Unusable unless products of all kinds of numbers are as A31 and A32 say, however they lie."""
+    """Raises Unusable unless products of all kinds of numbers, in all layouts, agree with A31 and A32."""
     for x, ex, y, ey in hard_pairs(rows, others, length):
         right = wanted(x, ex, y, ey)
         quantised = contraction.quantise(x, ex), contraction.quantise(y, ey)
@@ -130,12 +131,12 @@ def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) ->
 
 
 def _apart(x: Tensor) -> Tensor:
-    """The same numbers, no two of them neighbours in memory."""
+    """The same numbers, no two of them adjacent in memory."""
     return torch.stack((x, x), -1)[..., 0]
 
 
 def _best() -> Kernel:
-    """The kernel for this processor."""
+    """The best kernel for this CPU."""
     kernel = build(_SOURCE)
     if " amx_int8" in processor_flags():
         try:
@@ -146,4 +147,4 @@ def _best() -> Kernel:
 
 
 load = Shared(_best, "compiled steps take longer, by int8 products,")
-"""The kernel, or None where it cannot be had."""
+"""The kernel, or None if unavailable."""

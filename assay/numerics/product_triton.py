@@ -1,10 +1,10 @@
-"""Products on an accelerator: one Triton kernel a product, batches too, and only f32 is written to memory.
+"""Products on an accelerator: one Triton kernel per product, also for batches, that only writes f32 to
+memory.
 
-Contract: `product` gives the definition's bits (``numerics.contraction``): each way to cut a product is
-compared with it on its device before its first use, once for each version of all that its machine code
-depends on. None, noted in ``numerics.slower``, where Triton is missing or a product differs. Not guaranteed:
-anything for parts that `parts` does not make; and speed, since tiles were chosen by counting
-(docs/accelerators.md).
+Contract: `product` gives the definition's bits (``numerics.contraction``): each tiling is compared with it on
+its device before its first use, once for each version of everything that its machine code depends on. None,
+noted in ``numerics.slower``, if Triton is missing or a product differs. Not guaranteed: anything for parts
+that `parts` does not make; and speed, since tiles were chosen by counting (docs/accelerators.md).
 
 Source: docs/decisions/0013-accelerators.md.
 """
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_name("triton_kernel.py")
 _BYTES = 16
-"""Rows of parts are padded to a multiple of so many: a GPU loads that many at once."""
+"""Rows of parts are padded to a multiple of this many bytes: a GPU loads that many at once."""
 _GROUP = 8
 _PLACES = 1 << 31
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -45,7 +45,7 @@ Parts = Sequence[Tensor]
 
 
 class Tile(NamedTuple):
-    """How one program of the kernel cuts a product."""
+    """Tiling of a product by one program of the kernel."""
 
     m: int
     n: int
@@ -53,7 +53,7 @@ class Tile(NamedTuple):
     warps: int
     stages: int
     cost: float
-    """Of a product of two numbers, beside the largest tile's: smaller ones read more shared memory."""
+    """Relative cost of a product of two numbers; smaller tiles read more shared memory."""
 
 
 TILES = {
@@ -69,14 +69,14 @@ TILES = {
     ),
     0: (Tile(128, 64, 128, 8, 2, 1.0), Tile(64, 64, 64, 4, 3, 1.2)),
 }
-"""By major capability; 0: any other. 9 and 10 multiply from shared memory, of which 10 takes a stage more.
-Others multiply from registers, of which three sums of 128 × 128 would leave too few."""
+"""By major compute capability; 0: any other. 9 and 10 multiply from shared memory, of which 10 takes one
+stage more. Others multiply from registers, of which three sums of 128 × 128 would leave too few."""
 _BLACKWELL = (3, 8)
-"""The first Triton that multiplies int8 from shared memory on capability 10."""
+"""First Triton version that multiplies int8 from shared memory on capability 10."""
 
 
 def tile_for(m: int, n: int, batches: int, *, tiles: Sequence[Tile], processors: int) -> Tile:
-    """The tile with which this many multiprocessors should be through first."""
+    """The tile with the least expected time on this many multiprocessors."""
 
     def cost(tile: Tile) -> float:
         programs = -(-m // tile.m) * -(-n // tile.n) * batches
@@ -86,12 +86,12 @@ def tile_for(m: int, n: int, batches: int, *, tiles: Sequence[Tile], processors:
 
 
 def padded(length: int) -> int:
-    """The length of parts' rows."""
+    """Padded row length of parts."""
     return -(-length // _BYTES) * _BYTES
 
 
 def parts(q: Tensor) -> Parts:
-    """What the kernel takes of i16 [b..., rows, K], |q| <= 8192."""
+    """Converts i16 [b..., rows, K], |q| <= 8192, to the kernel's input."""
     return split(pad(q, (0, padded(q.shape[-1]) - q.shape[-1])))[:2]
 
 
@@ -118,7 +118,7 @@ class Kernel:
 
 
 def build(source: Path) -> Kernel:
-    """Load a kernel; Triton compiles it later, for each tile. Raises Unusable."""
+    """Loads a kernel; Triton compiles it later for each tile. Raises Unusable."""
     spec = importlib.util.spec_from_file_location("assay_triton_kernel", source)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -132,7 +132,8 @@ def build(source: Path) -> Kernel:
 
 
 def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_FAN_IN) -> None:
-    """Raises Unusable unless products cut so are as A31 and A32 say: of short rows, and of the longest."""
+    """Raises Unusable unless products with this tile agree with A31 and A32, for short rows and the
+    longest."""
     rows, others = tile.m + 6, tile.n // 2 + 9
     for length in (tile.k + 9, longest):
         for x, ex, y, ey in hard_pairs(rows, others, length):
@@ -149,8 +150,7 @@ def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_F
 
 
 def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
-    """`Kernel.product` with the tile for the device and size; None where the kernel cannot be had, as on
-    processors."""
+    """`Kernel.product` with the tile for device and size; None if the kernel is unavailable, as on CPUs."""
     m, k, n = *a[0].shape[-2:], b[0].shape[-2]
     if ea.device.type != "cuda":
         return None
@@ -167,18 +167,18 @@ def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
 
 
 def tiles_of(device: torch.device) -> tuple[Tile, ...]:
-    """Every way in which products are cut on this GPU."""
+    """All tilings used on this GPU."""
     return _device(device)[0]
 
 
 def versions(device: torch.device) -> list[str]:
-    """What machine code for a GPU depends on besides its source: PyTorch, Triton, the driver, the GPU."""
+    """Versions that affect a GPU's machine code besides its source: PyTorch, Triton, the driver, the GPU."""
     driver = _DRIVER.read_text().partition("\n")[0] if _DRIVER.exists() else ""
     return [torch.__version__, _triton(), driver, torch.cuda.get_device_name(device)]
 
 
 def _triton() -> str:
-    """Its version; empty where there is none."""
+    """Triton's version; empty if it is missing."""
     try:
         import triton
     except ImportError:
@@ -188,7 +188,7 @@ def _triton() -> str:
 
 @cache
 def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
-    """(how products are cut on it, its multiprocessors)."""
+    """(tilings of a device, number of its multiprocessors)."""
     found = torch.cuda.get_device_properties(device)
     tiles = TILES.get(found.major, TILES[0])
     if found.major == 10 and tuple(map(int, _triton().split(".")[:2])) < _BLACKWELL:
@@ -200,8 +200,7 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
 
 @cache
 def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
-    """Whether products cut so have been compared with the definition, by this process or an earlier one, and
-    were right."""
+    """True if this tiling was compared with the definition, by this or an earlier process, and was right."""
     if _Verdict(tile, device).kept:
         return True
     try:
@@ -214,9 +213,11 @@ def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
 
 
 class _Verdict:
-    """That a tile's products were right, as an empty file beside the kernels for processors: a comparison
-    takes seconds. Named after all that it depends on; for a folder that others may write to it is made
-    again by each process."""
+    """Records that a tile's products were right, as an empty file beside the CPU kernels: a comparison takes
+    seconds.
+
+    Its name covers everything it depends on; if others may write to the folder, each process compares again.
+    """
 
     def __init__(self, tile: Tile, device: torch.device) -> None:
         key = hashlib.sha256(json.dumps([*versions(device), tile]).encode())
@@ -238,4 +239,4 @@ class _Verdict:
 
 
 load = Shared(lambda: build(_SOURCE), "products take longer, by cuBLAS,")
-"""The kernel, or None where it cannot be had."""
+"""The kernel, or None if unavailable."""

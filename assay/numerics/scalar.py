@@ -1,11 +1,11 @@
-"""One element of every instruction on Python integers: the model that an arbiter follows, and the oracle of
-the tests.
+"""Integer model of every instruction, one element at a time: what the arbiter follows, and the oracle of the
+tests.
 
-Contract: written from docs/arithmetic.md alone and without any float, so that agreement with the tensor
-code is evidence. Operands are those of the tensor operation, each reduced to what one output element depends
-on: an element or a row. f32 operands and results are 32-bit patterns (NaN results are 0x7fc00000), integers
-and bools are Python ints with their value, rows are sequences. Comparisons take type="f32" (default) or
-"i32"; convert and bits source=, target=; scatter_sum v=, V=. Not guaranteed: speed.
+Contract: written from docs/arithmetic.md alone and without floats, so that agreement with the tensor code is
+evidence. Operands are those of the tensor operation, reduced to what one output element depends on: an
+element or a row. f32 operands and results are 32-bit patterns (NaN results are 0x7fc00000), integers and
+bools are Python ints, rows are sequences. Comparisons take type="f32" (default) or "i32"; convert and bits
+source=, target=; scatter_sum v=, V=. Not guaranteed: speed.
 """
 
 from __future__ import annotations

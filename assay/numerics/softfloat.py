@@ -1,10 +1,8 @@
-"""Binary32 and binary64 on Python integers: the floating-point numbers an arbiter computes with, no float
-anywhere.
+"""Binary32 and binary64 arithmetic on Python integers, without floats: the arbiter's numbers.
 
-Contract: a finite number is an exact `Dyadic` (sign, magnitude * 2^exponent); every rounding is
-explicit, to nearest with ties to even (docs/arithmetic.md, A4). Binary64 results outside the range that
-A5 promises raise OverflowError, because a definition that needed them would be wrong. Not guaranteed:
-speed.
+Contract: a finite number is an exact `Dyadic` (sign, magnitude * 2^exponent); every rounding is explicit, to
+nearest with ties to even (docs/arithmetic.md, A4). Binary64 results outside the range of A5 raise
+OverflowError, because a definition that needed them would be wrong. Not guaranteed: speed.
 """
 
 from __future__ import annotations
@@ -153,17 +151,17 @@ def to_f64_bits(v: Dyadic) -> int:
 
 
 def is_nan(bits: int) -> bool:
-    """Whether an f32 pattern is a NaN."""
+    """True if an f32 pattern is a NaN."""
     return bits & 0x7FFFFFFF > F32_INF
 
 
 def is_inf(bits: int) -> bool:
-    """Whether an f32 pattern is an infinity."""
+    """True if an f32 pattern is an infinity."""
     return bits & 0x7FFFFFFF == F32_INF
 
 
 def is_zero(bits: int) -> bool:
-    """Whether an f32 pattern is a zero."""
+    """True if an f32 pattern is a zero."""
     return bits & 0x7FFFFFFF == 0
 
 

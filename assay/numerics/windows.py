@@ -1,8 +1,9 @@
-"""Products of overlapping views of quantised tensors, for compilation: a convolution without its windows.
+"""Products of overlapping views of quantised tensors, for compilation: convolutions without materialised
+windows.
 
-Contract: `windowed_product` has the bits of ``fused.product`` of the two views, on processors only. The
-quantised tensor is stored as i16 once; ``numerics.windows_kernel`` reads the windows where they lie. Not
-guaranteed: speed where the kernel cannot be had: then windows are copied.
+Contract: `windowed_product` has the bits of ``fused.product`` of the two views, on CPUs only. The quantised
+tensor is stored once as i16; ``numerics.windows_kernel`` reads the windows in place. Not guaranteed: speed
+without the kernel: then windows are copied.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Windows:
-    """A view of a quantised tensor, not copied: base_flat[offset + sum of i_d * strides_d], under `shape`."""
+    """A view of a quantised tensor: base_flat[offset + sum of i_d * strides_d], with `shape`."""
 
     base: Tensor
     """i16"""
@@ -39,13 +40,13 @@ class Windows:
 
     @classmethod
     def whole(cls, base: Tensor) -> Windows:
-        """All of a quantised tensor (i16) as it lies."""
+        """All of a quantised tensor (i16)."""
         shape = tuple(base.shape)
         return cls(base, shape, _contiguous(shape), 0, shape)
 
     @property
     def plain(self) -> bool:
-        """Every element of the base in its order."""
+        """True if it has every element of the base in order."""
         dense = self.offset == 0 and self.strides == _contiguous(self.sizes)
         return dense and prod(self.sizes) == self.base.numel()
 
@@ -54,17 +55,17 @@ class Windows:
         return Windows(self.base, self.sizes, self.strides, self.offset, tuple(shape))
 
     def viewed(self, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Windows:
-        """Of a plain one: a view with strides that are not negative."""
+        """A view with non-negative strides of a plain one."""
         return Windows(self.base, tuple(shape), tuple(strides), offset, tuple(shape))
 
     def opened(self) -> Quantised:
-        """The elements copied."""
+        """Copies the elements."""
         flat = self.base.contiguous().view(-1)
         seen = flat.as_strided(list(self.sizes), list(self.strides), self.offset)
         return Quantised(seen.reshape(self.shape).to(torch.float32))
 
     def rows(self) -> tuple[int, ...] | None:
-        """This view [b..., R, K] as the kernel takes it; None if `sizes` do not divide that way."""
+        """The view [b..., R, K] in the kernel's format; None if `sizes` do not divide that way."""
         walked = [(n, s) for n, s in zip(self.sizes, self.strides, strict=True) if n > 1]
         made: list[Dims] = []
         for wanted in (prod(self.shape[:-2]), *self.shape[-2:]):

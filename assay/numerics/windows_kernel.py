@@ -1,9 +1,8 @@
-"""Quantised planes and products of their overlapping views in C, which reads the views where they lie.
+"""C kernels that quantise planes, and multiply overlapping views of them in place.
 
-Contract: `load` has ``windows_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
-with the definition before it is given to anybody; None with a warning where it cannot be had or gives another
-number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
-processors without instructions for products of i16 pairs.
+Contract: `load` compiles ``windows_kernel.c`` (a second, then cached: ``numerics.native``) and compares it
+with the definition before use; None with a warning if it is unavailable or wrong. A call releases the GIL and
+uses as many threads as PyTorch. Not guaranteed: speed on CPUs without instructions for products of i16 pairs.
 
 Source: docs/decisions/0014-c-kernels.md.
 """
@@ -31,7 +30,7 @@ Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def view(offset: int, *parts: Dims) -> tuple[int, ...]:
-    """A view by its dimensions of batch, rows and contraction, as the kernel takes it.
+    """A view in the kernel's format, from its batch, row and contraction dimensions.
 
     Strides are not negative, the last one of the contraction is positive.
     """
@@ -103,7 +102,7 @@ class Kernel:
 
 
 def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
-    """Compile, load and check a kernel. Raises Unusable."""
+    """Compiles, loads and checks a kernel. Raises Unusable."""
     return checked(compiled(source, flags))
 
 
@@ -117,7 +116,7 @@ def checked(library: ctypes.CDLL) -> Kernel:
 
 
 def _check_plane(kernel: Kernel) -> None:
-    """Raises Unusable unless numbers of all kinds are quantised as A31 says, by any exponent."""
+    """Raises Unusable unless numbers of all kinds are quantised as A31 says, with any exponent."""
     bits = torch.arange(7 * 40 * 33, dtype=torch.int64) * 0x9E3779B1
     ties = (torch.arange(7 * 40 * 33) - 5000).to(torch.float32) / 2
     e = (torch.arange(9 * 43, dtype=torch.int32) % 270 - 130).view(9, 43)
@@ -130,7 +129,7 @@ def _check_plane(kernel: Kernel) -> None:
 
 
 def _check(kernel: Kernel, length: int) -> None:
-    """Raises Unusable unless sums of this length are exact, also of the largest numbers, on every side."""
+    """Raises Unusable unless sums of this length are exact, also of the largest numbers, at every border."""
     batch = ((2,), (5,))
     views = [
         (rows, view(3, batch, ((rows,), (across,)), ((length,), (along,))))
@@ -149,4 +148,4 @@ def _check(kernel: Kernel, length: int) -> None:
 
 
 load = Shared(lambda: build(_SOURCE), "convolutions take several times as long")
-"""The kernel, or None where it cannot be had."""
+"""The kernel, or None if unavailable."""
