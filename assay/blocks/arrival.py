@@ -1,8 +1,8 @@
-"""A CAR as it comes from a peer: its blocks are checked, and those that are wanted kept.
+"""Verifies and stores the blocks of a CAR as it arrives from a peer.
 
-Contract: what comes within `GATHERED_S` after something was absorbed waits for more, up to `READ_BYTES`, so
-that a fast transfer takes few turns of threads. What comes later is due at once. `BadCar` for what is no CAR
-of the blocks that are allowed. `absorb` may be called from several threads, but not while `came` runs.
+Contract: bytes that arrive within `GATHERED_S` after the last processing are gathered, up to `READ_BYTES`, so
+that a fast transfer needs few thread switches; later ones are processed at once. `BadCar` for anything but a
+CAR of allowed blocks. `absorb` may be called from several threads, but not while `came` runs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from assay.blocks.car import BadCar, CarParser
 from assay.blocks.cid import CID_BYTES, Cid
 
 READ_BYTES = 1 << 20
-"""Hashed and stored at once: the 64 KiB that come at a time cost more in turns of threads than in hashing."""
+"""Bytes hashed and stored at once: thread switches for 64 KiB at a time cost more than hashing them."""
 GATHERED_S = 0.05
 _OVERHEAD_BYTES = CID_BYTES + 8
 
 
 class Arrival:
-    """What one peer sends of a DAG."""
+    """A DAG in transfer from one peer."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class Arrival:
         take: Callable[[Cid, bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`who` sends it; of the `allowed` blocks, of at most `max_bytes` together, the `missing` ones are
-        kept and given to `take`."""
+        """`who` is the sender. Of the `allowed` blocks, of at most `max_bytes` in total, the `missing` ones
+        are stored and passed to `take`."""
         self._who, self._store, self._missing, self._take = who, store, missing, take
         self._unseen = set(allowed)
         self._room = max_bytes + _OVERHEAD_BYTES * (len(self._unseen) + 4)
@@ -44,7 +44,7 @@ class Arrival:
         self.received_bytes = 0
 
     def came(self, chunk: bytes) -> bool:
-        """Take bytes of it; whether to absorb what has come. Raises BadCar where it is too much."""
+        """Adds received bytes; True if they are to be absorbed. Raises BadCar if there are too many."""
         self.received_bytes += len(chunk)
         if self.received_bytes > self._room:
             raise BadCar(f"peer {self._who} sent more than the DAG has", hint="ask another peer")
@@ -52,8 +52,7 @@ class Arrival:
         return len(self._come) >= READ_BYTES or self._clock() >= self._due_s
 
     def absorb(self) -> bool:
-        """Check and keep the blocks that are complete with what has come; whether there were any. Raises
-        BadCar."""
+        """Verifies and stores complete blocks; True if there were any. Raises BadCar."""
         with self._turn:
             data, self._come = self._come, bytearray()
             blocks = 0
@@ -72,5 +71,5 @@ class Arrival:
             return blocks > 0
 
     def finish(self) -> None:
-        """Raise BadCar where the CAR is not over."""
+        """Raises BadCar if the CAR is incomplete."""
         self._parser.finish()

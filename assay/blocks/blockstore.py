@@ -49,14 +49,14 @@ Pause = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many blocks are stored and how many bytes they have."""
+    """Number of stored blocks and their total bytes."""
 
     blocks: int
     total_bytes: int
 
 
 def check_size(data: bytes) -> None:
-    """Raise `BlockTooLarge` when a block exceeds what any node stores or serves."""
+    """Raises `BlockTooLarge` if a block exceeds what nodes store or serve."""
     if len(data) > MAX_BLOCK_BYTES:
         raise BlockTooLarge(
             f"a block of {len(data)} bytes exceeds the limit of {MAX_BLOCK_BYTES}, so no node will carry it",
@@ -65,8 +65,10 @@ def check_size(data: bytes) -> None:
 
 
 class BlockStore:
-    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch; `sweep`:
-    remove what a crash left."""
+    """Blocks and pins under one directory. Thread-safe.
+
+    `clock` returns seconds since the epoch; `sweep`: remove temporary files that a crash left.
+    """
 
     def __init__(
         self, root: Path | str, *, clock: Callable[[], float] = time.time, sweep: bool = True
@@ -87,7 +89,7 @@ class BlockStore:
         return str(cid)
 
     def put_verified(self, data: bytes, cid: Cid, *, durable: bool = True) -> None:
-        """Store a block whose CID the caller has just computed or checked. Raises `BlockTooLarge`."""
+        """Stores a block whose CID the caller has just computed or verified. Raises `BlockTooLarge`."""
         check_size(data)
         durable = durable and not getattr(self._thread, "together", False)
         path = self._path(cid)
@@ -101,7 +103,7 @@ class BlockStore:
             self._write(path, data, durable)
 
     def get(self, cid: str) -> bytes:
-        """The block's bytes. Raises `BadCid`, `BlockNotFound`, or `CorruptBlock`, the file set aside."""
+        """Reads a block. Raises `BadCid`, `BlockNotFound`, or `CorruptBlock`, after moving the file aside."""
         return self.get_block(Cid.parse(cid))
 
     def get_block(self, cid: Cid) -> bytes:
@@ -118,7 +120,7 @@ class BlockStore:
         )
 
     def has(self, cid: str) -> bool:
-        """Whether a block is stored under this CID, its bytes unchecked. Raises `BadCid`."""
+        """True if a block is stored under this CID, without verifying it. Raises `BadCid`."""
         return self.has_block(Cid.parse(cid))
 
     def has_block(self, cid: Cid) -> bool:
@@ -126,7 +128,7 @@ class BlockStore:
         return os.path.isfile(self._place(cid))
 
     def holds(self, cid: str) -> bool:
-        """Whether the block and all below it are stored, the bytes of leaves unchecked. Raises `BadCid`."""
+        """True if the block and all below it are stored; leaves are not verified. Raises `BadCid`."""
         try:
             return all(True for _ in self.walk(Cid.parse(cid)))
         except (BadDag, BlockNotFound, CorruptBlock):
@@ -149,7 +151,7 @@ class BlockStore:
             yield entry.name
 
     def usage(self) -> Usage:
-        """Count blocks and bytes by listing the directory."""
+        """Counts blocks and bytes by listing the directory."""
         sizes = []
         for entry in self._entries():
             with suppress(FileNotFoundError):  # deleted meanwhile
@@ -167,8 +169,8 @@ class BlockStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What this thread stores within is durable once the `with` block is left without an error: by one
-        sync of the file system, instead of two for each block."""
+        """Makes blocks that this thread stores within the `with` block durable by one sync of the file system
+        at its end, instead of two per block. Not durable after an error."""
         if getattr(self._thread, "together", False):
             yield
             return
@@ -184,15 +186,15 @@ class BlockStore:
         return unixfs.read_file(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes))
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
+        """Byte ranges of a file's unavailable blocks (`unixfs.holes`). Raises `BadCid`."""
         return unixfs.holes(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes), order, most)
 
     def walk(self, root: Cid, *, whole: bool = True) -> Iterator[tuple[Cid, bytes | None]]:
-        """The DAG below `root`, each block once, depth first: `(cid, data)`; data is None for raw
-        blocks, unread.
+        """Yields `(cid, data)` of the DAG below `root`, each block once, depth first; data is None for raw
+        blocks, which are not read.
 
-        Raises `BadDag`, `CorruptBlock`, and `BlockNotFound` when an inner node is absent, or, if it is to be
-        `whole`, any block.
+        Raises `BadDag`, `CorruptBlock`, and `BlockNotFound` if an inner node is missing, or with `whole` any
+        block.
         """
         seen: set[Cid] = set()
         stack = [root]
@@ -213,7 +215,7 @@ class BlockStore:
                 )
 
     def pin(self, cid: str) -> None:
-        """Protect a whole DAG from `gc`. Raises `BlockNotFound` when any of its blocks is absent."""
+        """Protects a whole DAG from `gc`. Raises `BlockNotFound` if any of its blocks is missing."""
         root = Cid.parse(cid)
         with self._locked(fcntl.LOCK_SH):
             for _ in self.walk(root):
@@ -225,9 +227,10 @@ class BlockStore:
         return sorted(name for name in os.listdir(self._pins) if _is_cid(name))
 
     def gc(self, grace_s: float = GRACE_S, kept: Iterable[str] = ()) -> Usage:
-        """Delete blocks last put more than `grace_s` ago, but for what pins and `kept` reach; what was freed.
+        """Deletes blocks last put more than `grace_s` ago that neither pins nor `kept` reach; returns what
+        was freed.
 
-        Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, nothing deleted, for a pinned inner node.
+        Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, and deletes nothing, for a bad pinned inner node.
         """
         with self._locked(fcntl.LOCK_EX):
             stays = {str(cid) for cid in (*self._reachable(), *self._found_below(kept))}
@@ -244,9 +247,12 @@ class BlockStore:
     def drop(
         self, dead: Iterable[str], kept: Iterable[str], grace_s: float, pause: Pause = lambda took_s: True
     ) -> Usage:
-        """Delete the DAGs below `dead`, in their order and from their leaves up, but for what a pin or a DAG
-        of `kept` reaches and what was put less than `grace_s` before; what was freed. `AT_ONCE` at a time:
-        `pause` is told how long that took, and whether to go on is what it says. Raises as `gc`."""
+        """Deletes the DAGs below `dead`, in order and from their leaves up; returns what was freed. Raises as
+        `gc`.
+
+        Blocks that a pin or a DAG of `kept` reaches stay, as do those put less than `grace_s` ago. After
+        every `AT_ONCE` blocks `pause` is called with the time taken, and says whether to go on.
+        """
         with self._locked(fcntl.LOCK_SH):
             newest, pins, found = self._clock() - grace_s, self.pins(), self._found_below(dead)
             stay = {*self._found_below(kept), *self._reachable()} if found else set()
@@ -266,7 +272,7 @@ class BlockStore:
         return Usage(blocks, freed)
 
     def _found_below(self, roots: Iterable[str]) -> list[Cid]:
-        """CIDs of stored blocks below these roots, as far as inner nodes are here; children first."""
+        """CIDs of stored blocks below these roots, as far as inner nodes are stored; children first."""
         seen: dict[Cid, None] = {}
         for root in roots:
             below: dict[Cid, None] = {}
@@ -276,7 +282,7 @@ class BlockStore:
         return [cid for cid in seen if self.has_block(cid)]
 
     def sweep_temporary(self, older_than_s: float = GRACE_S) -> int:
-        """Remove what interrupted writes left behind; returns how many files."""
+        """Removes temporary files of interrupted writes; returns their number."""
         removed = 0
         for entry in os.scandir(self._tmp):
             with suppress(FileNotFoundError):
@@ -352,9 +358,10 @@ class BlockStore:
 
 
 def read_if_exists(path: Path) -> bytes | None:
-    """At most one byte more than a block may have, so an oversized file is noticed without reading it all.
+    """Reads at most one byte more than a block may have, so that an oversized file is detected without
+    reading it all.
 
-    None also where what is there is no file, such as a folder, or the disk does not give it back.
+    None also if the path is not a file, or the disk cannot read it.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

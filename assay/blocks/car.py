@@ -1,11 +1,11 @@
 """CARv1: a stream of blocks behind a header that names one root.
 
-Contract: `encode_header` and `encode_block` give the bytes that every CAR reader accepts. `CarParser`
-yields only blocks that match their CIDs and refuses, with `BadCar`, anything but a header of version 1
-with one root in canonical dag-cbor. It never buffers more than one block and what was fed.
+Contract: `encode_header` and `encode_block` give bytes that every CAR reader accepts. `CarParser` yields only
+blocks that match their CIDs and refuses, with `BadCar`, anything but a header of version 1 with one root in
+canonical dag-cbor. It never buffers more than one block and what was fed.
 
-Does not guarantee: that the blocks belong to the root's DAG or that the DAG is complete; the receiver
-decides what it wants (see `exchange`).
+Not guaranteed: that the blocks belong to the root's DAG or that the DAG is complete; the receiver decides
+what it wants (see `exchange`).
 
 Source: https://ipld.io/specs/transport/car/carv1/
 """
@@ -43,7 +43,7 @@ def encode_block(cid: Cid, data: bytes) -> bytes:
 
 
 def section_bytes(size: int) -> int:
-    """How long the section of a block of this many bytes is."""
+    """Length of the section of a block of this size."""
     return len(varint.encode(CID_BYTES + size)) + CID_BYTES + size
 
 
@@ -55,7 +55,7 @@ class CarParser:
         self._buffer = bytearray()
 
     def feed(self, data: bytes | bytearray) -> Iterator[tuple[Cid, bytes]]:
-        """The verified blocks that `data` completes. Raises `BadCar`. Exhaust it before feeding
+        """Yields the verified blocks that `data` completes. Raises `BadCar`. Exhaust it before feeding
         more."""
         self._buffer += data
         while (section := self._take()) is not None:
@@ -72,7 +72,7 @@ class CarParser:
             yield cid, block
 
     def finish(self) -> None:
-        """Raise `BadCar` when the stream ended before its header or inside a section."""
+        """Raises `BadCar` if the stream ended before its header or inside a section."""
         if self._buffer or self.root is None:
             raise BadCar("CAR stream ends too early", hint=_HINT)
 

@@ -31,7 +31,7 @@ CID_CHARS = 59
 
 _DIGITS = "abcdefghijklmnopqrstuvwxyz234567"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-"""Two digits of base32 by their ten bits: names are made thousands at a time, while a node computes."""
+"""Two digits of base32 by their ten bits: thousands of names are encoded at a time."""
 _VERSION = 0x01
 _SHA2_256 = 0x12
 
@@ -97,7 +97,7 @@ class Cid:
         return "b" + "".join([_PAIRS[bits >> at & 1023] for at in range(280, -1, -10)])
 
     def matches(self, data: bytes) -> bool:
-        """True when these bytes are the block that this CID names."""
+        """True if the bytes are the block that this CID names."""
         return hashlib.sha256(data).digest() == self.digest
 
 

@@ -1,8 +1,8 @@
-"""Making what was written to a file system outlast a loss of power, all of it at once.
+"""Syncs a whole file system, so that many writes become durable at once.
 
-Contract: when `sync_filesystem` returns, what was written before to the file system of a folder, by anybody,
-is on its disk (Linux: syncfs(2), which also reports earlier failures to write; elsewhere all file systems
-are synced). Not guaranteed for disks that lie about what they have written.
+Contract: when `sync_filesystem` returns, everything written before to the folder's file system, by any
+process, is on disk (Linux: syncfs(2), which also reports earlier write errors; elsewhere all file systems are
+synced). Not guaranteed for disks that lie about what they have written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _syncfs() -> Any:
 
 
 def sync_filesystem(folder: Path) -> None:
-    """Sync the file system that a folder lies on. Raises OSError where something could not be written."""
+    """Syncs the file system of a folder. Raises OSError if something could not be written."""
     syncfs = _syncfs()
     if syncfs is None:
         os.sync()
@@ -38,7 +38,7 @@ def sync_filesystem(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that were put into a folder outlast a loss of power."""
+    """Makes new names in a folder durable."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)
@@ -47,8 +47,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def rename(source: Path, target: Path, durable: bool) -> None:
-    """Give a file its name, in a folder that is made if need be; of the name's own folder nothing is
-    synced."""
+    """Renames a file into a folder, which is created if needed; the target's folder is not synced."""
     try:
         os.replace(source, target)
     except FileNotFoundError:

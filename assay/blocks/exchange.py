@@ -1,24 +1,24 @@
-"""Fetch blocks by CID from peers' trustless gateways.
+"""Fetches blocks by CID from peers' trustless gateways.
 
 Contract:
-- Every block is hashed before it is stored or returned. Whom to ask, in which order, and whom to leave alone
-  says `Peers`.
-- A block is asked of the best peer first; of the next when that one has not got it, or as soon as it takes
-  longer than usual; of up to `fanout` at once. The first right answer wins and ends the other requests.
-- Peers with nothing at stake have budgets of their own in each fetch: `stranger_s` seconds, and
-  `stranger_bytes` of wrong bytes. Whoever has something at stake is asked even after that.
-- Every request has one deadline for everything (connecting, headers, body), a least rate of bytes after
-  `grace_s`, for a CAR also a time without a new block, a cap on the bytes it may bring, no redirects, no
-  cookies, no decompression, and no proxy from the environment.
-- The blocks of one file have a `file_time` together: however many they are, a file that comes slower than the
-  least rate for longer than one grace period is not had (`BlockNotFound`). What came of it stays stored.
-- A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked for
-  end the transfer and the peer's good name.
-- Whatever asking a peer raises, of any type, is that peer's failure and nobody else's.
-- `BlockNotFound` names peers asked and what became of it.
+- Every block is hashed before it is stored or returned. `Peers` decides whom to ask, in which order, and whom
+  to skip.
+- A block is requested from the best peer first; from the next when that one lacks it, or takes longer than
+  usual; from up to `fanout` at once. The first right answer wins and cancels the other requests.
+- Peers without stake have budgets in each fetch: `stranger_s` seconds, and `stranger_bytes` of wrong bytes.
+  Peers with stake are asked even after that.
+- Every request has one deadline for everything (connecting, headers, body), a minimum rate after `grace_s`,
+  for a CAR also a timeout without a new block, and a size limit. It uses no redirects, cookies,
+  decompression, or proxies from the environment.
+- The blocks of one file share a `file_time`: a file that stays below the minimum rate for longer than one
+  grace period is not available (`BlockNotFound`). Blocks received so far stay stored.
+- A CAR is processed block by block: only wanted blocks are kept, and unrequested bytes end the transfer and
+  count against the peer.
+- Any exception from asking a peer counts as that peer's failure only.
+- `BlockNotFound` names the peers asked and what each answered.
 
-Does not guarantee: that a peer list is safe to contact: who may be on it is the caller's decision, and which
-addresses are reached is the transport's (``blocks.public_net``).
+Not guaranteed: that a peer list is safe to contact: the caller decides who is on it, and the transport which
+addresses are reached (``blocks.public_net``).
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
 """
@@ -55,32 +55,32 @@ from assay.protocol.errors import (
 
 T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
-"""A block's digest to the URL of whoever published it, where the chain knows."""
+"""Maps a block's digest to the URL of its publisher, if the chain knows it."""
 
 EMPTY_BLOCK = "bafkqaaa"
-"""By which the Trustless Gateway specification probes a gateway."""
+"""Block with which the Trustless Gateway specification probes a gateway."""
 _AT_ONCE = 128
 _TAKERS = 4
-"""Threads that hash and store what a CAR brings, so that other transfers go on meanwhile."""
+"""Threads that hash and store a CAR's blocks, so that other transfers go on meanwhile."""
 _RESOLVERS = 64
-"""Threads that look up names: one that never answers holds one for half a minute."""
+"""Threads for name resolution: a server that never answers blocks one for half a minute."""
 _NAMED_PEERS = 8
-"""Peers that an error names."""
+"""Maximum number of peers named in an error."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeConfig:
-    """How long a fetch waits, how many peers it asks at once, and what it puts up with. Times in seconds.
+    """Timeouts, parallelism and tolerances of fetches. Times in seconds.
 
-    `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
-    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block. `patience_s`: a peer that
-    has not answered for three times its usual pace, within these bounds, gets company. `file_grace_s`: for
-    which a whole file may come slower than `min_bytes_per_s`, all waits for its blocks together; longer than
-    `stranger_s`, so that whoever has something at stake is asked for the first of them. `file_again_s`: for
-    how long a file that took longer is not asked for again, where all that is fetched has one time together.
-    `car_peers`: how many are asked for a CAR before the blocks are fetched one by one.
+    `rounds`: how often a fetch retries the peers while some fail without saying "not here".
+    `fetch_deadline_s`: time after which a fetch asks no further peer. `patience_s`: bounds of the wait, three
+    times a peer's usual pace, before another peer is asked too. `file_grace_s`: time for which a whole file
+    may be slower than `min_bytes_per_s`, over all its waits; longer than `stranger_s`, so that peers with
+    stake are asked for the first blocks. `file_again_s`: time for which a slow file is not requested again
+    while all fetches share one time limit. `car_peers`: number of peers asked for a CAR before blocks are
+    fetched one by one.
     """
 
     connect_timeout_s: float = 3.0
@@ -106,7 +106,7 @@ class ExchangeConfig:
 
 
 class _Ours(Exception):
-    """What came could not be kept: no peer is to blame."""
+    """Received data could not be stored: no peer is to blame."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -114,10 +114,9 @@ class _Ours(Exception):
 
 
 class Exchange:
-    """A client of many gateways. Thread-safe; runs its requests on one private event loop until
-    `close`.
+    """A client of many gateways. Thread-safe; runs its requests on a private event loop until `close`.
 
-    `clock` gives monotonic seconds; `transport` replaces the network in tests.
+    `clock` returns monotonic seconds; `transport` replaces the network in tests.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ class Exchange:
         )
         self._publisher: PublisherOf = lambda digest: None
         self._latest: str | None = None
-        """Who delivered last: asked first for the rest of a file."""
+        """Peer that delivered last; it is asked first for the rest of a file."""
         self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s, conf.file_again_s, clock)
         self._held = threading.local()
         self._client = httpx.AsyncClient(
@@ -170,7 +169,7 @@ class Exchange:
         self.close()
 
     def close(self) -> None:
-        """Close connections and stop the event loop. Idempotent."""
+        """Closes connections and stops the event loop. Idempotent."""
         if self._loop.is_closed():
             return
         self._run(self._client.aclose())
@@ -181,8 +180,7 @@ class Exchange:
 
     @property
     def hold(self) -> Hold | None:
-        """What all fetches of this thread may take together, where whoever waits for them has something else
-        to do."""
+        """The shared time limit of this thread's fetches, if any."""
         return getattr(self._held, "hold", None)
 
     @hold.setter
@@ -190,10 +188,10 @@ class Exchange:
         self._held.hold = hold
 
     def set_peers(self, peers: Iterable[str | PeerInfo], publisher: PublisherOf | None = None) -> list[str]:
-        """Replace the peer list and return the entries left out because they are no plain http(s) base URL.
+        """Replaces the peer list; returns entries left out because they are no plain http(s) base URL.
 
-        `publisher`: who has said on chain that it published the block of a digest, asked for it before
-        others; called in the thread that fetches.
+        `publisher`: returns the peer that published a digest on chain, which is asked first; called in the
+        fetching thread.
         """
         given = list(peers)
         if publisher is not None:
@@ -205,11 +203,11 @@ class Exchange:
         return self._run(replace())
 
     def banned(self) -> list[str]:
-        """Peers of the current list that sent a corrupt block and are not asked for now."""
+        """Peers of the list that sent a corrupt block and are not asked now."""
         return self._peers.banned()
 
     def answers(self, url: str, within_s: float) -> bool:
-        """Whether a peer has delivered of late, or gives any HTTP answer when it is asked for the empty
+        """True if a peer has delivered recently, or gives any HTTP answer to a request for the empty
         block."""
 
         async def ask() -> bool:
@@ -226,13 +224,15 @@ class Exchange:
         return self._run(ask())
 
     def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
-        """Fetch, verify and store one block, of a file that has this time. Raises `BlockNotFound`."""
+        """Fetches, verifies and stores one block within the file's time. Raises `BlockNotFound`."""
         work = self._fetch_one(cid, self._publisher(cid.digest), within)
         return self._run(work, self.hold)
 
     def fetch_many(self, cids: Iterable[Cid], within: FileTime | None = None) -> None:
-        """Fetch and store blocks, a few at a time, of a file that has this time (None: without one). Raises
-        `BlockNotFound` for the first one that nobody has."""
+        """Fetches and stores blocks, a few at a time, within the file's time (None: no limit).
+
+        Raises `BlockNotFound` for the first one that nobody has.
+        """
         self._run(self._fetch_many(list(dict.fromkeys(cids)), within), self.hold)
 
     def fetch_car(
@@ -243,12 +243,12 @@ class Exchange:
         max_bytes: int,
         take: Callable[[Cid, bytes], None] = lambda cid, data: None,
     ) -> set[Cid]:
-        """Stream the DAG from peers, keep the wanted blocks, and return those that nobody delivered.
+        """Streams a DAG from peers and stores the wanted blocks; returns those not delivered.
 
-        `allowed` are other blocks that the stream may rightly contain (inner nodes, blocks already here);
-        `max_bytes` bounds the blocks' total size. `take` is called with each wanted block once it is verified
-        and stored, one after the other, in a thread of the transfers'. Never raises for a peer's fault: what
-        is missing can still be fetched singly.
+        `allowed`: other blocks that the stream may contain (inner nodes, blocks already stored); `max_bytes`:
+        limit of the blocks' total size. `take` is called with each wanted block once it is verified and
+        stored, one after the other, in a transfer thread. Never raises for a peer's fault: missing blocks can
+        still be fetched singly.
         """
         missing = set(wanted)
         self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes, take), self.hold)
@@ -296,7 +296,7 @@ class Exchange:
         spent, began = Spent(), self._loop.time()
 
         def closed(peer: Peer) -> bool:
-            """Whether nothing more is to be had from a peer in this fetch."""
+            """True if nothing more is to be expected from a peer in this fetch."""
             taken = self._loop.time() - began
             if taken > self.config.fetch_deadline_s:
                 return True
@@ -353,7 +353,7 @@ class Exchange:
         return data
 
     def _first_byte_s(self, peer: Peer) -> float:
-        """How long a peer may take until the first byte of its answer."""
+        """Timeout for the first byte of a peer's answer."""
         if peer.delivers:
             return self.config.block_deadline_s
         return self.config.grace_s * (3 if peer.vouched else 1)
@@ -422,8 +422,7 @@ class Exchange:
         arrival.finish()
 
     async def _absorbed(self, arrival: Arrival) -> bool:
-        """Keep what has come; whether there was a whole block. Raises BadCar, and _Ours where it could not be
-        kept."""
+        """Stores complete blocks; True if there were any. Raises BadCar, and _Ours if storing failed."""
         try:
             return await self._loop.run_in_executor(self._takers, arrival.absorb)
         except BadCar:
@@ -452,7 +451,7 @@ class Exchange:
             yield response
 
     def _unreachable(self, peer: Peer, cid: Cid, error: Exception) -> PeerUnreachable:
-        """Blame a peer for what asking it has brought about; what nobody expects of one is logged whole."""
+        """Records a peer's failure; an unexpected exception is logged with its traceback."""
         self._peers.failed(peer)
         if isinstance(error, PeerUnreachable):
             return error
@@ -465,7 +464,7 @@ class Exchange:
 
 
 def _too_slow(cid: Cid) -> BlockNotFound:
-    """The time of the file that the block is of is over."""
+    """The error for a block whose file's time is over."""
     return BlockNotFound(
         f"the file of block {cid} comes slower than files have to; what came of it is kept",
         hint="try again later, or add a peer that has it",
@@ -473,7 +472,7 @@ def _too_slow(cid: Cid) -> BlockNotFound:
 
 
 def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNotFound:
-    """Nobody has the block. `outcomes`: why, by URL; `banned`: who was not asked."""
+    """The error for a block that nobody has. `outcomes`: answers by URL; `banned`: peers not asked."""
     named = [f"{url} ({outcome})" for url, outcome in outcomes.items()]
     tried = ", ".join(named[:_NAMED_PEERS]) or "none"
     if len(named) > _NAMED_PEERS:

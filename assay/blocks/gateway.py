@@ -1,14 +1,13 @@
-"""The IPFS Trustless Gateway over the local store: raw blocks and CAR streams, for any IPFS client that
-verifies.
+"""Serves the local store as an IPFS Trustless Gateway: raw blocks and CAR streams.
 
-Contract: `GET` and `HEAD /ipfs/{cid}` with `?format=raw|car` or the matching `Accept` header. Serves
-only what the local store holds and never fetches on a caller's behalf. A block is read, and so
-verified, before its response starts. A CAR holds the whole DAG depth first, each block once; when any
-block is missing the answer is 404 before the first byte. If a block turns out corrupt halfway through a
-CAR, the connection is cut, so the client sees a broken stream.
+Contract: `GET` and `HEAD /ipfs/{cid}` with `?format=raw|car` or the matching `Accept` header. It serves only
+local blocks and never fetches for a caller. A block is read, and so verified, before its response starts. A
+CAR holds the whole DAG depth first, each block once; if any block is missing the answer is 404 before the
+first byte. If a block turns out corrupt during a CAR, the connection is cut, so that the client sees a broken
+stream.
 
-Does not guarantee: access control, or limits on who asks how much; `app.connections` has those. No paths
-below a CID, no `entity-bytes`, no deserialised files.
+Not guaranteed: access control, or rate limits; `app.connections` has those. No paths below a CID, no
+`entity-bytes`, no deserialised files.
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
 """
@@ -38,7 +37,7 @@ _Format = Literal["raw", "car"]
 
 
 def gateway_route(store: BlockStore, *, max_car_blocks: int = MAX_CAR_BLOCKS) -> Route:
-    """The route of a Starlette application. `max_car_blocks` bounds the DAG that one CAR request may walk."""
+    """Route for a Starlette application. `max_car_blocks` bounds the DAG of one CAR request."""
 
     def get_ipfs(request: Request) -> Response:
         wanted = _wanted_format(request)
@@ -130,7 +129,7 @@ def _refusal(status: int, text: str) -> Response:
 
 
 def _explain(error: AssayError) -> str:
-    """What a stranger may read: the kind of failure, without paths of this machine."""
+    """Error text for strangers: the kind of failure, without local paths."""
     return {"block-not-found": "block not found", "corrupt-block": "block not found"}.get(
         error.code, str(error)
     )

@@ -1,14 +1,13 @@
-"""A node's blocks beside a Kubo daemon, over the daemon's RPC.
+"""Combines a node's block store with a Kubo daemon, over the daemon's RPC.
 
-Contract: every block that the daemon returns is hashed here, and every CID that it reports for a block is
-compared with the one computed here, so a faulty or hostile daemon can refuse service but not substitute data.
-Files are split here and stored block by block: their CIDs do not depend on the daemon's import settings.
-What a `KuboNodeBlocks` adds is in the node's store and in the daemon when the call returns, inner nodes after
-what they name, the root pinned. So a gateway of the daemon serves whatever the node has committed to. What
-neither the store nor the peers have is asked of the daemon. A daemon that does not answer costs
-`PeerUnreachable`: nothing counts as published until the daemon has it.
+Contract: every block from the daemon is hashed here, and every CID it reports is compared with our own, so a
+faulty or hostile daemon can refuse service but not substitute data. Files are split here and stored block by
+block: their CIDs do not depend on the daemon's settings. Blocks added through a `KuboNodeBlocks` are in the
+node's store and in the daemon when the call returns, children first, the root pinned. So the daemon's gateway
+serves whatever the node has committed to. The daemon is asked for what neither the store nor the peers have.
+A daemon that does not answer raises `PeerUnreachable`: nothing counts as published until it has the blocks.
 
-Not guaranteed: speed for large files (one request per block); that the daemon forgets what the node has
+Not guaranteed: speed for large files (one request per block); that the daemon deletes what the node has
 deleted (its operator unpins). `timeout_s` bounds each wait.
 
 Source: https://docs.ipfs.tech/reference/kubo/rpc/, docs/decisions/0002-storage.md
@@ -43,7 +42,7 @@ DEFAULT_API_URL = "http://127.0.0.1:5001"
 _CODEC_NAMES = {RAW: "raw", DAG_PB: "dag-pb"}
 _MAX_REPLY_BYTES = 64 * 1024
 _ABSENT = ("not found", "could not find", "timed out", "deadline exceeded")
-"""A daemon that was asked with a `timeout` says in these words that nobody has had the block until then."""
+"""Texts with which a daemon asked with a `timeout` says that nobody had the block."""
 
 
 class KuboClient:
@@ -106,7 +105,7 @@ class KuboClient:
         return data
 
     def has(self, cid: str) -> bool:
-        """True when the daemon has the block without asking its network. Raises `PeerUnreachable`."""
+        """True if the daemon has the block without asking its network. Raises `PeerUnreachable`."""
         Cid.parse(cid)
         try:
             return self._call_json("block/stat", cid, {"arg": cid, "offline": "true"}).get("Key") == cid
@@ -143,7 +142,7 @@ class KuboClient:
         raise self._refused(method, cid, response.status_code, data.decode(errors="replace"))
 
     def _refused(self, method: str, cid: str, status: int, text: str) -> AssayError:
-        """What a refusal means."""
+        """Converts a refusal to an error."""
         told = text.strip()[:300]
         if status == 500 and any(sign in text for sign in _ABSENT):
             return BlockNotFound(
@@ -179,21 +178,21 @@ def _read_capped(response: httpx.Response, limit: int, api_url: str, cid: str) -
 
 
 class KuboNodeBlocks(NodeBlocks):
-    """A node's blocks, and the daemon's. Thread-safe."""
+    """A node's blocks and the daemon's. Thread-safe."""
 
     def __init__(self, store: BlockStore, exchange: Exchange, kubo: KuboClient) -> None:
         super().__init__(store, exchange)
         self.kubo = kubo
 
     def put(self, data: bytes, codec: int = RAW) -> str:
-        """Store one block in both and return its CID. Raises `BlockTooLarge`, `PeerUnreachable`."""
+        """Stores one block in both and returns its CID. Raises `BlockTooLarge`, `PeerUnreachable`."""
         cid = super().put(data, codec)
         if not self.kubo.has(cid):
             self.kubo.put(data, codec)
         return cid
 
     def add_file(self, data: bytes | BinaryIO) -> str:
-        """Store a file in both and return its root CID. Raises `PeerUnreachable`."""
+        """Stores a file in both and returns its root CID. Raises `PeerUnreachable`."""
         root = super().add_file(data)
         if not self.kubo.has(root):  # its root comes last, so that whoever has it has all below
             for block in self._below(Cid.parse(root)):
@@ -202,8 +201,7 @@ class KuboNodeBlocks(NodeBlocks):
         return root
 
     def pin(self, cid: str) -> None:
-        """Fetch what is missing of the DAG, from wherever it is, and keep it here. Raises `BlockNotFound`,
-        `BadDag`."""
+        """Fetches missing blocks of the DAG from anywhere and pins it. Raises `BlockNotFound`, `BadDag`."""
         try:
             super().pin(cid)
         except BlockNotFound:
@@ -225,7 +223,7 @@ class KuboNodeBlocks(NodeBlocks):
         return {}
 
     def _below(self, root: Cid) -> Iterator[Cid]:
-        """Every block of a DAG once, each after those that it names."""
+        """Every block of a DAG once, children first."""
         stack, seen = [(root, False)], set[Cid]()
         while stack:
             block, opened = stack.pop()

@@ -1,12 +1,11 @@
-"""The `Blocks` port of a running node: the local store first, then its peers.
+"""Implements the `Blocks` port of a running node: the local store first, then its peers.
 
-Contract: everything returned is verified; everything fetched is stored. `read_file` checks a file's
-shape from its inner nodes alone, before it asks for any leaf, then fetches missing leaves as one CAR
-stream or, for a few, singly and concurrently. A local block that turns out corrupt is set aside and
-fetched again.
+Contract: everything returned is verified; everything fetched is stored. `read_file` checks a file's shape
+from its inner nodes before it requests any leaf. Missing leaves are fetched as one CAR stream or, if few,
+singly and concurrently. A corrupt local block is moved aside and fetched again.
 
-Does not guarantee: that fetched blocks survive a power cut (they are not synced to disk one by one; a
-damaged one is noticed on reading and fetched again) or that they outlive `gc` unless pinned.
+Not guaranteed: that fetched blocks survive a power failure (they are not synced one by one; a damaged one is
+detected on reading and fetched again) or that they outlive `gc` unless pinned.
 
 Source: docs/decisions/0002-storage.md
 """
@@ -30,7 +29,7 @@ from assay.protocol.errors import BlockNotFound, CorruptBlock
 
 CAR_FROM_LEAVES = 8
 HELD_BYTES = 64 << 20
-"""Of a file that is being fetched, beside the file itself."""
+"""Maximum bytes of a file's leaves held in memory while it is fetched."""
 
 
 class NodeBlocks:
@@ -45,7 +44,7 @@ class NodeBlocks:
         return self.store.put(data, codec)
 
     def get(self, cid: str) -> bytes:
-        """The block, from here or from a peer. Raises `BadCid`, `BlockNotFound`."""
+        """Reads a block from the local store or a peer. Raises `BadCid`, `BlockNotFound`."""
         block = Cid.parse(cid)
         if self.exchange.hold is None:
             return self._get(block)
@@ -53,11 +52,11 @@ class NodeBlocks:
             return self._get(block, time)
 
     def has(self, cid: str) -> bool:
-        """True when the block is stored here."""
+        """True if the block is stored locally."""
         return self.store.has(cid)
 
     def holds(self, cid: str) -> bool:
-        """True when the block and all below it are stored here."""
+        """True if the block and all below it are stored locally."""
         return self.store.holds(cid)
 
     def add_file(self, data: bytes | BinaryIO) -> str:
@@ -65,19 +64,21 @@ class NodeBlocks:
         return self.store.add_file(data)
 
     def together(self) -> AbstractContextManager[None]:
-        """What is stored within is durable at the end of the `with` block."""
+        """Makes what is stored within durable at the end of the `with` block."""
         return self.store.together()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """The whole file, fetching what is missing, all of it within one `FileTime`. Raises `BadDag`,
-        `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`."""
+        """Reads a whole file, fetching what is missing within one `FileTime`.
+
+        Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`.
+        """
         whole = BytesIO()
         for chunk in self._chunks(cid, max_bytes):
             whole.write(chunk)
         return whole.getvalue()
 
     def fetch(self, cid: str, max_bytes: int) -> None:
-        """Store a whole file here, which is never in memory as a whole. Raises as `read_file`."""
+        """Fetches a whole file to the local store without holding it in memory. Raises as `read_file`."""
         for _ in self._chunks(cid, max_bytes):
             pass
 
@@ -91,20 +92,23 @@ class NodeBlocks:
             )
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`), or not within one `FileTime`.
-        Raises `BadCid`, and `PutOff` within `within`."""
+        """Byte ranges of a file's blocks that are unavailable (`unixfs.holes`), or not within one `FileTime`.
+
+        Raises `BadCid`, and `PutOff` within `within`.
+        """
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
         with self.exchange.times.of(root, self.exchange.hold is not None) as time:
             return unixfs.holes(root, lambda cid: self._get(cid, time), limits, order, most)
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """`with` blocks, of any threads, of which all fetches may take so long together: then `PutOff` is
-        raised, and what came is kept."""
+        """Limits the total time of all fetches within its `with` blocks, of any threads.
+
+        Beyond it `PutOff` is raised; blocks received so far are kept.
+        """
         return _Within(self.exchange, Hold(seconds))
 
     def pin(self, cid: str) -> None:
-        """Fetch what is missing of the DAG and protect it from `gc`. Raises `BlockNotFound`,
-        `BadDag`."""
+        """Fetches missing blocks of the DAG and protects it from `gc`. Raises `BlockNotFound`, `BadDag`."""
         stack, seen = [Cid.parse(cid)], set[Cid]()
         missing: list[Cid] = []
         while stack:
@@ -126,8 +130,9 @@ class NodeBlocks:
             return self.exchange.fetch_block(cid, within)
 
     def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
-        """Fetch what is missing of a file's leaves. Returns those that came as one stream, as far as they fit
-        HELD_BYTES: they are verified, and need not be read from disk and hashed again.
+        """Fetches missing leaves of a file; returns those of the CAR stream, up to HELD_BYTES.
+
+        They are verified, and need not be read from disk and hashed again.
         """
         leaves = {leaf.cid: leaf.size_bytes for leaf in plan.leaves}
         missing = {cid for cid in leaves if not self.store.has_block(cid)}
@@ -151,7 +156,7 @@ class NodeBlocks:
 
 
 class _Within(AbstractContextManager[None]):
-    """An exchange's hold, as often as it is entered."""
+    """A reusable context manager of an exchange's hold."""
 
     def __init__(self, exchange: Exchange, hold: Hold) -> None:
         self._exchange, self._hold = exchange, hold

@@ -1,7 +1,7 @@
-"""A block store that also reads another one, and writes nothing into it: for a command that only tries.
+"""A block store that also reads another one without writing to it, for dry runs.
 
-Contract: a block is read from the store itself, else from below, verified. Pins, deletion and counts are
-those of the store itself.
+Contract: a block is read from the store itself, or from the one below, verified. Pins, deletion and counts
+are those of the store itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from assay.protocol.errors import BlockNotFound
 
 
 class OverlayStore(BlockStore):
-    """Blocks under `root`, and those of the store under `below`."""
+    """Blocks under `root`, and read-only those under `below`."""
 
     def __init__(self, root: Path, below: Path) -> None:
         super().__init__(root)
         self._below = below
 
     def get_block(self, cid: Cid) -> bytes:
-        """As a store does; a damaged block below is absent, and stays where it is."""
+        """As `BlockStore`; a damaged block below counts as missing and stays there."""
         try:
             return super().get_block(cid)
         except BlockNotFound:
@@ -32,7 +32,7 @@ class OverlayStore(BlockStore):
             return data
 
     def has_block(self, cid: Cid) -> bool:
-        """As a store does."""
+        """As `BlockStore`."""
         return super().has_block(cid) or os.path.isfile(self._path_below(cid))
 
     def _path_below(self, cid: Cid) -> Path:

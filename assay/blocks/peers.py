@@ -1,15 +1,15 @@
-"""Who is asked for a block, in which order, and who is left alone: what an exchange knows of its peers.
+"""Ranks the peers of an exchange: whom to ask for a block, in which order, and whom to skip.
 
-Contract: endpoints are free, so nothing is lost on them but time that others do not need:
-- First come peers that have delivered before, the fastest first and equals in turn; then those that publish
-  for an open job; then the others by their stake. Strangers without stake come last, but for one in four
-  places, so that stake alone hides nobody.
-- Who sends wrong bytes is banned, four times as long each time. Who fails, stalls or drips rests, twice as
-  long each time, and is only half forgiven by a delivery. Who says that it has not got a block is not blamed,
-  but loses its place among those that deliver once it mostly says so.
+Contract: endpoints are free, so a bad peer may only cost time that others do not need:
+- First come peers that have delivered before, fastest first, equals in turn; then those that publish for an
+  open job; then the others by stake. Strangers without stake come last, except for one in four places, so
+  that stake cannot hide them.
+- A peer that sends wrong bytes is banned, four times as long each time. One that fails or stalls backs off,
+  twice as long each time, and a delivery halves that. One that lacks a block is not blamed, but loses its
+  rank if it mostly lacks them.
 - All peers of one origin (scheme, host, port) share one record. Leaving the list does not clear it.
 
-Does not guarantee: that peers are safe to contact, or different people. Times in seconds. Not thread-safe.
+Not guaranteed: that peers are safe to contact, or different people. Times in seconds. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from assay.protocol.peer_url import BadPeerUrl, origin, peer_url
 MAX_PEERS = 4096
 MAX_RECORDS = 4 * MAX_PEERS
 RESTING_ASKED = 8
-"""Of those that rest, how many are asked for a block that nobody else has."""
+"""Maximum number of backing-off peers asked for a block that nobody else has."""
 VOUCHED_FIRST = 3
 _FIRST_PACE_S = 0.1
 _USEFUL = 0.5
-"""Share of recent answers that were deliveries, from which on a peer counts as one that delivers."""
+"""Minimum share of deliveries among recent answers for a peer that delivers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """Where somebody serves blocks; `stake` in the token's smallest unit.
+    """A block-serving URL; `stake` in the token's smallest unit.
 
     `publishes`: whether it is the client of an open job, or has worked for one.
     """
@@ -45,7 +45,7 @@ class PeerInfo:
 
 @dataclass(slots=True)
 class Record:
-    """What is known of an origin's conduct."""
+    """History of an origin."""
 
     useful: float = 0.0
     pace_s: float = 0.0
@@ -68,22 +68,22 @@ class Peer:
 
     @property
     def delivers(self) -> bool:
-        """Whether most of what it was asked lately came."""
+        """True if most recent requests were answered with the block."""
         return self.record.useful >= _USEFUL and self.record.failures == 0
 
     @property
     def vouched(self) -> bool:
-        """Whether it has anything to lose: a name for delivering, an open job, or stake."""
+        """True if it has something to lose: its record of deliveries, an open job, or stake."""
         return self.delivers or self.info.publishes or self.info.stake > 0
 
     @property
     def pace_s(self) -> float:
-        """How long it takes for a block, or what is assumed of a stranger."""
+        """Seconds it takes for a block, or the default for a stranger."""
         return self.record.pace_s or _FIRST_PACE_S
 
 
 class Peers:
-    """The peers of one exchange, with their records. `clock` gives monotonic seconds."""
+    """Peers of one exchange with their records. `clock` returns monotonic seconds."""
 
     def __init__(
         self,
@@ -102,10 +102,9 @@ class Peers:
         self._turn = 0
 
     def replace(self, peers: Iterable[str | PeerInfo]) -> list[str]:
-        """Replace the list and return the entries left out because they are no plain http(s) base URL.
+        """Replaces the list; returns entries left out because they are no plain http(s) base URL.
 
-        One stranger's malformed entry must not cost the others. Beyond MAX_PEERS the least staked are left
-        out.
+        One malformed entry must not affect others. Beyond MAX_PEERS those with least stake are left out.
         """
         infos: dict[str, PeerInfo] = {}
         refused: list[str] = []
@@ -130,18 +129,18 @@ class Peers:
         return list(self._peers)
 
     def peer(self, url: str) -> Peer:
-        """The peer at a URL, which need not be on the list. Raises BadPeerUrl."""
+        """The peer at a URL, on the list or not. Raises BadPeerUrl."""
         url = peer_url(url)
         return self._peers.get(url) or Peer(PeerInfo(url), self._record(url))
 
     def banned(self) -> list[str]:
-        """Peers of the list that sent wrong bytes and are not asked for now."""
+        """Peers of the list that sent wrong bytes and are not asked now."""
         now = self._clock()
         return [url for url, peer in self._peers.items() if peer.record.banned_until > now]
 
     def order(self, first: str | None = None) -> list[Peer]:
-        """Peers to ask, the best first; `first` is who published what is sought, or had a part of it, and
-        comes at their head unless it rests."""
+        """Peers to ask, best first; `first`, the publisher or an earlier source of the file, leads unless it
+        backs off."""
         self._turn += 1
         now = self._clock()
         usable: list[Peer] = []
@@ -161,7 +160,7 @@ class Peers:
         return usable + resting[:RESTING_ASKED]
 
     def delivered(self, peer: Peer, seconds: float) -> None:
-        """It sent a right block, `seconds` after it was asked."""
+        """Records a right block after `seconds`."""
         record = peer.record
         record.useful += (1 - record.useful) / 4
         if record.failures == 0:
@@ -171,11 +170,11 @@ class Peers:
         record.rest_until = 0.0
 
     def absent(self, peer: Peer) -> None:
-        """It has not got a block."""
+        """Records that it lacks a block."""
         peer.record.useful *= 0.9
 
     def failed(self, peer: Peer) -> None:
-        """It failed, or was so slow that it was left."""
+        """Records that it failed or was too slow."""
         record = peer.record
         record.useful /= 2
         record.failures += 1
@@ -183,7 +182,7 @@ class Peers:
         record.rest_until = self._clock() + pause
 
     def lied(self, peer: Peer) -> None:
-        """It sent wrong bytes."""
+        """Records that it sent wrong bytes."""
         record = peer.record
         record.useful = 0.0
         record.banned_until = self._clock() + min(self._max_ban_s, self._ban_s * 4.0 ** min(record.bans, 16))
@@ -193,7 +192,7 @@ class Peers:
         return self._records.setdefault(origin(url), Record())
 
     def _forget(self) -> None:
-        """Drop the oldest records of those that are not on the list, beyond MAX_RECORDS."""
+        """Drops the oldest records of peers not on the list, beyond MAX_RECORDS."""
         here = {origin(url) for url in self._peers}
         gone = [known for known in self._records if known not in here]
         for known in gone[: max(0, len(self._records) - MAX_RECORDS)]:
@@ -201,9 +200,10 @@ class Peers:
 
 
 def _rank(peer: Peer) -> tuple[bool, int, int, bool, int]:
-    """Those that deliver by their pace, all others by what they have at stake; each to a factor of two.
+    """Sort key: peers that deliver by pace, all others by stake, each to a factor of two.
 
-    Whoever fails again and again comes later; a few failures are forgiven to who has something at stake."""
+    Repeated failures rank lower; a few are forgiven to peers with something at stake.
+    """
     pace = round(log2(max(peer.pace_s, 0.01))) if peer.delivers else 0
     failures = peer.record.failures // (4 if peer.vouched else 1)
     stake = -peer.info.stake.bit_length()
@@ -211,8 +211,8 @@ def _rank(peer: Peer) -> tuple[bool, int, int, bool, int]:
 
 
 def _mixed(peers: list[Peer]) -> list[Peer]:
-    """Those that deliver, then of the others a stranger after every VOUCHED_FIRST that have something at
-    stake: who has much of it must not be able to hide one who has none."""
+    """Peers that deliver, then the others with a stranger after every VOUCHED_FIRST with stake, so that much
+    stake cannot hide peers without any."""
     proven = [peer for peer in peers if peer.delivers]
     vouched = [peer for peer in peers if peer.vouched and not peer.delivers]
     strangers = [peer for peer in peers if not peer.vouched]

@@ -1,11 +1,11 @@
-"""HTTP to addresses that strangers name: to public ones, and to networks that the operator named.
+"""HTTP transports for strangers' URLs: they connect to public addresses and to networks the operator allows.
 
-Contract: a host's name is looked up here, and what is connected to is the very address that was looked at; so
-a name that is answered otherwise a moment later leads nowhere else. Private, loopback, link-local, shared,
-reserved and multicast addresses raise `PrivateAddress`, and so do clouds' metadata addresses that count as
-public. An IPv6 address that carries one of IPv4 (mapped, 6to4, NAT64) is the address that it carries.
-Not guaranteed: that whoever answers at a public address is not a machine of one's own.
-Source: IANA's special-purpose address registries (RFC 6890), by the standard library's `ipaddress`.
+Contract: a host name is resolved here, and the connection goes to the very address that was checked, so a
+changed DNS answer leads nowhere else. Private, loopback, link-local, shared, reserved and multicast addresses
+raise `PrivateAddress`, as do clouds' metadata addresses that count as public. An IPv6 address that embeds an
+IPv4 address (mapped, 6to4, NAT64) is checked as that address. Not guaranteed: that a public address is not a
+machine of one's own. Source: IANA's special-purpose address registries (RFC 6890), by the standard library's
+`ipaddress`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Network = IPv4Network | IPv6Network
 LOOPBACK = ip_network("127.0.0.0/8"), ip_network("::1/128")
 EVERYWHERE = ip_network("0.0.0.0/0"), ip_network("::/0")
 _AT_ONCE = 128
-"""Connections that are kept for the next request."""
+"""Maximum number of idle connections."""
 _NAT64 = ip_network("64:ff9b::/96")
 _INSIDE_CLOUDS = (ip_network("168.63.129.16/32"), ip_network("192.0.0.0/24"))
-"""Metadata and control addresses that are global by the registry: Azure's, Oracle's."""
+"""Metadata and control addresses that are global in the registry: Azure's, Oracle's."""
 
 
 class PrivateAddress(PeerUnreachable):
-    """A host's address is not public, and of no network that the operator named."""
+    """The host's address is neither public nor in an allowed network."""
 
     code = "private-address"
 
 
 def networks(text: str) -> list[Network]:
-    """Networks such as ``10.0.0.0/8,fd00::/8``. Raises ValueError."""
+    """Parses networks such as ``10.0.0.0/8,fd00::/8``. Raises ValueError."""
     return [ip_network(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def admitted(host: str, found: Iterable[str], private: Sequence[Network]) -> list[str]:
-    """Of a host's addresses those that may be asked, each once. Raises PrivateAddress where none may."""
+    """Allowed addresses of a host, each once. Raises PrivateAddress if there is none."""
     all_found = list(dict.fromkeys(found))
     fit = [address for address in all_found if _may_be_asked(ip_address(address), private)]
     if all_found and not fit:
@@ -72,7 +72,7 @@ def _carried(address: Address) -> Address:
 
 
 def _hosts(found: Iterable[tuple[Any, ...]]) -> Iterable[str]:
-    """The addresses in what `getaddrinfo` gave."""
+    """Addresses in a result of `getaddrinfo`."""
     return (str(place[0]) for *_, place in found)
 
 

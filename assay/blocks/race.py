@@ -1,8 +1,8 @@
-"""Asking several peers for one thing, the best first: the first right answer wins.
+"""Hedged requests: asks several peers for one block, best first; the first right answer wins.
 
 Contract: one peer is asked at first; the next as soon as one has failed or takes longer than usual; never
-more than `fanout` at once. A peer that was slow when another one won is blamed for it; whoever was asked only
-a moment before is not.
+more than `fanout` at once. A peer that was slow when another one won is blamed; one that was asked only a
+moment before is not.
 
 Source: hedged requests, Dean and Barroso, The Tail at Scale, 2013.
 """
@@ -26,52 +26,51 @@ from assay.protocol.errors import AssayError, BlockTooLarge, PutOff
 T = TypeVar("T")
 
 _USUAL = 3.0
-"""A peer that takes this many times its usual pace gets company."""
+"""Multiple of a peer's usual pace after which another peer is asked."""
 
 
 @dataclass(slots=True)
 class Spent:
-    """Bytes that came and were of no use."""
+    """Counts useless bytes."""
 
     wasted_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """A least rate of bytes, from `grace_s` after the first on; and a last moment on the loop's clock."""
+    """Minimum rate, from `grace_s` after the first byte on, and a deadline on the loop's clock."""
 
     last_s: float
     grace_s: float
     bytes_per_s: float
 
     def until(self, first_s: float, received_bytes: int) -> float:
-        """When a transfer that brought so much since `first_s` ends unless more comes."""
+        """Deadline of a transfer with this many bytes since `first_s`, unless more arrive."""
         return min(self.last_s, first_s + self.grace_s + received_bytes / self.bytes_per_s)
 
 
 class FileTime:
-    """What all fetches for one file may take: a grace period, and what their bytes take at a least rate.
+    """Time limit of all fetches for one file: a grace period plus the time of its bytes at the minimum rate.
 
-    Counts only while somebody waits. Used on one event loop, by one fetch at a time.
+    Counts only while somebody waits. For one event loop and one fetch at a time.
     """
 
     def __init__(self, grace_s: float, bytes_per_s: float) -> None:
         self.resumed = False
-        """Whether it goes on with a file that was put off."""
+        """True if it continues a file that was put off."""
         self.over_until_s = 0.0
-        """Once it is over: until when, by the clock of `FileTimes`, no new one begins within a hold."""
+        """Once it is over: time until which no new one begins within a hold."""
         self._left_s, self._bytes_per_s = grace_s, bytes_per_s
         self._deadline: asyncio.Timeout | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more of the file is waited for."""
+        """True if the time is used up."""
         return self._left_s <= 0
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Wait for blocks of the file. Raises TimeoutError once its time is over, before anybody is asked if
-        it was already."""
+        """Counts time within the block. Raises TimeoutError once the time is over, also at once."""
         if self.is_over:
             raise TimeoutError
         loop = asyncio.get_running_loop()
@@ -84,7 +83,7 @@ class FileTime:
             self._left_s -= loop.time() - began
 
     def came(self, size_bytes: int) -> None:
-        """So much of the file has come, which gives it more time."""
+        """Extends the time for received bytes."""
         more_s = size_bytes / self._bytes_per_s
         self._left_s += more_s
         if self._deadline is not None and not self._deadline.expired():
@@ -92,10 +91,12 @@ class FileTime:
 
 
 class FileTimes:
-    """The time of each file. One that was put off goes on with what is left of its own: a file that comes too
-    slowly is found to, however short the pieces are in which it is fetched. Within a hold nothing of it is
-    waited for until `again_s` later, so that others come to their turn; what of it is here is read.
-    Thread-safe."""
+    """Time limits by file, kept while a fetch is put off, so that a slow file is detected however short the
+    pieces of its fetch.
+
+    Once over, the file is not waited for within a hold until `again_s` later, so that others get their turn;
+    local blocks are still read. Thread-safe.
+    """
 
     KEPT = 4096
 
@@ -108,7 +109,7 @@ class FileTimes:
 
     @contextmanager
     def of(self, root: Cid, held: bool = False) -> Iterator[FileTime]:
-        """What the blocks of the file may take together, fetched within; `held`: within a hold."""
+        """Yields the file's time limit; `held`: within a hold."""
         time = self._kept.pop(root, None)
         if time is None or (time.is_over and (not held or self._clock() >= time.over_until_s)):
             time = FileTime(self._grace_s, self._bytes_per_s)
@@ -132,14 +133,13 @@ class FileTimes:
 
 
 class Hold:
-    """How long fetches may hold up whoever waits for them, all of them together; waits at the same time count
-    once. Used on one event loop."""
+    """Shared time limit of several fetches; concurrent waits count once. For one event loop."""
 
     def __init__(self, seconds: float) -> None:
         self._left_s, self._since_s, self._waiting = seconds, 0.0, 0
 
     async def bound(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives. Raises PutOff once the time is over."""
+        """Runs the work. Raises PutOff once the time is over."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             self._since_s = loop.time()
@@ -164,8 +164,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class RaceConfig:
-    """Peers asked at once at most; bounds of the wait for one before the next is asked too; how long a peer
-    may take without blame. In seconds."""
+    """Maximum parallel peers; bounds of the wait before the next peer is asked; time a peer may take without
+    blame. In seconds."""
 
     fanout: int
     patience_s: tuple[float, float]
@@ -173,7 +173,7 @@ class RaceConfig:
 
 
 class Race:
-    """One round of asking. Runs on the event loop of its caller."""
+    """One round of requests. Runs on the caller's event loop."""
 
     def __init__(
         self,
@@ -183,14 +183,14 @@ class Race:
         blame: Callable[[Peer], None],
     ) -> None:
         self.outcomes: dict[str, AssayError] = {}
-        """By URL, why each peer that was asked has not delivered."""
+        """Reason by URL why each peer has not delivered."""
         self._config, self._ask, self._closed, self._blame = config, ask, closed, blame
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[bytes], tuple[Peer, float]] = {}
 
     async def run(self, peers: Iterable[Peer]) -> bytes | None:
-        """What the first of these peers has that has it; None once all have failed. Passes over those that
-        are `closed` when their turn comes."""
+        """The first answer of these peers; None if all failed. Skips peers that are `closed` when their turn
+        comes."""
         left, width = iter(peers), 1
         try:
             while True:
@@ -220,7 +220,7 @@ class Race:
         return min(most, max(least, _USUAL * min(peer.pace_s for peer, _ in self._running.values())))
 
     async def _abandon(self) -> None:
-        """End the requests that are not needed any more."""
+        """Cancels requests that are no longer needed."""
         for task, (peer, since) in self._running.items():
             if task.cancel() and self._loop.time() - since > self._config.grace_s:
                 self._blame(peer)
@@ -235,7 +235,7 @@ async def read_capped(
     deadline: asyncio.Timeout,
     pace: Pace,
 ) -> bytes:
-    """A block's bytes, counted in `received` until they are known to be right. Raises BlockTooLarge."""
+    """Reads a block's bytes, counted in `received` until they are known to be right. Raises BlockTooLarge."""
     parts: list[bytes] = []
     first_s = 0.0
     async for part in response.aiter_raw():

@@ -1,9 +1,9 @@
-"""How many bytes of blocks a node has taken in and given out, for training and for proof.
+"""Counts a node's block traffic, by direction and purpose (training or proof).
 
-Contract: bodies of answers are counted where they pass, whole or not: in by `CountingTransport`, out by
-`CountingApp`. What a node fetches is for training or for proof as its role is (`Traffic.purpose`); it says so
-in a header, by which whoever serves it counts. The totals are kept in one record and outlast restarts but for
-the last seconds. Not guaranteed: that a stranger's header is true, or the bytes of headers and TCP.
+Contract: response bodies are counted as they pass: in by `CountingTransport`, out by `CountingApp`. A node
+fetches for training or for proof, depending on its role (`Traffic.purpose`), and says so in a header, by
+which the server counts. The totals are stored in one record and survive restarts except for the last seconds.
+Not guaranteed: that a stranger's header is true; the bytes of headers and TCP.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Traffic:
             return dict(self._totals)
 
     def save(self) -> None:
-        """Write the totals where they have changed."""
+        """Writes the totals if they have changed."""
         totals = self.totals()
         if totals != self._saved:
             record.write(self._path, _KIND, totals)
@@ -58,7 +58,7 @@ class Traffic:
 
 
 def read_totals(path: Path) -> dict[str, int]:
-    """The totals in a node's file; zeros where there is none, or it is damaged."""
+    """Totals in a node's file; zeros if it is missing or damaged."""
     kept = record.read_or_set_aside(path, _KIND, instead="bytes are counted from 0") or {}
     return {
         f"{direction}_{purpose}": int(kept.get(f"{direction}_{purpose}", 0))
@@ -68,7 +68,7 @@ def read_totals(path: Path) -> dict[str, int]:
 
 
 class CountingTransport(httpx.AsyncBaseTransport):
-    """What a client fetches through, counted as it arrives."""
+    """HTTP transport that counts received bytes."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, traffic: Traffic) -> None:
         self._inner, self._traffic = inner, traffic
@@ -99,7 +99,7 @@ class _Counted(httpx.AsyncByteStream):
 
 
 class CountingApp:
-    """An ASGI application whose answers on `/ipfs/` are counted as they leave."""
+    """ASGI application that counts sent bytes of answers on `/ipfs/`."""
 
     def __init__(self, app: AsgiApp, traffic: Traffic) -> None:
         self._app, self._traffic = app, traffic

@@ -39,7 +39,7 @@ MAX_LINKS = 174
 Get = Callable[[Cid], bytes]
 Put = Callable[[bytes, Cid], None]
 LOST = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadDag)
-"""Why a block of a file cannot be had, or is of no use."""
+"""Errors of a block that is unavailable or unusable."""
 
 
 class FileTooLarge(BadDag, BlockTooLarge):
@@ -66,8 +66,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One raw block of a file; `size_bytes` is None only for a file that is a single raw block. Of a torn
-    file also an inner node that cannot be had."""
+    """One raw block of a file; `size_bytes` is None only for a file of a single raw block.
+
+    In a torn file also an unavailable inner node.
+    """
 
     cid: Cid
     size_bytes: int | None
@@ -94,8 +96,7 @@ class _Built:
 def add_file(
     data: bytes | BinaryIO, put: Put, *, chunk_bytes: int = CHUNK_BYTES, max_links: int = MAX_LINKS
 ) -> Cid:
-    """Split a file into blocks, hand each to `put` (children before parents) and return the root's
-    CID."""
+    """Splits a file into blocks, passes each to `put` (children first) and returns the root's CID."""
     source = io.BytesIO(data) if isinstance(data, bytes | bytearray | memoryview) else data
     levels: list[list[_Built]] = [[]]
     while chunk := _read_chunk(source, chunk_bytes):
@@ -115,10 +116,10 @@ def add_file(
 
 
 def plan_file(root: Cid, get: Get, limits: Limits, *, torn: bool = False) -> FilePlan:
-    """Fetch and check all inner nodes of a file. Raises `BadDag`, `FileTooLarge`, and whatever `get`
+    """Fetches and checks all inner nodes of a file. Raises `BadDag`, `FileTooLarge`, and whatever `get`
     raises.
 
-    `torn`: an inner node below the root that cannot be had, or is no file's, counts as a leaf.
+    `torn`: an unavailable or invalid inner node below the root counts as a leaf.
     """
     if root.codec == RAW:
         return FilePlan(root, None, (), (Leaf(root, None),))
@@ -156,10 +157,10 @@ def read_file(root: Cid, get: Get, limits: Limits) -> bytes:
 
 
 def holes(root: Cid, get: Get, limits: Limits, order: Random, most: int) -> list[range]:
-    """Byte ranges of a file's blocks that cannot be had: the first `most` in a random order.
+    """Byte ranges of a file's unavailable blocks: the first `most` in a random order.
 
-    The whole of [0, max_bytes) where its root cannot be had, or it is not a file of max_bytes. Fetches what
-    it can of the rest.
+    [0, max_bytes) if its root is unavailable or it is not a file of max_bytes. Fetches what it can of the
+    rest.
     """
     whole = [range(limits.max_bytes)]
     try:

@@ -1,6 +1,6 @@
-"""The `Blocks` port of somebody who wants to know what files will be called, and stores none.
+"""Implements the `Blocks` port without storing anything, to compute files' CIDs.
 
-Contract: CIDs are those of a store; nothing is kept, so nothing can be read again.
+Contract: CIDs are those of a store; nothing can be read back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from assay.protocol.errors import BlockNotFound
 
 
 class UnstoredBlocks:
-    """Names blocks and files; implements `protocol.ports.Blocks`."""
+    """Computes CIDs of blocks and files; implements `protocol.ports.Blocks`."""
 
     def put(self, data: bytes, codec: int = RAW) -> str:
-        """The CID of one block. Raises BlockTooLarge."""
+        """CID of one block. Raises BlockTooLarge."""
         check_size(data)
         return str(Cid.of(data, codec))
 
@@ -28,15 +28,15 @@ class UnstoredBlocks:
         raise BlockNotFound(f"{Cid.parse(cid)} was named and not stored", hint="publish the file first")
 
     def has(self, cid: str) -> bool:
-        """Never. Raises BadCid."""
+        """Always False. Raises BadCid."""
         return not Cid.parse(cid)
 
     def add_file(self, data: bytes | BinaryIO) -> str:
-        """The CID of a file's root."""
+        """CID of a file's root."""
         return str(unixfs.add_file(data, lambda _data, _cid: None))
 
     def together(self) -> AbstractContextManager[None]:
-        """Nothing has to be made durable."""
+        """Does nothing."""
         return nullcontext()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
@@ -44,8 +44,8 @@ class UnstoredBlocks:
         return self.get(cid)
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """All of it."""
+        """The whole range."""
         return [range(max_bytes)]
 
     def pin(self, cid: str) -> None:
-        """Nothing is there to be kept."""
+        """Does nothing."""
