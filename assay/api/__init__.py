@@ -1,1 +1,1 @@
-"""Using a market from Python: connect, post a model, watch it being trained, have it back."""
+"""The Python API: connect to a market, post a model, watch it being trained, fetch it."""

@@ -1,7 +1,7 @@
-"""One job, from Python: where it stands, what happens to it, its model.
+"""One job from Python: its progress, its events, its model.
 
-Contract: reads the chain and published checkpoints, and never writes but to halt or fund the job when asked
-to. What is fetched was led to the root that the chain settled (``client.fetching``).
+Contract: reads the chain and published checkpoints; writes only to halt, fund or close the job on request.
+What is fetched is verified against the settled root (``client.fetching``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assay.client.verifying import Verified
 
 PATIENCE_S = 120.0
-"""How long `Job.watch` goes on while the chain's node does not answer."""
+"""Seconds for which `Job.watch` goes on while the chain's node does not answer."""
 
 
 class Job:
@@ -48,25 +48,28 @@ class Job:
         job_id: JobId,
         model: nn.Module | None,
     ) -> None:
-        """`model`: the untrained module, where this process posted it."""
+        """`model`: the untrained module, if this process posted it."""
         self._app, self._connection, self._storage = app, connection, storage
         self._job_id, self._model = job_id, model
         self._losses: Losses | None = None
         self._closing = Closing(connection.writer) if connection.journal is not None else None
         self.folder = app.settings.home / "models" / job_id.hex()[:16]
-        """Where `fetch` writes unless told otherwise."""
+        """Default folder of `fetch`."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id[:16]}>"
 
     @property
     def id(self) -> str:
-        """64 hex digits."""
+        """The job's id as 64 hex digits."""
         return self._job_id.hex()
 
     def progress(self, *, losses: bool = True) -> Following:
-        """Where the job stands now: rounds, tasks, phases, what was paid; with losses where the states that
-        hold them can be fetched. Raises RpcUnreachable."""
+        """The job's present progress: rounds, tasks, phases, payments; with losses if their states are
+        available.
+
+        Raises RpcUnreachable.
+        """
         market = self._connection.market
         market.refresh()
         if losses and self._losses is None:
@@ -74,11 +77,10 @@ class Job:
         return follow(market, self._job_id, self._losses if losses else None)
 
     async def watch(self, *, every: float = 1.0, losses: bool = True) -> AsyncIterator[JobEvent]:
-        """Everything that happens to the job, from its beginning until it is done.
+        """Yields everything that happens to the job, from its beginning until it is done.
 
-        Looks every `every` seconds, off the event loop. Also sends again what a reorganisation of the chain
-        has removed of this account's transactions. Raises Retry when the chain's node has not answered for
-        `PATIENCE_S`.
+        Polls every `every` seconds, off the event loop, and resends this account's transactions that a
+        reorganisation removed. Raises Retry if the chain's node has not answered for `PATIENCE_S`.
         """
         before: Following | None = None
         answered = time.monotonic()
@@ -99,7 +101,7 @@ class Job:
             await asyncio.sleep(every)
 
     async def wait(self, *, every: float = 1.0) -> Following:
-        """Wait until the job is done; where it stands then. Raises as `watch`."""
+        """Waits until the job is done; returns its progress. Raises as `watch`."""
         async for _ in self.watch(every=every, losses=False):
             pass
         return await asyncio.to_thread(partial(self.progress, losses=False))
@@ -107,15 +109,14 @@ class Job:
     def fetch(
         self, folder: str | Path | None = None, *, model: nn.Module | None = None, path: int = 0
     ) -> nn.Module:
-        """The trained model, in evaluation mode, on the CPU; model.safetensors, programs and receipt are
-        written to `folder` (by default `self.folder`).
+        """Fetches the trained model, in evaluation mode, on the CPU.
 
-        `model` is a module of the job's architecture to put the parameters into (a copy of it is returned);
-        it can be left out where this process posted the job, or the job trains a built-in model. Beside the
-        parameters of one of `transformers`' own modules its config.json is written, so that `from_pretrained`
-        loads the folder; for a built-in GPT, ``client.exporting`` makes such a folder. `path`: which one of a
-        job by "dipaco". Raises NotSettled while no round is settled, and Stop where the architecture is
-        unknown or does not fit.
+        Writes model.safetensors, programs and receipt to `folder` (default: `self.folder`). `model` is a
+        module of the job's architecture, of which a copy with the parameters is returned; it can be omitted
+        if this process posted the job, or the job trains a built-in model. For one of `transformers`' own
+        modules config.json is written too, so that `from_pretrained` loads the folder; for a built-in GPT,
+        ``client.exporting`` makes such a folder. `path`: the path of a job by "dipaco". Raises NotSettled
+        while no round is settled, and Stop if the architecture is unknown or does not fit.
         """
         from assay.client.exporting import write_config
         from assay.client.fetched import model_and_parameters
@@ -145,14 +146,16 @@ class Job:
         return loaded(params, description)
 
     def verify(self, folder: str | Path | None = None) -> Verified:
-        """Check a fetched folder against its receipt, offline. Raises BadReceipt with what is wrong."""
+        """Verifies a fetched folder against its receipt, offline. Raises BadReceipt with the fault."""
         from assay.client.verifying import verify
 
         return verify(self.folder if folder is None else Path(folder))
 
     def replay(self, folder: str | Path | None = None, *, segments: int | None = None) -> Replayed:
-        """Recompute a fetched job's segments, all or so many drawn at random, bit by bit. Raises BadReceipt
-        with the segment that differs."""
+        """Recomputes a fetched job's segments, all or a random number of them, bit by bit.
+
+        Raises BadReceipt with the segment that differs.
+        """
         from assay.client.receipt import read_receipt
         from assay.client.replaying import replay
 
@@ -162,7 +165,8 @@ class Job:
         return replay(receipt, self._storage.blocks, RESOURCE_LIMITS, segments, SystemRandom(), engine)
 
     def fund(self, amount: str | int) -> None:
-        """Add to the job's budget, such as "50tok". Raises InsufficientFunds, and Ask without an account."""
+        """Adds to the job's budget, for example "50tok". Raises InsufficientFunds, and Ask without an
+        account."""
         value = Wei(amount) if isinstance(amount, int) else parse_amount(amount)
         market, connection = self._connection.writer, self._connection
         if (missing := value - market.free(market.me)) > 0:
@@ -170,13 +174,15 @@ class Job:
         market.top_up(connection.intent("top-up", self.id, value), self._job_id, value)
 
     def halt(self) -> None:
-        """Begin no further round: finished work is paid, the rest of the budget comes back once the job is
-        closed."""
+        """Halts the job: no further round begins, finished work is paid, and the rest is refunded once the
+        job is closed."""
         self._connection.writer.halt(f"halt/{self.id}", self._job_id)
 
     def close(self) -> None:
-        """End a job whose rounds are settled, or that was halted: what it did not cost comes back. `watch`
-        and solvers do so by themselves. Raises Reverted where it is too early."""
+        """Closes a job whose rounds are settled, or that was halted; refunds the unspent budget.
+
+        `watch` and solvers also do this by themselves. Raises Reverted if it is too early.
+        """
         market = self._connection.writer
         found = market.job(self._job_id)
         close(market, found, closes_at(market, found, market.claims(self._job_id)) or Seconds(0))
@@ -191,7 +197,7 @@ class Job:
         self._storage.follow(self._connection.market)
 
     def _open_losses(self) -> Losses | None:
-        """What losses are read with; None while the job's files cannot be fetched."""
+        """The loss reader; None while the job's files are unavailable."""
         market = self._connection.market
         self._set_peers()
         try:

@@ -1,11 +1,10 @@
-"""A market as seen from Python: `assay.connect` gives one.
+"""A market from Python, as returned by `assay.connect`.
 
 Contract: settings are those of the command line (arguments, then ASSAY_*, ETH_*, assay.toml, the devnet of
-the home folder). A budget given to `post` is the consent to spend it, nothing else is ever spent but gas and
-the bonds of disputes that its audit opens. A job's files are served, and the job is audited, from this
-process, which must therefore stay until solvers have them, best until the job is done. Errors are
-``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything about other processes
-that use the same account at the same time.
+the home folder). A budget given to `post` is the consent to spend it; nothing else is spent but gas and bonds
+of disputes that its audit opens. This process serves a job's files and audits the job, so keep it running
+until solvers have the files, best until the job is done. Errors are ``assay.protocol.errors`` with code,
+message and hint. Not guaranteed: anything about other processes that use the same account at the same time.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Balance:
-    """What an account holds."""
+    """Balances of an account."""
 
     free: Wei
-    """Tokens in the market's vault that nothing binds, in the smallest unit (10^-18)."""
+    """Unlocked tokens in the market's vault, in the smallest unit (10^-18)."""
     wallet: Wei
     """Tokens outside the vault, in the smallest unit."""
     ether: int
-    """For gas, in wei."""
+    """Ether for gas, in wei."""
 
 
 def connect(
@@ -64,13 +63,12 @@ def connect(
     announce_url: str | None = None,
     quiet: bool = True,
 ) -> Market:
-    """Connect to a market; without `account`, and none in the settings, for reading only.
+    """Connects to a market; without `account`, and none in the settings, for reading only.
 
-    `rpc_url`: one URL, or several of which the first is preferred; `max_spend`: most ether for gas, such as
+    `rpc_url`: one URL, or several in order of preference; `max_spend`: maximum ether for gas, such as
     "0.1ether"; `host`, `port` and `announce_url`: where a posted job's files are served, and the base URL
-    that is told to others (``app.reach``; loopback and where it listens by default, which suits a devnet);
-    `quiet=False` says on stderr what is done. Raises Ask where there is no chain, deployment or
-    key, and RpcUnreachable.
+    announced to others (``app.reach``; default: loopback, which suits a devnet); `quiet=False` reports
+    progress on stderr. Raises Ask if there is no chain, deployment or key, and RpcUnreachable.
     """
     urls = rpc_url if rpc_url is None or isinstance(rpc_url, str) else ",".join(rpc_url)
     texts = (None if path is None else str(path) for path in (home, password_file, keystore, deployment))
@@ -90,7 +88,7 @@ def connect(
 
 
 class Market:
-    """A market, and one's account on it. Close it, or use it as a context manager."""
+    """A market with one account on it. Close it, or use it as a context manager."""
 
     def __init__(self, app: App, port: int = 0) -> None:
         self._app, self._port, self._stack = app, port, ExitStack()
@@ -107,11 +105,11 @@ class Market:
 
     @property
     def address(self) -> Address:
-        """The account's address; the zero address where there is none."""
+        """The account's address; the zero address without an account."""
         return self._connection.market.me
 
     def balance(self) -> Balance:
-        """What the account holds."""
+        """The account's balances."""
         market, me = self._connection.market, self.address
         market.refresh()
         return Balance(market.free(me), market.wallet(me), self._connection.ether(me))
@@ -123,7 +121,8 @@ class Market:
         return [self._job(view.job_id, None) for view in market.jobs()]
 
     def job(self, job_id: str) -> Job:
-        """A job by its id or its first 8 digits or more. Raises Stop where there is none, or several."""
+        """A job by its id, or a unique prefix of at least 8 digits. Raises Stop if there is none, or
+        several."""
         market = self._connection.market
         market.refresh()
         found = self._app.job_id(market, job_id)
@@ -138,8 +137,7 @@ class Market:
         data: Dataset,
         plan: Plan | None = None,
     ) -> Wei:
-        """The most that a job can cost, in the token's smallest unit; stores and sends nothing. Raises as
-        `post`."""
+        """Maximum cost of a job in the token's smallest unit; stores and sends nothing. Raises as `post`."""
         from assay.job.estimate import drafted
         from assay.protocol.params import worst_case
         from assay.training.recipe import unfrozen_after
@@ -159,17 +157,17 @@ class Market:
         plan: Plan | None = None,
         audit: float = 0.1,
     ) -> Job:
-        """Have `model` trained: trace its step, publish the files, post the job, serve its files, and audit.
+        """Posts a job that trains `model`: traces its step, publishes the files, posts the job, serves its
+        files, and audits.
 
         `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``;
-        `budget` is such as "400tok" or an int in the smallest unit, and must
-        cover the worst case (`estimate`); `plan` says the job's shape, and by its `outer` how shards come
-        together. `model` itself is not changed; `Job.fetch` gives a trained copy. `audit`: the share of the
-        job's claims and votes, drawn in secret, that a thread replays until the market is closed; what is
-        false it disputes, for which a challenge bond is deposited beside the budget where the wallet has it.
-        With 0 a solver gains by inventing about one task in a hundred.
-        Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
-        BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
+        `budget` is such as "400tok" or an int in the smallest unit, and must cover the worst case
+        (`estimate`); `plan` states the job's shape, and by its `outer` the outer algorithm. `model` itself is
+        not changed; `Job.fetch` returns a trained copy. `audit`: secretly sampled share of the job's claims
+        and votes that a thread replays until the market is closed. It disputes faults; a challenge bond for
+        that is deposited beside the budget if the wallet has it. With 0 a solver gains by inventing about one
+        task in a hundred. Raises UnsupportedOperation with the line of your code that cannot be expressed,
+        BadRecipe, BadJobFile, OverBudget, Unfunded, and Ask if no account was chosen.
         """
         from assay.app.auditing import checked, shares_of
         from assay.job.estimate import drafted
@@ -192,7 +190,7 @@ class Market:
         return self._job(job_id, untrained)
 
     def close(self) -> None:
-        """Stop serving and close what was opened."""
+        """Stops serving and closes what was opened."""
         self._stack.close()
 
     def __enter__(self) -> Market:
@@ -229,7 +227,7 @@ class Market:
         return self._storage
 
     def _serve(self) -> None:
-        """Serve the account's blocks until the market is closed."""
+        """Serves the account's blocks until the market is closed."""
         from assay.app.reach import reach_of
         from assay.app.web import serve_blocks
 
@@ -240,7 +238,7 @@ class Market:
             self._serving = self._stack.enter_context(served)
 
     def _audit(self) -> None:
-        """Audit the account's open jobs until the market is closed."""
+        """Audits the account's open jobs until the market is closed."""
         from assay.app.auditing import Auditing
 
         if self._auditing is None:

@@ -1,7 +1,8 @@
-"""What a job is asked to be, from Python arguments: the job file without a file.
+"""A job's shape and terms as Python arguments: the job file without a file.
 
-Contract: starts from the template that `assay job init --from` writes and changes what is named. Every value
-is checked as a job file's is, with the same words. Amounts and durations are texts with units: "5tok", "60s".
+Contract: starts from the template that `assay job init --from` writes and changes the named values. Every
+value is validated as in a job file, with the same messages. Amounts and durations are texts with units:
+"5tok", "60s".
 """
 
 from __future__ import annotations
@@ -30,38 +31,38 @@ Precision = Literal["auto", "single", "split"]
 
 @dataclass(frozen=True)
 class Plan:
-    """A job's shape and terms. What is not given is the template's: docs/economics.md says why."""
+    """A job's shape and terms; omitted ones are the template's (docs/economics.md explains them)."""
 
     rounds: int = 3
-    """Outer steps."""
+    """Number of outer steps."""
     steps_per_round: int = 64
     """Inner steps of each shard between two outer steps."""
     segment_steps: int = 4
-    """A solver commits to its state this often; a verifier replays whole segments."""
+    """Steps between a solver's committed states; a verifier replays whole segments."""
     batch: int = 8
-    """Records a pass."""
+    """Records per pass."""
     accumulate: int = 1
-    """Passes a step, whose gradients are averaged."""
+    """Passes per step, whose gradients are averaged."""
     shards: int = 2
-    """Solvers that train at the same time."""
+    """Number of solvers that train in parallel."""
     seed: int = 1
-    """Of the order of the data and of random numbers in the program."""
+    """Seed of the data order and of random numbers in the program."""
     precision: Precision = "auto"
-    """Of matrix products: docs/decisions/0028-outliers.md."""
+    """Precision of matrix products: docs/decisions/0028-outliers.md."""
     held_out: int = 0
-    """On so many of the dataset's held-out records each round's parameters are evaluated by the market."""
+    """Number of the dataset's held-out records on which the market evaluates each round's parameters."""
     outer: str | Algorithm = "diloco"
-    """How shards come together: an outer algorithm by its name in docs/concepts.md, with its paper's rate and
-    momentum, and fee and stakes that pay for its votes; or one of your own, whose rate and momentum are its
-    rule's. Numbers of its own are keys of ``sections["outer"]``. A name's round must fit `rounds`,
-    `steps_per_round` and `shards`: what does not is refused with what to write."""
+    """The outer algorithm: a name in docs/concepts.md, with its paper's rate and momentum and with fee and
+    stakes that pay for its votes; or one of your own, whose rate and momentum are its rule's. Further numbers
+    are keys of ``sections["outer"]``. The round must fit `rounds`, `steps_per_round` and `shards`; otherwise
+    it is refused with a fix."""
     local: bool = False
-    """Deadlines for a chain on this machine instead of a public one."""
+    """Use deadlines for a local chain instead of a public one."""
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Anything else of the job file by section and key: ``{"money": {"price_cap": "30tok"}}``."""
+    """Any other keys of the job file by section: ``{"money": {"price_cap": "30tok"}}``."""
 
     def job_file(self, name: str) -> JobFile:
-        """The job file of a model called `name` that brings data and optimiser. Raises BadJobFile."""
+        """Job file of a model called `name` that brings data and optimiser. Raises BadJobFile."""
         times = LOCAL if self.local else PUBLIC
         text = own_template(f"python:{name}", batch=1, rounds=1, times=times)
         named = isinstance(self.outer, str)
@@ -93,8 +94,10 @@ class Plan:
 def traced_job(
     model: nn.Module, loss: LossFunction, optimiser: Optimiser, data: Dataset, plan: Plan, keep: Keep
 ) -> tuple[JobFile, JobArtifacts]:
-    """The job file of a plan, and what is published of it; freezes as ``recipe.checked``; `keep` as in
-    ``job.build``. Raises as ``Market.post``."""
+    """Job file and files of a plan; freezes parameters as ``recipe.checked``; `keep` as in ``job.build``.
+
+    Raises as ``Market.post``.
+    """
     from assay.job.build import build
     from assay.training.recipe import Recipe, checked
 
