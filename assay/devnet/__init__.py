@@ -1,1 +1,1 @@
-"""A whole market on this machine: its chain, its processes, and the record of both."""
+"""A whole market on this machine: its chain, its processes, and their record."""

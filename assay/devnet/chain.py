@@ -1,7 +1,6 @@
-"""The chain under a devnet: start Anvil, deploy the market, hand out tokens.
+"""Runs the chain of a devnet: starts Anvil, deploys the market, funds accounts.
 
-Contract: for chains on one's own machine only: the deployer is Anvil's first prefunded account, whose key
-everybody knows.
+Contract: for local chains only: the deployer is Anvil's first prefunded account, whose key is public.
 """
 
 from __future__ import annotations
@@ -31,18 +30,19 @@ log = logging.getLogger(__name__)
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
 GAS_ETHER_WEI = 10 * 10**18
-"""Ether that an account gets for gas together with its tokens."""
+"""Ether for gas that an account gets with its tokens."""
 
 
 STATE_EVERY_S = 10
 
 
 def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
-    """A local chain that mines each transaction at once, and an empty block every `block_time_s`; it goes on
-    from where the chain of this folder was stopped, if there was one. Port 0: any free one.
+    """Starts a local chain that mines each transaction at once, and an empty block every `block_time_s`. Port
+    0: any free one.
 
-    A chain that was killed goes on from what it had written last, some `STATE_EVERY_S` before; where that is
-    only half written, from what it had begun with. To its nodes either is a reorganisation.
+    It resumes this folder's stopped chain, if there was one. A killed chain resumes from its last written
+    state, about `STATE_EVERY_S` before; if that is only half written, from the one before. To its nodes that
+    is a reorganisation.
     """
     home.mkdir(parents=True, exist_ok=True)
     state, previous = home / STATE_FILE, home / PREVIOUS_STATE
@@ -76,16 +76,17 @@ def _start(home: Path, block_time_s: float, genesis_s: int, port: int) -> Anvil:
 
 
 def go_on_in_time(rpc_url: str) -> None:
-    """Let a chain that was started from its state go on from the time of its last block, so that no deadline
-    has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
+    """Sets a resumed chain's time to its last block's, so that no deadline passed while it was down.
+
+    (Anvil would restart at the time of its first block.)
+    """
     rpc = HttpRpc(rpc_url)
     last = rpc.eth.get_block("latest")["timestamp"]
     rpc.request("evm_setTime", [(last + 1) * 1000])
 
 
 def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
-    """Raises Ask where the devnet's contracts are not what these sources compile to: another version began
-    it, and its nodes would be misunderstood."""
+    """Raises Ask if the devnet's contracts are not those of this version."""
     addresses = parse(deployment).addresses
     other = sorted(differing(HttpRpc(rpc_url), addresses, load_artifacts()))
     if other:
@@ -98,14 +99,14 @@ def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
 
 
 def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
-    """Sender of the devnet's deployer."""
+    """Sender of the devnet's deployer account."""
     folder = home / "nodes" / DEPLOYER
     folder.mkdir(parents=True, exist_ok=True)
     return Sender(HttpRpc(rpc_url), dev_account(0), Journal(folder / "journal.db"), registry)
 
 
 def deploy_market(settings: Settings) -> Deployment:
-    """Compile and deploy every contract, and write the deployment file."""
+    """Deploys every contract and writes the deployment file."""
     artifacts = load_artifacts()
     sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
     deployment = deploy(
@@ -123,7 +124,7 @@ def deploy_market(settings: Settings) -> Deployment:
 
 
 def fund(settings: Settings, address: Address, amount: Wei) -> None:
-    """Give an account tokens, and ether for gas."""
+    """Gives an account tokens, and ether for gas."""
     artifacts = load_artifacts()
     rpc = HttpRpc(settings.rpc_url)
     deployment = Deployment.load(settings.deployment, rpc)

@@ -1,7 +1,7 @@
-"""Which devices a devnet's nodes compute on, where they are not all to use the same.
+"""Assigns devices to a devnet's nodes.
 
-Contract: ``solver:cuda,verifier:cpu`` gives each role its device, ``solver-1:cuda:1`` one node; a node's own
-comes before its role's, and several of one name are several workers. Who is not named has the command's
+Contract: ``solver:cuda,verifier:cpu`` gives each role a device, ``solver-1:cuda:1`` one node; a node's own
+entry overrides its role's, and several entries of one name are several workers. All others use the command's
 --device.
 """
 
@@ -18,8 +18,7 @@ DEVICES_HELP = "Devices by role or node, such as solver:cuda,verifier:cpu; other
 
 
 def parse_devices(text: str | None) -> dict[str, str]:
-    """Devices by role or node, as `--device` has them. Raises Ask for what is no role or node with a
-    device."""
+    """Parses devices by role or node from `--device`. Raises Ask if invalid."""
     found: dict[str, str] = {}
     for entry in text.split(",") if text else ():
         name, _, device = entry.strip().partition(":")
@@ -34,7 +33,7 @@ def parse_devices(text: str | None) -> dict[str, str]:
 
 
 def with_devices(nodes: Sequence[NodeSpec], devices: Mapping[str, str]) -> list[NodeSpec]:
-    """The nodes, each with its devices. Raises Ask for a name that is no role and no node's."""
+    """The nodes with their devices. Raises Ask for a name that is no role and no node."""
     names = {node.name for node in nodes}
     for name in devices:
         if name not in names and name not in ROLE_COMMAND:

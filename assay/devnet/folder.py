@@ -1,7 +1,7 @@
-"""The folder of a devnet: which it is, and what in it is the devnet's own.
+"""Manages the folder of a devnet, and tells its files from the user's.
 
-Contract: a devnet begins in the user's own home only when told to: keys for other chains are there. What
-another chain needs is neither written over nor removed (docs/decisions/0033-faces.md).
+Contract: a devnet uses the user's own home only when told to, because keys for other chains are there. Files
+for another chain are neither overwritten nor removed (docs/decisions/0033-faces.md).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PREVIOUS_STATE = "chain.state.previous"
 DAMAGED_STATE = "chain.state.damaged"
 STATES = (STATE_FILE, PREVIOUS_STATE, DAMAGED_STATE)
 DEPLOYER = "deployer"
-"""Whose folder below `nodes` only a devnet has: the account that deploys its contracts."""
+"""Folder below `nodes` that only a devnet has: of the account that deploys its contracts."""
 
 
 def own_folder(app: App) -> None:
-    """Where no home is named or found, make `.assay` here, as the home of this folder and those below, and
-    say so."""
+    """Creates `.assay` here as home of this folder and those below, if no home is named or found, and says
+    so."""
     if app.settings.find("home") is not None:
         return
     user = USER_HOME.expanduser()
@@ -38,13 +38,14 @@ def own_folder(app: App) -> None:
 
 
 def holds_devnet(home: Path) -> bool:
-    """Whether the data in a home folder are a devnet's, running or not."""
+    """True if the data in a home folder are a devnet's, running or not."""
     marks = (DEVNET_FILE, *STATES, f"nodes/{DEPLOYER}")
     return any((home / mark).exists() for mark in marks)
 
 
 def begin_in(home: Path, deployment: Path) -> None:
-    """Raises Ask unless a devnet can begin here: one runs, or was here, or data of another chain are."""
+    """Raises Ask if a devnet cannot start here: one runs, one is stopped, or there are data of another
+    chain."""
     if (running := read_devnet(home)) is not None:
         raise Ask(
             f"a devnet runs already in {home} ({running.rpc_url})",
@@ -68,10 +69,11 @@ def begin_in(home: Path, deployment: Path) -> None:
 
 
 def wipe_data(home: Path) -> list[str]:
-    """Remove what a devnet left in its home folder, and nothing else; the names of the keys that were kept.
+    """Removes a devnet's data from its home folder, and nothing else; returns the names of keys that were
+    kept.
 
-    Those are the ones that somebody made or imported: a key may be for another chain, too. Where there is no
-    devnet nothing is removed.
+    Keys that somebody created or imported are kept: they may be for another chain. Without a devnet nothing
+    is removed.
     """
     if not holds_devnet(home):
         return []
@@ -87,7 +89,7 @@ def wipe_data(home: Path) -> list[str]:
 
 
 def _wipe_keys(keystore: Path) -> list[str]:
-    """Remove the keys that a devnet made for itself; what is left."""
+    """Removes keys that a devnet created for itself; returns the others."""
     from assay.chain.eth.keystore import is_light
 
     for path in keystore.glob("*"):

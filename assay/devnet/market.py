@@ -1,6 +1,6 @@
-"""The processes of a devnet: started, resumed and stopped.
+"""Starts, resumes and stops the processes of a devnet.
 
-Contract: what fails on the way up takes everything down again; what is stopped can be resumed.
+Contract: a failure while starting stops everything again; a stopped devnet can be resumed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
 JOINING = ("--join",)
-"""A devnet's verifiers agree to whatever class of conditions their limits allow."""
+"""A devnet's verifiers subscribe to any class of conditions within their limits."""
 ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node to start: extra arguments are those of its `run` command, in the command line of `package`."""
+    """A node to start; extra arguments are those of its `run` command, in the command line of `package`."""
 
     name: str
     role: str
@@ -49,7 +49,7 @@ class NodeSpec:
     arguments: tuple[str, ...] = ()
     package: str = "assay"
     devices: str = ""
-    """As `--device` has them; empty: the devnet's."""
+    """Value of `--device`; empty: the devnet's."""
 
 
 def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[NodeSpec]:
@@ -63,7 +63,7 @@ def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[Nod
 
 
 def make_account(app: App, name: str) -> Address:
-    """The account of this name, made with a light key if it is not there."""
+    """Account of this name; creates a lightly encrypted key if missing."""
     from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore
 
     keystore = Keystore(app.settings.keystore)
@@ -74,7 +74,7 @@ def make_account(app: App, name: str) -> Address:
 
 
 def begin_chain(app: App, block_time_s: float) -> Devnet:
-    """Start the chain and deploy the market. Raises Ask where one cannot begin."""
+    """Starts the chain and deploys the market. Raises Ask if that is not possible."""
     from assay.devnet.chain import deploy_market, start_chain
 
     home = app.settings.home
@@ -95,7 +95,7 @@ def begin_chain(app: App, block_time_s: float) -> Devnet:
 
 
 def fund_account(app: App, name: str, tokens: Wei) -> Address:
-    """Make an account and give it tokens and gas."""
+    """Creates an account and gives it tokens and gas."""
     from assay.devnet.chain import fund
 
     address = make_account(app, name)
@@ -104,7 +104,7 @@ def fund_account(app: App, name: str, tokens: Wei) -> Address:
 
 
 def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
-    """Deposit a node's tokens in the vault and stake its part; a verifier's for jobs of these conditions."""
+    """Deposits a node's tokens and stakes its part; a verifier subscribes to these conditions."""
     from assay.client.posting import open_class
 
     connection = app.connect(spec.name)
@@ -118,7 +118,7 @@ def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
 
 
 def node_command(app: App, spec: NodeRecord) -> list[str]:
-    """The command line of a node, but for where it is reached."""
+    """Command line of a node, without its addresses."""
     home = app.settings.home.resolve()
     command = [sys.executable, "-m", spec.package, "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", spec.devices or app.settings.device, "--executor", app.settings.executor]
@@ -127,19 +127,21 @@ def node_command(app: App, spec: NodeRecord) -> list[str]:
 
 
 def start_node(app: App, spec: NodeRecord) -> int:
-    """Start a node as a process of its own; its process id. A devnet's nodes are each other's neighbours,
-    whatever the user's own node announces."""
+    """Starts a node as a process; returns its pid.
+
+    A devnet's nodes use each other's local addresses, whatever the user's settings announce.
+    """
     command = [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
     return start_process(app, spec.name, command)
 
 
 def log_of(app: App, name: str) -> Path:
-    """Where a node's process writes."""
+    """Log file of a node's process."""
     return app.settings.home.resolve() / "logs" / f"{name}.log"
 
 
 def start_process(app: App, name: str, command: list[str]) -> int:
-    """Start a node's command, with a log of its own; its process id."""
+    """Starts a node's command with its log; returns the pid."""
     log = log_of(app, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -156,13 +158,12 @@ def start_process(app: App, name: str, command: list[str]) -> int:
 
 
 def node_events(home: Path, name: str) -> Path:
-    """Where a node writes its events."""
+    """Event file of a node."""
     return home / "nodes" / name / EVENTS_FILE
 
 
 def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
-    """Start one node after the other, then wait for all of them; the devnet with them. Raises Stop when one
-    dies or takes too long."""
+    """Starts the nodes and waits for all of them. Raises Stop if one dies or takes too long."""
     home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
     for node in nodes:
         past[node.name] = size_of(node_events(home, node.name))
@@ -178,15 +179,18 @@ def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+    """Size of a file in bytes; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 
 def wait_started(
     app: App, pids: dict[str, int], past: dict[str, int], timeout_s: float = 240.0
 ) -> dict[str, str]:
-    """URLs of the nodes once all have announced themselves, in their event files after `past` bytes. Raises
-    Stop when one dies or takes too long."""
+    """Waits until all nodes have announced themselves, in their event files after `past` bytes; returns their
+    URLs.
+
+    Raises Stop if one dies or takes too long.
+    """
     home, deadline, urls = app.settings.home, time.monotonic() + timeout_s, dict[str, str]()
     while len(urls) < len(pids):
         for name, pid in pids.items():
@@ -214,8 +218,10 @@ def wait_started(
 
 
 def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: Conditions) -> Devnet:
-    """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails. The
-    verifiers subscribe to this class of conditions."""
+    """Starts chain, contracts, accounts, stakes and nodes; stops everything if any of it fails.
+
+    The verifiers subscribe to this class of conditions.
+    """
     devnet = begin_chain(app, block_time_s)
     try:
         nodes = (equipped(app, spec, conditions) for spec in specs)
@@ -227,14 +233,14 @@ def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: C
 
 
 def equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
-    """The node with its tokens and its stake, not started yet."""
+    """Gives a node its tokens and stake, without starting it."""
     fund_account(app, spec.name, spec.tokens)
     stake_for(app, spec, conditions)
     return NodeRecord(spec.name, spec.role, 0, "", spec.arguments, spec.package, spec.devices)
 
 
 def resume(app: App, stopped: Devnet) -> Devnet:
-    """The chain and the nodes of a stopped devnet again, on the same ports, with the same keys and options.
+    """Resumes a stopped devnet with the same ports, keys and options.
 
     Raises Ask if the chain's state is gone or its contracts are another version's, AnvilFailed or Stop if a
     port is taken or a node does not start.
@@ -265,7 +271,7 @@ def resume(app: App, stopped: Devnet) -> Devnet:
 
 
 def on_its_port(node: NodeRecord) -> NodeRecord:
-    """The node with the port that it had."""
+    """The node with its earlier port."""
     if "--port" in node.arguments or not node.url:
         return node
     return replace(node, arguments=(*node.arguments, "--port", str(port_of(node.url))))
@@ -277,8 +283,10 @@ def port_of(url: str) -> int:
 
 
 def take_down(home: Path) -> int:
-    """Stop every process of the devnet that is left, nodes first; how many were stopped. The chain writes its
-    state on its way out, and the record of how to go on stays."""
+    """Stops all processes of the devnet, nodes first; returns their number.
+
+    The chain writes its state on exit, and the record for resuming stays.
+    """
     devnet = recorded(home)
     if devnet is None:
         return 0
@@ -288,18 +296,18 @@ def take_down(home: Path) -> int:
 
 
 def stop_nodes(home: Path, nodes: Iterable[NodeRecord], timeout_s: float = 15.0) -> int:
-    """Stop these nodes' processes; how many there were."""
+    """Stops these nodes' processes; returns their number."""
     return _stop([node.pid for node in nodes if node_runs(home, node)], signal.SIGTERM, timeout_s)
 
 
 def stop_chain(home: Path, devnet: Devnet, dump_s: float = 60.0) -> int:
-    """Stop the chain's process, which writes its state; how many there were."""
+    """Stops the chain's process, which writes its state; returns the number of processes."""
     pids = [devnet.chain_pid] if runs(devnet.chain_pid, str(home.resolve() / STATE_FILE)) else []
     return _stop(pids, signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
 
 
 def node_runs(home: Path, node: NodeRecord) -> bool:
-    """Whether a node's process is there."""
+    """True if a node's process runs."""
     return runs(node.pid, "--account", node.name, str(home.resolve()))
 
 

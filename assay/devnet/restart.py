@@ -1,6 +1,6 @@
-"""One process of a devnet started again, or those that are gone.
+"""Restarts single processes of a devnet.
 
-Contract: everything else goes on; the process has the same port, keys, options and data as before.
+Contract: the others keep running; the process has the same port, keys, options and data as before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CHAIN = "chain"
 
 
 def restart(app: App, name: str) -> Devnet:
-    """Stop a node, or the chain, if it runs, and start it again; the devnet with it.
+    """Restarts a node or the chain; returns the updated devnet.
 
-    Raises Ask when there is no such process on record, and what starting it raises.
+    Raises Ask if there is no such process on record, and errors of starting it.
     """
     devnet = recorded(app.settings.home)
     if devnet is None:
@@ -45,7 +45,7 @@ def restart(app: App, name: str) -> Devnet:
 
 
 def no_devnet(app: App) -> Ask:
-    """What to raise where a running devnet is needed: none is there, or it is stopped."""
+    """The error for a missing or stopped devnet."""
     home = app.settings.home
     up = f"`{app.command('devnet up')}`"
     if read_stopped(home) is not None:
@@ -59,8 +59,7 @@ def gone(app: App, devnet: Devnet) -> set[str]:
 
 
 def restart_nodes(app: App, devnet: Devnet, names: Collection[str]) -> Devnet:
-    """Stop these nodes if they run, and start them; the devnet with them. Raises Stop when one does not
-    start."""
+    """Restarts these nodes; returns the updated devnet. Raises Stop if one does not start."""
     home = app.settings.home
     past: dict[str, int] = {}
     for name in names:
@@ -79,7 +78,7 @@ def restart_nodes(app: App, devnet: Devnet, names: Collection[str]) -> Devnet:
 
 
 def restart_chain(app: App, devnet: Devnet) -> Devnet:
-    """Stop the chain if it runs, and start it from its state; its nodes go on with it."""
+    """Restarts the chain from its state; its nodes keep running."""
     from assay.devnet.chain import go_on_in_time, start_chain
 
     home = app.settings.home.resolve()

@@ -1,4 +1,4 @@
-"""Copies of a folder that other processes may be writing to."""
+"""Copies folders that other processes may be writing to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ DATABASE = ".db"
 
 
 def copy_files(folder: Path, copy: Path, without: Collection[str] = ()) -> None:
-    """Copy a folder's own files, not those of folders in it; databases as of one moment, after their seals,
-    which may be behind them. In the folder nothing is written."""
+    """Copies a folder's own files, without subfolders; databases are copied as of one moment, after their
+    seals.
+
+    So a seal may be behind its database. Nothing is written in the folder.
+    """
     copy.mkdir(parents=True)
     found = [path for path in folder.glob("*") if path.is_file() and path.name not in without]
     for path in sorted(found, key=lambda path: path.suffix == DATABASE):
@@ -22,8 +25,8 @@ def copy_files(folder: Path, copy: Path, without: Collection[str] = ()) -> None:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    """A database that is open elsewhere has a log beside it; one that is not needs none, and would get one by
-    being opened."""
+    """Copies one file; a database that is open elsewhere has a log beside it, and opening any other would
+    create one."""
     if path.suffix != DATABASE or not path.with_name(path.name + "-wal").exists():
         shutil.copy2(path, copy)
         return

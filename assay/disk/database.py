@@ -1,15 +1,13 @@
 """SQLite files in which every row has a checksum.
 
-Contract: a file is compared whole when it is opened: its tables and triggers, SQLite's own structure, every
-row with its checksum, and no row or checksum without the other. Triggers keep the checksums, so statements
-need not know of them; a row that is changed is compared first. `rows` compares what it reads. INVARIANT
-nothing-forgotten: of a `sealed` file the number of changes is kept in a record beside it after each
-transaction, so that a file that was cut, emptied, or brought back to an earlier state is not taken for a
-right one. Whatever is wrong is `DamagedDatabase` with the caller's next step. That there is no room, that
-the file may not be opened, or that another process holds it for too long, is left to the caller as SQLite's
-error.
-Does not guarantee that a seal is the latest: a loss of power between a transaction and its seal leaves one
-that is behind, which passes.
+Contract: a file is checked when it is opened: its tables and triggers, SQLite's structure, every row with its
+checksum, and no row or checksum without the other. Triggers maintain the checksums, so statements need not
+know of them; a row is checked before it is changed. `rows` checks what it reads. INVARIANT nothing-forgotten:
+the number of changes of a `sealed` file is stored in a record beside it after each transaction, so that a
+file that was cut, emptied or restored from an earlier state is detected. Damage raises `DamagedDatabase` with
+the caller's next step. A full disk, missing permissions, or a lock held too long by another process are left
+to the caller as SQLite's errors. Not guaranteed: that a seal is the latest: a power failure between a
+transaction and its seal leaves an older one, which passes.
 """
 
 from __future__ import annotations
@@ -60,19 +58,19 @@ _PASSING = (
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM),
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR),
 )
-"""What says nothing about the file's content, by the kind of an error, the low byte of its code."""
+"""Error codes (low byte) that say nothing about the file's content."""
 _LOST = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
-"""But these do: the disk does not give it back."""
+"""Exceptions to these: the disk cannot read the file."""
 
 
 class DamagedDatabase(Ask):
-    """A file is not what was written, or the disk does not give it back."""
+    """A file is not what was written, or the disk cannot read it."""
 
     code = "damaged-database"
 
 
 class Rows(list[tuple[Any, ...]]):
-    """What a statement gave."""
+    """Result rows of a statement."""
 
     rowcount = -1
 
@@ -99,14 +97,16 @@ def _row_check(digest: bytes | None, *values: Any) -> None:
 
 
 class Database:
-    """One connection. As a context manager, a transaction: all or nothing, one writer at a time across
-    processes; one within another is part of it."""
+    """One connection. As a context manager: an atomic transaction with one writer at a time across processes.
+
+    Nested ones are part of the outer transaction.
+    """
 
     def __init__(
         self, path: Path, schema: str, *, hint: str, sealed: bool = False, copy: bool = False
     ) -> None:
-        """`schema`: statements that make the tables, unless they are there. `copy`: what the file holds now,
-        in memory, whatever becomes of the file. Raises DamagedDatabase."""
+        """`schema`: statements that create missing tables. `copy`: opens a copy of the file in memory. Raises
+        DamagedDatabase."""
         self.path, self._hint = path, hint
         self._seal = path.with_name(path.name + ".seal") if sealed else None
         self._depth = 0
@@ -131,7 +131,7 @@ class Database:
     # -- statements
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
-        """Do a statement; all that it gives, unchecked. Raises DamagedDatabase."""
+        """Executes a statement; its results are not checked. Raises DamagedDatabase."""
         with self._guarded():
             cursor = self._db.execute(statement, values)
             rows = Rows(cursor.fetchall())
@@ -139,15 +139,14 @@ class Database:
             return rows
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        """Do a statement for each of the values. Raises DamagedDatabase."""
+        """Executes a statement for each of the values. Raises DamagedDatabase."""
         with self._guarded():
             self._db.executemany(statement, values)
 
     def rows(
         self, table: str, rest: str = "", values: Sequence[Any] = ()
     ) -> Generator[tuple[Any, ...], None, None]:
-        """Whole rows of a table, each compared with its checksum. `rest`: WHERE, ORDER BY. Raises
-        DamagedDatabase."""
+        """Yields whole rows of a table, each checked. `rest`: WHERE, ORDER BY. Raises DamagedDatabase."""
         digest = f"(SELECT digest FROM checksums WHERE tbl = '{table}' AND id = {table}.rowid)"
         with self._guarded():
             for number, *row, kept in self._db.execute(
@@ -216,7 +215,7 @@ class Database:
             self._compare()
 
     def _script(self, statements: str) -> None:
-        """Statements one by one, as sqlite3's own way of many ends the transaction."""
+        """Executes statements one by one; sqlite3's `executescript` would end the transaction."""
         part = ""
         for piece in statements.split(";"):
             part += piece + ";"
@@ -226,7 +225,7 @@ class Database:
                 part = ""
 
     def _fill(self) -> None:
-        """Checksums for the rows of a file that was written without any."""
+        """Adds checksums to a file that was written without any."""
         for table in self._tables:
             for number, *row in self._db.execute(f"SELECT rowid, * FROM {table}").fetchall():
                 digest = row_digest(table, number, *row)
@@ -273,7 +272,7 @@ class Database:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """SQLite's errors that speak of the file become DamagedDatabase."""
+        """Converts SQLite's errors about the file to DamagedDatabase."""
         try:
             yield
         except sqlite3.IntegrityError:
@@ -290,7 +289,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 class _Made:
-    """What a file of some schema is made of."""
+    """Objects of a schema."""
 
     def __init__(self, db: sqlite3.Connection, tables: dict[str, list[str]]) -> None:
         self.tables = tables
@@ -316,7 +315,7 @@ def _names(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def _schema(db: sqlite3.Connection) -> dict[str, str]:
-    """Everything that a file's schema names, without comments and line ends."""
+    """Everything that a file's schema defines, without comments and line ends."""
     found = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     return {name: f"{kind} {table} {_plain(sql or '')}" for kind, name, table, sql in found}
 

@@ -1,11 +1,9 @@
-"""Records on disk: small files that are exactly what was written, or known not to be.
+"""Checksummed JSON records on disk, replaced atomically.
 
-Contract: `write` replaces a record whole or not at all, and what it has written outlasts a loss of power
-once it returns. `read` returns what was written: the kind and a SHA-256 of kind and body stand in the file,
-every byte of which counts, so no flipped bit, no cut and no record of another kind passes. The file is JSON,
-for people to read.
-Does not guarantee that a record is the latest one: a file brought back from a backup reads as right. Nor
-protection from whoever may write to the folder.
+Contract: `write` replaces a record atomically and durably. `read` returns what was written: the file has its
+kind and a SHA-256 of kind and body, and every byte counts, so a flipped bit, a truncation or a record of
+another kind is detected. The file is JSON, readable for people. Not guaranteed: that a record is the latest
+one (a restored backup is valid), or protection from whoever may write to the folder.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from assay.protocol.errors import Ask
 log = logging.getLogger(__name__)
 
 Earlier = Callable[[bytes], Any]
-"""The body of a file of an earlier form. Raises ValueError, KeyError or TypeError where it is none."""
+"""Reads the body of an earlier form. Raises ValueError, KeyError or TypeError if it is none."""
 
 
 class DamagedRecord(Ask):
@@ -38,17 +36,17 @@ class DamagedRecord(Ask):
 
 
 SPARE_BYTES = 256 << 20
-"""What states and blocks leave free on a disk, or a sixteenth of a smaller one: without room for a record
-nothing is signed, no vote and no move."""
+"""Disk space that states and blocks leave free, or a sixteenth of a smaller disk: without room for a record
+no vote or move is signed."""
 _CHECKSUM_DIGITS = 64
 _LINE_DIGITS = 32
 _UNREADABLE = (errno.EIO, errno.EISDIR)
-"""What speaks of a file, and not of who may read it."""
+"""Errors about a file itself, not about permissions."""
 _END = b"\n}\n"
 
 
 def _head(kind: str) -> bytes:
-    """How the file of a record begins, up to its checksum."""
+    """Beginning of a record's file, up to its checksum."""
     return f'{{"kind": {json.dumps(kind)}, "sha256": "'.encode()
 
 
@@ -57,15 +55,15 @@ def _checksum(kind: str, text: bytes) -> bytes:
 
 
 def encode(kind: str, body: Any) -> bytes:
-    """The file of a record. Raises ValueError, TypeError for a body that JSON has no form for."""
+    """Encodes a record's file. Raises ValueError, TypeError for a body that JSON cannot represent."""
     text = json.dumps(body, indent=1, allow_nan=False).encode()
     return _head(kind) + _checksum(kind, text) + b'",\n"body": ' + text + _END
 
 
 def decode(kind: str, data: bytes) -> Any:
-    """The body of a record's file. Raises ValueError for anything but what `encode` makes of one.
+    """Decodes a record's file. Raises ValueError for anything but an output of `encode`.
 
-    SAFETY: nothing is parsed before its checksum is found right.
+    SAFETY: nothing is parsed before its checksum is verified.
     """
     head, middle = _head(kind), b'",\n"body": '
     start = len(head) + _CHECKSUM_DIGITS
@@ -79,12 +77,12 @@ def decode(kind: str, data: bytes) -> Any:
 
 
 def write(path: Path, kind: str, body: Any, *, private: bool = False) -> None:
-    """Replace a record, durably; `private`: for its owner alone."""
+    """Replaces a record durably; `private`: readable for its owner only."""
     replace_file(path, encode(kind, body), private=private)
 
 
 def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Replace a whole file or leave it as it is; what is there when this returns outlasts a loss of power."""
+    """Replaces a file atomically and durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)
@@ -105,14 +103,14 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def leave_spare(folder: Path, size: int) -> None:
-    """Raises OSError where a file of this size would take what is left free for records."""
+    """Raises OSError if a file of this size would use the space reserved for records."""
     disk = shutil.disk_usage(folder)
     if disk.free - size < min(SPARE_BYTES, disk.total // 16):
         raise OSError(errno.ENOSPC, "No space left on device but for the node's own records", str(folder))
 
 
 def sync_folder(path: Path) -> None:
-    """Make names that were put into a folder outlast a loss of power."""
+    """Makes new names in a folder durable."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -121,10 +119,10 @@ def sync_folder(path: Path) -> None:
 
 
 def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) -> Any:
-    """The body of a record, or None where there is no file. Raises DamagedRecord, whose next step is `hint`,
-    and OSError where not the record is at fault, but who may read it.
+    """Reads a record's body; None if there is no file.
 
-    A file that `earlier` understands is of an earlier form: it is written anew, as a record.
+    Raises DamagedRecord with the next step `hint`, and OSError if permissions are at fault. A file of an
+    earlier form, which `earlier` can read, is rewritten as a record.
     """
     try:
         data = path.read_bytes()
@@ -153,8 +151,11 @@ def _earlier(earlier: Earlier, data: bytes) -> Any:
 
 
 def read_or_set_aside(path: Path, kind: str, *, instead: str, earlier: Earlier | None = None) -> Any:
-    """`read` of what can be had again: a damaged file is moved aside, with a warning that says what happens
-    `instead`, and counts as absent."""
+    """As `read`, for a record that can be recreated: a damaged file is moved aside with a warning and counts
+    as missing.
+
+    `instead`: says in the warning what happens instead.
+    """
     try:
         return read(path, kind, hint="", earlier=earlier)
     except DamagedRecord as error:
@@ -166,20 +167,20 @@ def read_or_set_aside(path: Path, kind: str, *, instead: str, earlier: Earlier |
 
 
 def append_line(path: Path, kind: str, text: str) -> None:
-    """Add a line, with its checksum, to a file of them; a loss of power may lose the latest ones."""
+    """Appends a line with its checksum; a power failure may lose the latest ones."""
     with path.open("ab") as file:
         line = text.encode()
         file.write(line + b" " + _line_checksum(kind, line) + b"\n")
 
 
 def write_lines(path: Path, kind: str, texts: Iterable[str]) -> None:
-    """Replace a file of lines, durably."""
+    """Replaces a file of lines durably."""
     lines = (text.encode() for text in texts)
     replace_file(path, b"".join(line + b" " + _line_checksum(kind, line) + b"\n" for line in lines))
 
 
 def read_lines(path: Path, kind: str) -> list[str]:
-    """The lines of a file, but for damaged ones; none where there is no file."""
+    """Valid lines of a file, without damaged ones; none if there is no file."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Playing a dispute off chain: traces and replays, what each move shows, and the evidence for the arbiter."""
+"""Plays disputes off chain: replays, traces, moves, and evidence for the arbiter."""

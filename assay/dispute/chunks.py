@@ -1,7 +1,7 @@
-"""Single leaves with their proofs, of states that a claim committed to and of what a vote's trace gives.
+"""Proves single leaves of committed states and of votes' traces.
 
-Contract: pure. `chunks_of` proves leaves of a state up to its root, `vote_proof` a leaf of what a keyed trace
-gives, up to the vote's root over its samples (docs/protocol.md, 5.5 and 7.3). Not guaranteed: that two
+Contract: pure. `chunks_of` proves leaves of a state up to its root, `vote_proof` a leaf of a keyed trace's
+output up to the vote's root over its samples (docs/protocol.md, 5.5 and 7.3). Not guaranteed: that two
 differ.
 """
 
@@ -21,7 +21,7 @@ from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 
 
 def chunks_of(program: Program, state: Sequence[Tensor], places: Sequence[StateLeaf]) -> tuple[Chunk, ...]:
-    """The leaves of a state at these places, with their proofs."""
+    """Leaves of the state at these places, with their proofs."""
     slots = state_tree(state)
     found = []
     for place in places:
@@ -35,7 +35,7 @@ def chunks_of(program: Program, state: Sequence[Tensor], places: Sequence[StateL
 
 
 def first_difference(one: Sequence[Tensor], other: Sequence[Tensor]) -> StateLeaf | None:
-    """The first leaf in which two states of a program differ; None where they are equal."""
+    """First leaf in which two states of a program differ; None if they are equal."""
     for slot, (x, y) in enumerate(zip(one, other, strict=True)):
         leaves = zip(trees.split_leaves(to_bytes(x)), trees.split_leaves(to_bytes(y)), strict=True)
         for leaf, (a, b) in enumerate(leaves):
@@ -52,8 +52,11 @@ def vote_proof(
     traces: Sequence[bytes],
     sample: int,
 ) -> VoteProof:
-    """What a vote's keyed trace of a sample's last step says of a leaf of the state after it. `roots`: the
-    claim's, at its segments' ends; `segment`: the sample's; `traces`: the vote's, one for each sample."""
+    """Proof of the state leaf after a sample's last step in a vote's keyed trace.
+
+    `roots`: the claim's state roots at segment ends; `segment`: the sample's; `traces`: the vote's, one per
+    sample.
+    """
     program = trace.program
     ref = program.outputs[place.slot]
     leaves = trees.split_leaves(trace.output(ref))

@@ -35,22 +35,21 @@ from assay.protocol.types import ZERO_DIGEST, Address
 
 
 class IncompleteHistory(Retry):
-    """The view lacks an opened tree node that the proof needs: read the game's events again."""
+    """The view lacks an opened tree node that a proof needs: read the game's events again."""
 
     code = "incomplete-history"
 
 
 class WrongReplay(Stop):
-    """The replay does not pass through the state that both sides of the game accept."""
+    """The replay does not pass through the state that both players accept."""
 
     code = "wrong-replay"
 
 
 def disputed_path(root: bytes, leaf: int, known: trees.Tree, opened: Sequence[Opened]) -> tuple[bytes, ...]:
-    """Siblings of `leaf` up to `root`, the root of a tree that is only partly `known`.
+    """Siblings of `leaf` up to `root`, in a tree that is only partly `known`.
 
-    Where the disputed tree differs from the known one, its digests come from what was opened. Raises
-    IncompleteHistory.
+    Where it differs from the known tree, its digests come from opened nodes. Raises IncompleteHistory.
     """
     children_of = {o.digest: o.children for o in opened}
     current, level = root, known.depth
@@ -71,10 +70,10 @@ def _first_difference(own: Sequence[bytes], given: Sequence[bytes]) -> int | Non
 
 
 class Disputant:
-    """Account `me` in any game; `replay_for(game)` gives a replay that covers the game's disputed steps.
+    """Plays for account `me` in any game; `replay_for(game)` returns a replay of the disputed steps.
 
-    The replay of the last game that was played is kept, with its trace: a move of a game of 124 million
-    parameters would else take as long as the step that it is about.
+    The last game's replay and trace are cached: a move about 124 million parameters would otherwise take as
+    long as the step.
     """
 
     def __init__(self, me: Address, replay_for: Callable[[Game], Replay]) -> None:
@@ -91,7 +90,7 @@ class Disputant:
         return self._kept[1]
 
     def move(self, view: GameView) -> Move | None:
-        """The next move, or None. Raises WrongReplay, IncompleteHistory, and what replaying raises."""
+        """The next move, or None. Raises WrongReplay, IncompleteHistory, and errors of replaying."""
         if view.decided or view.game.mover != self._me:
             return None
         try:
@@ -103,7 +102,7 @@ class Disputant:
 
 
 class _Side:
-    """One move of one game: what both sides compute from."""
+    """State for one move of one game, on either side."""
 
     def __init__(self, view: GameView, replay: Replay) -> None:
         self._view, self._game, self._replay = view, view.game, replay
@@ -121,7 +120,7 @@ class _Side:
         return self._replay.trace(self._at, key)
 
     def _tree(self) -> trees.Tree:
-        """This side's version of the tree that is being opened."""
+        """This side's version of the tree being opened."""
         phase = self._game.phase
         if phase in (GamePhase.TRACE, GamePhase.PICK_NODE, GamePhase.SPLIT_NODE):
             return self._trace().tree
@@ -193,9 +192,8 @@ class _Side:
         return None if agreed == game.out_root else PickStep(given, game.steps - 1)
 
     def _agrees(self) -> Move | None:
-        """Nothing in the opened digests differs: then the trace is right, and only the claimed output can be
-        wrong.
-        """
+        """Handles opened digests that all agree: then the trace is right, and only the claimed output can be
+        wrong."""
         game = self._game
         at_top = game.phase == GamePhase.PICK_NODE and game.digest == game.trace_root
         if not at_top or game.key != ZERO_DIGEST or self._replay.root(self._at + 1) == game.out_root:

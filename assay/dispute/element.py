@@ -1,7 +1,7 @@
-"""The value of one element of one node (docs/protocol.md, 2.4).
+"""Computes one element of one node's output (docs/protocol.md, 2.4).
 
-Contract: `value` reads the input elements that the row's `spans` name (``program.isa``) and no others. Values
-are those of the scalar model (f32 as 32-bit patterns, integers and bools as numbers). `data` and `record`
+Contract: `value` reads the input elements in the row's `spans` (``program.isa``) and no others. Values are
+those of the scalar model (f32 as 32-bit patterns, integers and bools as numbers). `data` and `record`
 elements come from a record, not from a span. This module and the arbiter read the same bytes. Not guaranteed:
 speed.
 
@@ -22,7 +22,7 @@ FORMATS = {DType.F32: "I", DType.I32: "i", DType.I16: "h", DType.U8: "B", DType.
 
 
 def values(data: bytes | memoryview, dtype: DType) -> tuple[int, ...]:
-    """Values of little-endian elements."""
+    """Decodes little-endian elements."""
     return struct.unpack(f"<{len(data) // dtype.size}{FORMATS[dtype]}", data)
 
 
@@ -34,7 +34,7 @@ def bits(value: int, dtype: DType) -> int:
 def value(node: Node, element: int, read: Read, step: int, shard: int, record_byte: Callable[[], int]) -> int:
     """Value of `element` of the node's output.
 
-    `step` is the step counter, `shard` the shard's number, `record_byte` gives the byte that a data or record
+    `step`: step counter; `shard`: the shard's number; `record_byte`: returns the byte that a data or record
     node reads. Raises what these raise.
     """
     op = node.op
@@ -63,7 +63,7 @@ def _operand(span: Span, read: Read) -> int | Sequence[int]:
 
 
 def _attributes(node: Node, element: int) -> dict[str, object]:
-    """What the model takes besides elements."""
+    """Arguments of the model besides elements."""
     if node.op.row.family is Family.COMPARISON:
         return {"type": node.inputs[0].dtype.name.lower()}
     if node.op.row.family is Family.CONVERSION:

@@ -1,7 +1,7 @@
-"""Evidence about one element of a disputed step: what to open.
+"""Collects the evidence about one element of a disputed step.
 
-Contract: `openings` brings exactly the leaves that the arbiter needs. What the Court makes of them:
-``spec.evidence``.
+Contract: `openings` returns exactly the leaves that the arbiter needs. ``spec.evidence`` says how the Court
+checks them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ def output_proof(program: Program, slot: int) -> tuple[bytes, ...]:
 
 
 def record_of(node: Node, element: int) -> tuple[int, int]:
-    """(row, byte in the record) of an element of a data or record node; a data node's row is the drawn
+    """(row, byte offset in the record) of an element of a data or record node; a data node's row is the drawn
     one."""
     row, column = divmod(element, node.shape[1])
     return (node.attrs[1] if node.op is Op.DATA else 0) + row, node.attrs[0] + column
 
 
 def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tuple[Opening, ...]:
-    """What convicts (or clears) `element` of node `index`: whole leaves of its inputs with their proofs.
+    """Evidence that convicts (or clears) `element` of node `index`: whole leaves of its inputs with their
+    proofs.
 
-    `path` gives the way from a node's output root to the trace root in dispute, which may differ from this
-    trace's own root beyond the first difference. Raises IndexError when there is no such node or element.
+    `path`: path from a node's output root to the disputed trace root, which may differ from this trace's root
+    beyond the first difference. Raises IndexError if there is no such node or element.
     """
     node = trace.program.nodes[index]
     if not 0 <= element < node.elements:
@@ -80,14 +81,14 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
 
 
 def _reads_nothing(node: Node, element: int, records: Records | None) -> bool:
-    """Whether a data or record node's element has no byte of a record to be: then it is 0 (rule 2.6)."""
+    """True if a data or record node's element lies outside any record: then it is 0 (rule 2.6)."""
     if node.op not in (Op.DATA, Op.RECORD):
         return False
     return records is None or record_of(node, element)[1] >= records.record_size
 
 
 def _open_record(trace: StepTrace, node: Node, element: int, read: Read) -> Opening:
-    """The record that a data or record node reads for `element`, as an input after those that it has."""
+    """The record that a data or record node reads for `element`, as an additional input."""
     context = trace.context
     assert context.dataset is not None  # `openings` has looked
     row, _ = record_of(node, element)

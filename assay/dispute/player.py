@@ -1,9 +1,9 @@
-"""Playing a game through the Market port: one idempotent step a call.
+"""Plays a game through the Market port, one idempotent step per call.
 
-Contract: a step makes the move that is this account's to make, or takes the win when the other side's clock
-has run out, and does nothing otherwise. Taking it again, also after a crash, repeats no move: a move's intent
-is the game as it stands, since after a reorganisation its number may be another game's. Not guaranteed: that
-it is taken in time; the caller watches the clock.
+Contract: a step makes this account's move, or takes the win if the other side's time is over; otherwise it
+does nothing. Repeating it, also after a crash, repeats no move: a move's intent includes the game's state,
+since a reorganisation may give its number to another game. Not guaranteed: that it is called in time; the
+caller watches the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay.protocol.types import ClockView, Seconds
 
 @dataclass(frozen=True)
 class Played:
-    """What one step came to. `move`: name of the move made; empty if none was."""
+    """Result of one step. `move`: name of the move made; empty if none was."""
 
     view: GameView
     move: str
@@ -28,13 +28,13 @@ class Played:
 
 
 def overdue(view: GameView, clock: ClockView) -> Timeout | None:
-    """The move of anyone once the clock of whoever had to move has run out."""
+    """Timeout move, if the time of the player to move is over."""
     return Timeout() if not view.decided and clock.passed(view.game.deadline) else None
 
 
 def without_move(market: Market, view: GameView) -> Played | None:
-    """One step of a game in which we have nothing to work out; None where our move is
-    due. Raises what the port raises."""
+    """Takes one step that needs no replay; None if this account's move is due. Raises what the port
+    raises."""
     if view.decided:
         winner = "challenger" if view.challenger_won else "defender"
         return Played(view, "", f"decided for the {winner}: {view.reason}")
@@ -49,7 +49,7 @@ def without_move(market: Market, view: GameView) -> Played | None:
 
 
 def with_move(market: Market, view: GameView, move: Move | None) -> Played:
-    """Make a move that is ours; None: there is none. Raises what the port raises."""
+    """Makes this account's move; None: there is none. Raises what the port raises."""
     if move is None:
         return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
     send(market, view, move)
@@ -57,7 +57,7 @@ def with_move(market: Market, view: GameView, move: Move | None) -> Played:
 
 
 def missed(market: Market, deadline: Seconds, now: Seconds) -> bool:
-    """Whether a deadline has passed; has the market's clock ticked where it waits for that alone."""
+    """True if a deadline has passed; ticks the market's clock if only that is missing."""
     clock = market.clock()
     if clock.awaits_tick(deadline, now):
         market.tick(f"tick/{clock.due_block}")
@@ -65,8 +65,11 @@ def missed(market: Market, deadline: Seconds, now: Seconds) -> bool:
 
 
 def play(market: Market, move_in: Callable[[GameView], Move | None], game_id: int, now: Seconds) -> Played:
-    """One step of a game at chain time `now`; `move_in` works our move out (``dispute.disputant``). Raises
-    what the port and the replay raise."""
+    """Takes one step of a game at chain time `now`; `move_in` computes this account's move
+    (``dispute.disputant``).
+
+    Raises what the port and the replay raise.
+    """
     view = market.game(game_id)
     others = not view.decided and view.game.mover != market.me
     if others and now > view.game.deadline and not missed(market, view.game.deadline, now):
@@ -75,7 +78,7 @@ def play(market: Market, move_in: Callable[[GameView], Move | None], game_id: in
 
 
 def send(market: Market, view: GameView, move: Move) -> None:
-    """Send a move of a game as it stands in `view`."""
+    """Sends a move for the game's state in `view`."""
     stands = sha256(repr(view.game).encode()).hexdigest()[:16]
     intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}/{stands}"
     market.move(intent, view.game_id, view.game, move)

@@ -1,8 +1,8 @@
-"""Replaying a run of steps: any state, root or trace along the way, computed when asked for.
+"""Replays a run of steps: computes any state, root or trace of it on demand.
 
-Contract: `state(i)` is the state after i steps from the given one, the first of which has step counter
-`first_step`. Everything follows from public inputs, so two honest replays agree bit for bit. Memory: at most
-`max_snapshots` states, one trace. Not guaranteed: honesty, when a fault was planted on purpose
+Contract: `state(i)` is the state after i steps from the given one; the first has step counter `first_step`.
+Everything follows from public inputs, so two honest replays agree bit for bit. Memory: at most
+`max_snapshots` states, one trace. Not guaranteed: honesty, if a fault was planted on purpose
 (``program.fault``).
 """
 
@@ -52,7 +52,7 @@ class Replay:
         self._trace: tuple[int, bytes, StepTrace] | None = None
 
     def context(self, i: int) -> StepContext:
-        """What the step from state i to state i + 1 reads."""
+        """Inputs of the step from state i to state i + 1."""
         return replace(self._context, step=self.first_step + i)
 
     def _patch(self, i: int) -> Patch | None:
@@ -95,7 +95,7 @@ class Replay:
         return self.state_tree(i).root
 
     def trace(self, i: int, key: bytes = b"") -> StepTrace:
-        """Trace of the step from state i to state i + 1. The last one asked for stays in memory."""
+        """Trace of the step from state i to state i + 1. The last one is cached."""
         if self._trace is None or self._trace[:2] != (i, key):
             state, context = self.state(i), self.context(i)
             traced = trace_step(

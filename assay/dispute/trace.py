@@ -1,9 +1,8 @@
-"""The trace of one step: every node's output root, and any output again on demand (docs/protocol.md, 1.5).
+"""Traces one step: every node's output root, and any output on demand (docs/protocol.md, 1.5).
 
-Contract: the tree is the trace tree of the step, keyed if a key was given; `output` and `tensor_tree` belong
-to the same execution. All outputs stay in memory where they take at most `keep_bytes`; those of a larger
-step are recomputed by running it again. Not guaranteed: that a patched step (``program.fault``) is what the
-program says.
+Contract: the tree is the step's trace tree, keyed if a key was given; `output` and `tensor_tree` belong to
+the same execution. All outputs stay in memory if they take at most `keep_bytes`; a larger step is run again
+for them. Not guaranteed: that a patched step (``program.fault``) is what the program says.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from assay.program.state import slot_tree, state_tree
 from assay.protocol import trees
 
 KEEP_BYTES = 1 << 30
-"""A part of a larger step is not kept: fresh memory for each output takes half as long as hashing it, and
-what is asked for is most likely not in that part."""
+"""Steps with larger outputs are not partly kept: fresh memory for each output takes half as long as hashing
+it, and a requested output is most likely not in that part."""
 _BACKLOG_BYTES = 256 << 20
 _CACHED_TREES = 8
 
@@ -41,7 +40,7 @@ def _repeated_tree(element: bytes, size: int, key: bytes) -> trees.Tree:
 
 
 def _uniform(output: Tensor) -> bool:
-    """Whether a tensor repeats one element, as its strides tell."""
+    """True if a tensor repeats one element, by its strides."""
     return not any(stride for size, stride in zip(output.shape, output.stride(), strict=True) if size > 1)
 
 
@@ -54,7 +53,7 @@ def output_tree(node: Node, output: Tensor, key: bytes = b"") -> trees.Tree:
 
 @dataclass
 class StepTrace:
-    """One executed step and its commitments."""
+    """An executed step and its commitments."""
 
     program: Program
     state: list[Tensor]
@@ -109,7 +108,7 @@ class StepTrace:
 
 
 class _Roots:
-    """Has outputs hashed while the step goes on; bounds what waits to be hashed."""
+    """Hashes outputs in the background of the step; bounds the backlog."""
 
     def __init__(self, program: Program, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool) -> None:
         self._program, self._key, self._hasher = program, key, hasher
@@ -157,7 +156,8 @@ def trace_step(
     keep_bytes: int = KEEP_BYTES,
     hasher: Hasher | None = None,
 ) -> StepTrace:
-    """Execute one step and commit to every node's output, hashing beside it. `key` is empty or 32 bytes.
+    """Executes one step and commits to every node's output, hashing in the background. `key` is empty or 32
+    bytes.
 
     Raises what the executor raises.
     """

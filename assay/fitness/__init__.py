@@ -1,6 +1,5 @@
-"""Whether a machine computes what the definition says: stored digests, and the comparison with them.
+"""Checks that a machine computes bit-exactly, by comparing it with stored digests.
 
-``digests.json`` holds what the reference gives on a processor, for every operation (``fitness.exercise``) and
-for 100 training steps of each template (``fitness.samples``). Needs PyTorch, NumPy and the standard
-library.
+``digests.json`` holds the reference's results on a CPU, for every operation (``fitness.exercise``) and for
+100 training steps of each template (``fitness.samples``). Needs PyTorch, NumPy and the standard library.
 """

@@ -1,9 +1,9 @@
-"""Comparing a machine with the stored digests, and finding the first number that is wrong.
+"""Compares a machine with the stored digests, and locates the first wrong number.
 
-Contract: `check` runs the reference on the processor and compares it with the stored digests. Every other
-form (fast kernels, compiled, another device) is compared with it element by element. A finding names the
-form, the operation or node, the element, and both bit patterns. An empty list of findings means that every
-compared bit was right. Not guaranteed: that a fault is met that these inputs do not meet.
+Contract: `check` runs the reference on the CPU and compares it with the stored digests. Every other form
+(fast kernels, compiled, another device) is compared with it element by element. A finding names the form, the
+operation or node, the element, and both bit patterns. No findings means that every compared bit was right.
+Not guaranteed: that these inputs reveal every fault.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CPU_REFERENCE = "reference on cpu"
 
 @dataclass(frozen=True)
 class Form:
-    """A way to run a program: `name` for people, `prepare` makes an executor of it."""
+    """A way to run a program: `name` to show, `prepare` creates its executor."""
 
     name: str
     prepare: Callable[[Program], Executor]
@@ -44,13 +44,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not what it should be, or could not be compared."""
+    """A difference, or a failed comparison."""
 
     form: str
     what: str
-    """Operation with chunk, or run with step and node."""
+    """Operation and chunk, or run, step and node."""
     count: int
-    """Elements that differ; 0 where that is not known."""
+    """Number of differing elements; 0 if unknown."""
     first: tuple[Difference, ...] = ()
     note: str = ""
 
@@ -67,19 +67,19 @@ class Finding:
 
 @dataclass
 class Report:
-    """What was compared."""
+    """Results of a check."""
 
     values: int = 0
-    """Results compared, all forms together."""
+    """Number of results compared, over all forms."""
     steps: int = 0
-    """Training steps compared, all forms together."""
+    """Number of training steps compared, over all forms."""
     findings: list[Finding] = field(default_factory=list)
     step_ms: dict[str, dict[str, float]] = field(default_factory=dict)
-    """run → form → least wall time of a step."""
+    """run → form → minimum wall time of a step."""
 
 
 def forms_on(device: str, *, compiled: bool, cache: Path | None = None) -> list[Form]:
-    """The forms that a device has beside the processor's reference."""
+    """Forms of a device besides the CPU reference."""
     forms = [Form(f"fast on {device}", partial(Executor, device=device, kernels=FAST))]
     if device != "cpu":
         forms.insert(0, Form(f"reference on {device}", partial(Executor, device=device, kernels=REFERENCE)))
@@ -99,9 +99,9 @@ def check(
     exercises: Sequence[Exercise] | None = None,
     operation_forms: Sequence[Form] | None = None,
 ) -> Report:
-    """Compare the first `chunks` chunks (None: all) of every exercise and `steps` steps of every run.
+    """Compares the first `chunks` chunks (None: all) of every exercise, and `steps` steps of every run.
 
-    `exercises` None: all of them; `operation_forms` None: the forms that run the steps.
+    `exercises` None: all; `operation_forms` None: the forms that run the steps.
     """
     report = Report()
     for exercise in all_exercises() if exercises is None else exercises:
@@ -147,7 +147,7 @@ def _check_operations(
 
 
 def _against_model(exercise: Exercise, label: str, chunk: int, x: Tensor) -> Finding:
-    """The processor's own reference is not what was stored: where, by the integer-only model."""
+    """Locates a difference of the CPU reference from the stored digest, by the integer-only model."""
     program = exercise.program
     index = program.outputs[exercise.given + exercise.labels.index(label)]
     seen: dict[int, Tensor] = {}
@@ -165,10 +165,9 @@ def _against_model(exercise: Exercise, label: str, chunk: int, x: Tensor) -> Fin
 def model_differences(
     node: Node, index: int, outputs: dict[int, Tensor], reads: int = _MODEL_READS, step: int = CONTEXT.step
 ) -> list[Difference]:
-    """Elements of a node's output, evenly spread, that are not what the integer-only model makes of its
-    inputs.
+    """Elements of a node's output, evenly sampled, that differ from the integer-only model's.
 
-    `outputs` has the outputs of the node (under `index`) and of its inputs by node index. About `reads` input
+    `outputs`: outputs of the node (under `index`) and of its inputs by node index. About `reads` input
     elements are read.
     """
     inputs = [_model_values(outputs[ref.ref]) for ref in node.inputs]
@@ -185,7 +184,7 @@ def model_differences(
 
 
 def _model_values(x: Tensor) -> np.ndarray:
-    """Elements as the model takes them: f32 as patterns, everything else as numbers."""
+    """Elements in the model's form: f32 as patterns, everything else as numbers."""
     signed = {torch.int32: np.int32, torch.int16: np.int16}
     return patterns(x).view(signed[x.dtype]) if x.dtype in signed else patterns(x)
 
@@ -218,7 +217,7 @@ def _check_run(
 
 
 def _wrong_slot(got: Sequence[Tensor], want: Sequence[Tensor]) -> tuple[int, int, list[Difference]] | None:
-    """(slot, elements that differ, the first of them) of the first slot that differs."""
+    """(slot, number of differing elements, the first of them) of the first differing slot."""
     for slot, (a, b) in enumerate(zip(got, want, strict=True)):
         count, first = differences(a.cpu(), b, SHOWN)
         if count:
@@ -234,7 +233,7 @@ def _first_fault(
     step: int,
     wrong: tuple[int, int, list[Difference]],
 ) -> Finding:
-    """The first node whose output differs when the step is run node by node, else the slot that differs."""
+    """The first node whose output differs when the step runs node by node; otherwise the differing slot."""
     right: dict[int, Tensor] = {}
     Executor(sample.program).step(before, sample.context(step), lambda i, x: right.update({i: x}))
     found: list[Finding] = []

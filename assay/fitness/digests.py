@@ -1,9 +1,9 @@
-"""The stored digests: their file, and how they are made.
+"""Reads and creates the file of stored digests.
 
-Contract: `stored` reads the file that is installed beside this module; `made` computes what belongs in it, by
-the reference on the processor. A digest is the first 16 hex digits of the SHA-256 of a tensor's canonical
-bytes; a run's are whole state roots. Not guaranteed: that the file was made by a right machine; tests compare
-the reference with the integer-only model (``numerics.scalar``) for that.
+Contract: `stored` reads the installed file; `made` computes its content with the reference on the CPU. A
+digest is the first 16 hex digits of the SHA-256 of a tensor's canonical bytes; a run's are whole state roots.
+Not guaranteed: that the file was made on a correct machine; tests compare the reference with the integer-only
+model (``numerics.scalar``) for that.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def digest(x: Tensor) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """What the file says."""
+    """Content of the file."""
 
     operations: dict[str, dict[str, list[str]]]
-    """exercise → label → one digest a chunk."""
+    """exercise → label → one digest per chunk."""
     runs: dict[str, list[str]]
     """run → state root after each step, hex."""
     samples: tuple[Sample, ...]
 
 
 def stored(path: Path = FILE) -> Stored:
-    """The digests of the file. Raises Stop where it is missing, damaged or of another format."""
+    """Reads the digests. Raises Stop if the file is missing, damaged or of another format."""
     try:
         data = bounded_json.loads(path.read_text())
         if data["format"] != FORMAT:
@@ -64,14 +64,14 @@ def stored(path: Path = FILE) -> Stored:
 
 
 def results(exercise: Exercise, executor: Executor, chunk: int) -> Sequence[Tensor]:
-    """What an executor gives for a chunk, one tensor a label."""
+    """Results of a chunk, one tensor per label."""
     return executor.step(exercise.state(chunk), CONTEXT)[exercise.given :]
 
 
 def operation_digests(
     exercise: Exercise, chunks: int | None = None, executor: Executor | None = None
 ) -> dict[str, list[str]]:
-    """label → digests of the first `chunks` chunks (None: all), by an executor, by default the reference."""
+    """label → digests of the first `chunks` chunks (None: all), by an executor (default: the reference)."""
     executor = executor or Executor(exercise.program)
     columns = [
         [digest(x) for x in results(exercise, executor, chunk)] for chunk in range(chunks or exercise.chunks)
@@ -80,7 +80,7 @@ def operation_digests(
 
 
 def run_roots(sample: Sample, steps: int = STEPS, executor: Executor | None = None) -> list[str]:
-    """State root after each step, by an executor, by default the reference."""
+    """State root after each step, by an executor (default: the reference)."""
     executor, state, roots = executor or Executor(sample.program), sample.genesis(), []
     for step in range(steps):
         state = executor.step(state, sample.context(step))

@@ -1,9 +1,9 @@
-"""Programs that exercise every instruction on hard inputs, for comparing machines, devices and forms.
+"""Programs that run every instruction on hard inputs, to compare machines, devices and forms.
 
-Contract: each `Exercise` passes its operands through and writes the result of each instruction to a slot of
-its own, which has a label. `state(chunk)` gives the operands of one of `chunks` chunks from counters
-(``numerics.patterns``), the same on every machine. Over all chunks every instruction with an f32, i32 or i16
-result gets more than 1,000,000 values. Not guaranteed: fast execution; programs are as large as they need be.
+Contract: each `Exercise` passes its operands through and writes the result of each instruction to a labelled
+slot. `state(chunk)` derives the operands of one of `chunks` chunks from counters (``numerics.patterns``), the
+same on every machine. Over all chunks every instruction with an f32, i32 or i16 result gets more than
+1,000,000 values. Not guaranteed: fast execution.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from assay.program.isa import DType, Family, Input, Op, Program
 from assay.program.kernels import TORCH_DTYPES
 
 CONTEXT = StepContext(None, bytes(32), 0, 3)
-"""What an exercise's step reads besides its operands."""
+"""Context of an exercise's step."""
 CONSTANTS = (0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 7.0, 1e-39, 1e30, float("inf"), float("nan"))
-"""Second operands that a compiler knows, and may wish to treat by other rules than numbers it does not."""
+"""Constant second operands, which a compiler may treat by other rules than unknown numbers."""
 BROADCAST_ROWS = 256
 RESULTS = 1 << 17
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A program, the labels of its results, and its operands."""
+    """A program with labels of its results, and its operands."""
 
     name: str
     program: Program
@@ -41,21 +41,21 @@ class Exercise:
 
     @property
     def given(self) -> int:
-        """Slots that hold operands; the results follow them."""
+        """Number of operand slots; the results follow them."""
         return len(self.program.outputs) - len(self.labels)
 
     def state(self, chunk: int) -> list[Tensor]:
-        """The state of a chunk: operands, then zeros in the results' places."""
+        """State of a chunk: operands, then zeros for the results."""
         empty = [torch.zeros(n.shape, dtype=TORCH_DTYPES[n.dtype]) for n in self.program.state[self.given :]]
         return [*self.operands(chunk), *empty]
 
     def values(self, label: str) -> int:
-        """How many results the label gets over all chunks."""
+        """Number of results for a label over all chunks."""
         return self.chunks * self.program.state[self.given + self.labels.index(label)].elements
 
 
 class _Author:
-    """A builder that gives every result its label."""
+    """A builder that labels every result."""
 
     def __init__(self) -> None:
         self.b = ProgramBuilder()
@@ -126,7 +126,7 @@ def _with_constants(a: _Author, x: Input) -> None:
 
 
 def _chains(a: _Author, x: Input, y: Input) -> None:
-    """What an optimiser would like to contract, reorder or cancel."""
+    """Expressions that an optimiser might contract, reorder or cancel."""
     b = a.b
     number = b.const(0.1, DType.F32)
     a.add("x*y+y", b.add(b.mul(x, y), y))

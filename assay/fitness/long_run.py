@@ -1,12 +1,11 @@
-"""Ten thousand steps in which weights and moments decay into subnormal numbers, with the roots of their
-states.
+"""A run of ten thousand steps in which weights and moments become subnormal, with stored state roots.
 
-Contract: ``long_run.json`` holds the program of a GPT of 9,136 parameters, where it starts and the state root
-after 1, 10, 100, 1,000 and 10,000 steps; `stored` reads it, so a check depends on no version of PyTorch's
-tracing. Rows of the embedding that no record has are multiplied by up to 0.4 a step, their moments by the
-betas: all are subnormal before step 100. The betas' powers are those of the pow instruction, beta1's
-subnormal from step 829 on. `scripts/generate/long_run.py` computes the file, by forms that have to agree. Not
-guaranteed: that the run learns.
+Contract: ``long_run.json`` holds the program of a GPT of 9,136 parameters, its start, and the state root
+after 1, 10, 100, 1,000 and 10,000 steps, so a check depends on no version of PyTorch's tracing. Unused
+embedding rows are multiplied by up to 0.4 per step, their moments by the betas: all are subnormal before step
+100. The betas' powers use the pow instruction; beta1's is subnormal from step 829 on.
+`scripts/generate/long_run.py` computes the file, by forms that must agree. Not guaranteed: that the run
+learns.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from assay.training.schedules import Schedule
 FILE = Path(__file__).with_name("long_run.json")
 FORMAT = 1
 STEPS = (1, 10, 100, 900, 1_000, 10_000)
-"""After which a root is stored; after 900 the power of beta1 is a subnormal number."""
+"""Step counts with a stored root; after 900 the power of beta1 is subnormal."""
 _SEEN = 200
-"""Records have no byte from this on."""
+"""Records have no byte from this value on."""
 _WEIGHT, _MEAN, _SQUARE = -64, 1 << 10, (127 - 120) << 23
-"""The embedding at the start: its numbers' exponent, and the bits of its moments, 2^-139 and 2^-120."""
+"""Initial embedding: exponent of its numbers, and bits of its moments, 2^-139 and 2^-120."""
 _MAGNITUDE, _NORMAL = 0x7FFFFFFF, 0x00800000
 
 
 @dataclass(frozen=True)
 class PoweredAdamW(AdamW):
-    """AdamW whose powers of the betas are beta ** t, not products of the step before."""
+    """AdamW with the betas' powers as beta ** t instead of running products."""
 
     def update(
         self, params: Named, grads: Named, state: Named
@@ -59,14 +58,14 @@ class PoweredAdamW(AdamW):
 
 @dataclass(frozen=True)
 class LongRun:
-    """The run, and by number of steps the state root after them, hex."""
+    """The run, and the state root (hex) by number of steps."""
 
     sample: Sample
     roots: dict[int, str]
 
 
 def traced() -> Sample:
-    """The run as today's code traces it."""
+    """The run as the present code traces it."""
     config = GptConfig(n_layer=1, n_head=2, d_model=16, context=8, activation="gelu_erf")
     schedule = Schedule(warmup_steps=10, decay="cosine", total_steps=STEPS[-1], floor=0.1)
     rule = PoweredAdamW(lr=0.02, eps=1e-6, weight_decay=20.0, schedule=schedule)
@@ -79,7 +78,7 @@ def traced() -> Sample:
 
 
 def stored(path: Path = FILE) -> LongRun:
-    """The run of the file. Raises Stop where it is missing, damaged or of another format."""
+    """Reads the run. Raises Stop if the file is missing, damaged or of another format."""
     try:
         data = bounded_json.loads(path.read_text())
         if data["format"] != FORMAT:
@@ -100,7 +99,7 @@ def write(run: LongRun, path: Path = FILE) -> None:
 
 @dataclass
 class Progress:
-    """How far a form has come: steps done, roots after those of `STEPS`, seconds, and its state."""
+    """Progress of a form: steps done, roots after those of `STEPS`, seconds, and state."""
 
     steps: int
     roots: dict[int, str]
@@ -109,14 +108,14 @@ class Progress:
 
     @property
     def subnormals(self) -> int:
-        """Of the state's numbers."""
+        """Number of subnormal values in the state."""
         return sum(subnormals(self.state))
 
 
 def run(
     sample: Sample, executor: Executor, say: Say, steps: int = STEPS[-1], limit_s: float = float("inf")
 ) -> Progress:
-    """So many steps by an executor, or those that it has begun within `limit_s` seconds."""
+    """Runs this many steps, or those it can start within `limit_s` seconds."""
     done = Progress(0, {}, 0.0, sample.genesis())
     started = time.perf_counter()
     while done.steps < steps and done.seconds < limit_s:
@@ -130,6 +129,6 @@ def run(
 
 
 def subnormals(state: Sequence[Tensor]) -> list[int]:
-    """Of every slot, how many of its numbers are subnormal."""
+    """Number of subnormal values in every slot."""
     sizes = [patterns(x) & _MAGNITUDE if x.dtype == torch.float32 else np.zeros(0) for x in state]
     return [int(((bits > 0) & (bits < _NORMAL)).sum()) for bits in sizes]

@@ -1,9 +1,8 @@
-"""Small training runs that any machine can repeat: a program, a start and records that counters make.
+"""Small reproducible training runs: a program, a start, and records derived from counters.
 
-Contract: a `Sample` is read from its entry in ``digests.json`` alone: neither PyTorch's tracing nor its
-random generator nor a dataset takes part, so another version of either changes nothing. `templates` makes
-the entries anew from the job templates. Not guaranteed: that these runs learn anything; their records are
-noise.
+Contract: a `Sample` is read from its entry in ``digests.json`` alone: independent of PyTorch's tracing, its
+random generator and any dataset. `templates` creates the entries from the job templates. Not guaranteed: that
+these runs learn anything; their records are noise.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 
 STEPS = 100
-"""How many steps of each run have stored digests."""
+"""Number of steps with stored roots of each run."""
 BRIEF_STEPS = 20
-"""How many a check compares that is not to take long."""
+"""Number of steps of a short check."""
 RECORDS = 256
 JOB_SEED = b"machine check".ljust(32, b"\0")
 _SEED = 9000
@@ -39,7 +38,7 @@ _SEED = 9000
 
 @dataclass(frozen=True)
 class Fill:
-    """A slot at the start: one repeated pattern, or uniform numbers below 2^exponent in magnitude."""
+    """Initial content of a slot: one repeated pattern, or uniform numbers below 2^exponent in magnitude."""
 
     bits: int | None = None
     exponent: int = 0
@@ -54,7 +53,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: `below` bounds every byte of a record but the last, `last_below` the last one."""
+    """One run. `below`: bound of every byte of a record but the last; `last_below`: of the last one."""
 
     name: str
     program: Program
@@ -68,21 +67,21 @@ class Sample:
         return [f.tensor(i, n.shape, TORCH_DTYPES[n.dtype]) for i, (f, n) in enumerate(slots)]
 
     def context(self, step: int) -> StepContext:
-        """What step `step` reads besides the state."""
+        """Context of step `step`."""
         return StepContext(self._records(), JOB_SEED, 0, step)
 
     def _records(self) -> Records:
         return Records(noise(self.program.record_size, self.below, self.last_below), self.program.record_size)
 
     def entry(self) -> dict[str, Any]:
-        """What ``digests.json`` keeps of the run besides its roots."""
+        """The run's entry in ``digests.json``, without roots."""
         packed = base64.b85encode(zlib.compress(encode(self.program), 9)).decode()
         fills = [[f.bits, f.exponent] for f in self.fills]
         return {"program": packed, "fills": fills, "below": self.below, "last_below": self.last_below}
 
 
 def from_entry(name: str, entry: dict[str, Any]) -> Sample:
-    """The run that `Sample.entry` wrote."""
+    """The run of an entry."""
     program = decode(zlib.decompress(base64.b85decode(entry["program"])))
     fills = tuple(Fill(bits, exponent) for bits, exponent in entry["fills"])
     return Sample(name, program, fills, entry["below"], entry["last_below"])
@@ -97,7 +96,7 @@ def noise(size: int, below: int, last_below: int) -> bytes:
 
 
 def _fill(x: Tensor) -> Fill:
-    """A start like x's: its repeated number, or numbers of its size."""
+    """Initial content like x: its repeated number, or numbers of its magnitude."""
     flat = x.reshape(-1)
     if bool((flat == flat[0]).all()):
         word = {4: torch.int32, 2: torch.int16, 1: torch.uint8}[x.dtype.itemsize]
@@ -123,7 +122,7 @@ def sample_of(
 
 
 def templates() -> list[Sample]:
-    """The GPT, CNN and MLP templates, small, as today's code traces them."""
+    """Small GPT, CNN and MLP templates, as the present code traces them."""
     gpt = models.GptConfig(n_layer=2, n_head=2, d_model=64, context=32, activation="gelu_erf")
     cnn, mlp = models.CnnConfig(width=8), models.MlpConfig(hidden=96)
     pixels = datasets.LabelledLayout(64, datasets.DIGITS_SCALE)
