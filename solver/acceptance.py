@@ -72,12 +72,6 @@ def unacceptable(terms: Terms, limits: TermsLimits) -> str:
         return f"an outer step may be waited for {terms.outer_time} s, the most is {limits.most_outer}"
     if terms.max_unsettled > limits.most_unsettled:
         return f"{terms.max_unsettled} rounds may be unpaid at once, the most is {limits.most_unsettled}"
-    voting = votes_end(terms, limits.block)
-    if terms.min_shards < terms.shards and terms.straggler_time < voting:
-        return (
-            f"a round may close {terms.straggler_time} s after its last task is due, and silent verifiers can"
-            f" delay a task {voting} s: it would be left out unpaid"
-        )
     locked = locked_at_most(terms, limits.block)
     if locked > limits.most_locked:
         return f"a claim may be locked {locked} s, the most is {limits.most_locked}"
@@ -101,8 +95,8 @@ def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits)
 
 
 def votes_end(terms: Terms, block: Seconds) -> Seconds:
-    """Maximum seconds from a task's commit to its acceptance: the seed, then a draw and every replacement
-    draw."""
+    """Seconds from a task's commit to its acceptance: the seed, then a draw and every replacement draw, each
+    of which passes at once (7.4)."""
     return Seconds((terms.seed_delay + 1) * block + (1 + MAX_CALLS) * terms.vote_time)
 
 

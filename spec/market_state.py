@@ -59,8 +59,6 @@ class Deployment:
     unbind_delay: Seconds
     weight_epoch: int
     """Blocks in an epoch of the draw's weights."""
-    clock_lag: int
-    """Blocks, and seconds, between a tick and when its time counts."""
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
     bounds: Bounds
@@ -306,4 +304,4 @@ def new_market_state(
 ) -> MarketState:
     """A market that was just deployed, who holds its token, and who may pause new business."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
-    return MarketState(deployment, funds, Ticks(deployment.clock_lag), guardian=Guardian(pauser))
+    return MarketState(deployment, funds, Ticks(deployment.bounds.clock_lag), guardian=Guardian(pauser))

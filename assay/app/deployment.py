@@ -22,7 +22,7 @@ from assay.chain.eth.journal import Call
 from assay.chain.eth.rpc import Rpc, RpcFailed
 from assay.chain.eth.transactions import transaction_of
 from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
-from assay.protocol.types import Seconds
+from assay.protocol.types import Bounds, Seconds
 
 if TYPE_CHECKING:
     from assay.chain.eth.sender import Sender
@@ -65,9 +65,25 @@ def profile_of(name: str) -> Profile:
     return PROFILES[name]
 
 
-def delays_of(
-    profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None, lag: int | None
-) -> Delays:
+def bounds_of(profile: Profile, lag: int | None, block_s: int | None) -> Bounds:
+    """The profile's bounds with the operator's values for the chain's blocks. Raises Ask for invalid ones."""
+    base = profile.bounds
+    made = replace(
+        base,
+        clock_lag=base.clock_lag if lag is None else lag,
+        block_time=base.block_time if block_s is None else Seconds(block_s),
+    )
+    if made.clock_lag < 1 or made.block_time < 1:
+        raise Ask(
+            f"deadlines pass after {made.clock_lag} blocks, which come every {made.block_time} s: neither can"
+            " be 0",
+            hint="see --clock-lag and --block-time",
+            code="bad-bounds",
+        )
+    return made
+
+
+def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None) -> Delays:
     """The profile's delays with the operator's values. Raises Ask for invalid ones."""
     base = profile.delays
     made = replace(
@@ -75,14 +91,12 @@ def delays_of(
         unbond_s=base.unbond_s if unbond_s is None else Seconds(unbond_s),
         unbind_s=base.unbind_s if unbind_s is None else Seconds(unbind_s),
         weight_epoch=base.weight_epoch if epoch is None else epoch,
-        clock_lag=base.clock_lag if lag is None else lag,
     )
-    if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1 or made.clock_lag < 1:
+    if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1:
         raise Ask(
             f"stake leaves after {made.unbond_s} s and owners after {made.unbind_s} s, in epochs of"
-            f" {made.weight_epoch} blocks, and deadlines pass after {made.clock_lag} more: owners must be the"
-            " slower, and none of the four 0",
-            hint="see --unbond, --unbind, --weight-epoch and --clock-lag",
+            f" {made.weight_epoch} blocks: owners must be the slower, and none of the three 0",
+            hint="see --unbond, --unbind and --weight-epoch",
             code="bad-delays",
         )
     if made.unbond_s < (window := profile.bounds.least_window):

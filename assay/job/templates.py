@@ -168,9 +168,9 @@ def common(batch: int, rounds: int, times: dict[str, str]) -> str:
     """The part that all job files share.
 
     A task of the last second still has time for its draw and every replacement draw, so that silent verifiers
-    do not leave it out: the stragglers' time is five times the vote's, unless `times` states another.
+    do not leave it out: twice the vote's time for each, half of it for blocks, unless `times` states another.
     """
-    straggler = f"{(2 + MAX_CALLS) * parse_duration(times['vote'])}s"
+    straggler = f"{2 * (1 + MAX_CALLS) * parse_duration(times['vote'])}s"
     return _aligned(_COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times}))
 
 

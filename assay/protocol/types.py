@@ -281,6 +281,11 @@ class Bounds:
     least_stake: Wei
     most_stake: Wei
     least_bond: Wei
+    clock_lag: int
+    """Blocks that whoever owes something has for it at the least after a halt of the chain, however long that
+    was (rule 7.4). Longer than a node takes to see that the chain goes on, and to send what is due."""
+    block_time: Seconds
+    """Between two blocks, at most, as terms reckon with (rule 3.1)."""
 
 
 @dataclass(frozen=True)

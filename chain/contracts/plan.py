@@ -38,9 +38,6 @@ class Delays:
     weight_epoch: int
     """Blocks. A change of stake counts in draws one to two epochs later; a seed should be recorded within
     one."""
-    clock_lag: int
-    """Minimum number of blocks that everyone has for a duty after a halt of the chain, however long (rule
-    7.4). Longer than a node takes to notice that the chain goes on and to send what is due."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds) -> list[Planned]:
@@ -55,7 +52,7 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         *(own if token_supply is not None else []),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
         Planned("Guardian", "Guardian", lambda _: [deployer]),
-        Planned("Clock", "Clock", lambda _: [delays.clock_lag]),
+        Planned("Clock", "Clock", lambda _: [bounds.clock_lag]),
         Planned("Classes", "Classes", lambda _: [as_tuple(bounds)]),
         Planned("Vault", "Vault", lambda at: _at(at, *_VAULT)),
         Planned(

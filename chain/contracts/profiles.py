@@ -28,20 +28,19 @@ class Profile:
 PROFILES = {
     "devnet": Profile(
         DEVNET_BOUNDS,
-        Delays(Seconds(7 * _DAY), Seconds(14 * _DAY), 4, 5),
+        Delays(Seconds(7 * _DAY), Seconds(14 * _DAY), 4),
         "a chain on one's own machine: deadlines of seconds",
     ),
     "l2": Profile(
         L2_BOUNDS,
-        Delays(Seconds(28 * _DAY), Seconds(56 * _DAY), 900, 75),
+        Delays(Seconds(28 * _DAY), Seconds(56 * _DAY), 900),
         "a rollup with blocks of about two seconds: windows from half a day, moves from an hour",
     ),
     "l1": Profile(
         L1_BOUNDS,
-        Delays(Seconds(35 * _DAY), Seconds(70 * _DAY), 150, 25),
+        Delays(Seconds(35 * _DAY), Seconds(70 * _DAY), 150),
         "Ethereum itself: windows from a day, moves from an hour",
     ),
 }
 """On a devnet an epoch has few blocks, so that verifiers are drawn soon after they have staked; elsewhere it
-is half an hour. After a halt of the chain nodes have some minutes there (`clock_lag`): four of these lags fit
-into the least of stragglers' times (rule 4.3.2)."""
+is half an hour."""

@@ -34,7 +34,7 @@ from tests.fakes.classes import WIDE
 
 
 def plan(deployer: str, bounds: Bounds = WIDE) -> Any:
-    delays = Delays(unbond_s=Seconds(1), unbind_s=Seconds(1), weight_epoch=1, clock_lag=1)
+    delays = Delays(unbond_s=Seconds(1), unbind_s=Seconds(1), weight_epoch=1)
     return market_plan(deployer, token_supply=Wei(1), delays=delays, bounds=bounds)
 
 

@@ -27,7 +27,7 @@ from assay.node.artifacts import publish_job
 from assay.node.role import Node
 from assay.protocol.errors import AssayError, Reverted
 from assay.protocol.params import worst_case
-from assay.protocol.types import JobId, Kind, Phase, Role, Seconds, Wei
+from assay.protocol.types import Bounds, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.observation import Limits as SolverLimits
 from assay.solver.service import SolverService
 from assay.verifier.policy import Limits as VerifierLimits
@@ -61,7 +61,7 @@ TERMS = {
     "task_time": 40 * DEEPEST,
     "straggler_time": 40 * DEEPEST,
 }
-DELAYS = Delays(unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1, clock_lag=1)
+DELAYS = Delays(unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1)
 NAMES = ("client", "ann", "bob", "v0", "v1", "v2", "wendy")
 TRANSFER = {
     "type": "function",
@@ -81,7 +81,7 @@ class ChainDay:
     solvers: dict[str, Callable[..., SolverService]] = field(default_factory=dict)
     verifiers: dict[str, Callable[..., VerifierService]] = field(default_factory=dict)
     seed_age: Seconds = SEED_AGE
-    delays: Delays = DELAYS
+    bounds: Bounds = WIDE
     urls: dict[str, list[str]] = field(default_factory=dict)
     """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
@@ -95,7 +95,7 @@ class ChainDay:
 
     def __post_init__(self) -> None:
         deployer = self._sender("deployer", 9)
-        plan = market_plan(deployer.address, token_supply=Wei(10**9), delays=self.delays, bounds=WIDE)
+        plan = market_plan(deployer.address, token_supply=Wei(10**9), delays=DELAYS, bounds=self.bounds)
         self.deployment: Deployment = deploy(deployer, self.artifacts, plan)
         for name in NAMES:
             self.connect(name)

@@ -25,6 +25,8 @@ WIDE = Bounds(
     least_stake=Wei(0),
     most_stake=Wei(10**30),
     least_bond=Wei(0),
+    clock_lag=1,
+    block_time=Seconds(1),
 )
 """Bounds that the tests' odd amounts and short times keep to."""
 

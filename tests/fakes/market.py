@@ -45,8 +45,6 @@ from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
-CLOCK_LAG = 1
-"""Blocks, and seconds."""
 WEIGHT_EPOCH = 1
 """Blocks: a draw goes by the stakes of two blocks ago."""
 
@@ -112,7 +110,7 @@ class MarketState:
         """Of whoever reads and writes as one, since services have threads that send."""
         self.time = Seconds(1_000_000)
         self.block = 100
-        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, CLOCK_LAG)
+        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH)
         deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic, WIDE)
         self.rules = new_market_state(deployment, {})
         self.games: dict[int, Played] = {}
@@ -131,7 +129,7 @@ class MarketState:
         """A deadline passes: its time comes, and somebody ticks."""
         self.advance(max(1, deadline - self.time + 1))
         self.act(e.Tick(), ZERO_ADDRESS)
-        self.advance(CLOCK_LAG)
+        self.advance(WIDE.clock_lag)
 
     def mint(self, account: Address, amount: int) -> None:
         with self.lock:

@@ -228,7 +228,7 @@ class Story:
 
 def begin(**changes: Any) -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, 1, keccak, ARITHMETIC, WIDE)
+    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC, WIDE)
     wallets = {account: Wei(10**6) for account in EVERYBODY}
     return begun(Story(new_market_state(market, wallets), Scene(random.Random(1))), **changes)
 

@@ -35,7 +35,7 @@ from tests.twin.scene import LONE, PAIR
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
 KINDS += ["money", "job", "operator", "demand", "demand", "nonsense"]
-MARKET = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, 1, keccak, ARITHMETIC, WIDE)
+MARKET = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, keccak, ARITHMETIC, WIDE)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from assay.protocol.dispute import Move, Timeout
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.types import Address, Seconds
 from tests.fakes.games import decided, fresh, moved
-from tests.twin.deployed import ACCOUNTS, DELAYS, DeployedMarket, Outcome, game_of
+from tests.twin.deployed import ACCOUNTS, BOUNDS, DeployedMarket, Outcome, game_of
 
 CHALLENGER, DEFENDER = ACCOUNTS[1], ACCOUNTS[2]
 MOVE_TIME = Seconds(100_000)
@@ -60,10 +60,10 @@ class CourtTable:
         return view
 
     def _timed_out(self, view: GameView, refusal: str) -> GameView:
-        self._deployed.mine(DELAYS.clock_lag, int(MOVE_TIME) + 1)
+        self._deployed.mine(BOUNDS.clock_lag, int(MOVE_TIME) + 1)
         ticked = self._deployed.send("Clock", "tick", (), ACCOUNTS[3])
         assert not ticked.error, ticked.error
-        self._deployed.mine(DELAYS.clock_lag, DELAYS.clock_lag)
+        self._deployed.mine(BOUNDS.clock_lag, BOUNDS.clock_lag)
         outcome = self._move(view, Timeout(), ACCOUNTS[3])
         assert not outcome.error, outcome.error
         ended = _after(view, Timeout(), outcome)

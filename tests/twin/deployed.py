@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from itertools import count
 from typing import Any
@@ -38,7 +38,8 @@ from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, clock_lag=3)
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3)
+BOUNDS = replace(WIDE, clock_lag=3)
 GAS = hex(15_000_000)
 CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
@@ -157,7 +158,7 @@ class DeployedMarket:
             sender.address,
             token_supply=SUPPLY,
             delays=DELAYS,
-            bounds=WIDE,
+            bounds=BOUNDS,
         )
         self.deployment: Deployment = deploy(sender, artifacts, plan)
         self.contracts = {

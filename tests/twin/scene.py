@@ -17,7 +17,7 @@ from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
 from assay.protocol.demands import Chunk, VoteProof
 from assay.protocol.loops import own_link, parted, round_shape
-from assay.protocol.params import STAKE_PER_FEES, least_stake, most_wasted
+from assay.protocol.params import STAKE_PER_FEES, least_stake, most_voting, most_wasted
 from assay.protocol.types import (
     NO_SLOT,
     Address,
@@ -36,6 +36,7 @@ from assay.protocol.types import (
 from tests.fakes.classes import class_id
 from tests.fakes.shapes import one_loop_each
 from tests.fakes.terms import kept_to, some_terms
+from tests.twin.deployed import BOUNDS
 
 
 def inner_program() -> Program:
@@ -256,7 +257,7 @@ class Scene:
             rounds=rounds,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
-            straggler_time=Seconds(rng.choice([30 if whole else 121, 300])),
+            straggler_time=Seconds(rng.choice([30, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,
@@ -269,7 +270,8 @@ class Scene:
         )
         fees = STAKE_PER_FEES * terms.verifiers * terms.verifier_fee
         least = max(least_stake(most_wasted(terms)), fees, conditions.solver_stake)  # often as little as that
-        return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))
+        late = terms.straggler_time if whole else max(terms.straggler_time, most_voting(terms, BOUNDS))
+        return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)), straggler_time=late)
 
     def claim(
         self, job_id: JobId, terms: Terms, kind: Kind, round_: int, shard: int, input_root: bytes

@@ -13,7 +13,7 @@ from spec import events as e
 from spec.refusal import Refused
 from tests.fakes.story import ANN, BOB, VERA, WHISTLER
 from tests.twin.conftest import Stage
-from tests.twin.deployed import DELAYS
+from tests.twin.deployed import BOUNDS
 from tests.twin.test_demands import shown_by
 from tests.twin.told import Told, begin_on
 
@@ -93,7 +93,7 @@ def test_W4_whoever_was_due_in_a_halt_has_its_blocks_after_it(
     told.halt(seconds + HALT_S)
     assert said(told, against) in SOON, "in the first block after the halt"
     told.tell(e.Tick(), against[1])
-    for _ in range(DELAYS.clock_lag - 2):
+    for _ in range(BOUNDS.clock_lag - 2):
         assert said(told, against) in SOON
     assert said(told, owed) == "", "in the last block before the tick counts"
 
@@ -102,7 +102,7 @@ def test_W4_whoever_stays_silent_after_a_halt_loses(clock: tuple[Told, int, Doin
     told, seconds, owed, against = clock
     told.halt(seconds + HALT_S)
     told.tell(e.Tick(), against[1])
-    told.rest(DELAYS.clock_lag - 1)
+    told.rest(BOUNDS.clock_lag - 1)
     assert said(told, owed) in LATE
     before = told.burnt
     assert said(told, against) == ""
@@ -115,7 +115,7 @@ def test_a_tick_before_the_halt_and_many_after_it_win_nothing(
     told, seconds, owed, against = clock
     told.tell(e.Tick(), against[1])
     told.halt(seconds + HALT_S)
-    told.rest(DELAYS.clock_lag)
+    told.rest(BOUNDS.clock_lag)
     assert said(told, against) in SOON, "that tick was in time"
     told.tell(e.Tick(), against[1])
     assert said(told, (e.Tick(), against[1])) == "TickedLately"
@@ -132,7 +132,7 @@ def test_ticks_of_who_is_late_put_its_deadline_off_by_twice_the_lag_at_most(
         blocks += 1
         said(told, (e.Tick(), owed[1]))
         blocks += 1
-    assert error == "" and blocks <= 2 * DELAYS.clock_lag
+    assert error == "" and blocks <= 2 * BOUNDS.clock_lag
     assert said(told, owed) != ""
 
 

@@ -23,10 +23,10 @@ from assay.protocol.params import (
 )
 from assay.protocol.types import Conditions, Terms, Wei
 from spec import events as e
-from tests.fakes.classes import WIDE, class_id, conditions_of
+from tests.fakes.classes import class_id, conditions_of
 from tests.property.markets import CHANGES, TERMS
 from tests.twin.conftest import Stage
-from tests.twin.deployed import ACCOUNTS
+from tests.twin.deployed import ACCOUNTS, BOUNDS
 
 SIZES = ("data_bytes", "state_bytes", "step_bytes", "step_operations")
 """Fields of a class that nothing bounds."""
@@ -71,10 +71,10 @@ def test_terms_are_refused_alike(stage: Stage) -> None:
         expected = "BudgetTooSmall"  # the rule after the terms': a budget of nothing
         field = ""
         try:
-            check_shape(terms, WIDE)
+            check_shape(terms, BOUNDS)
             if terms.class_id != class_id(CLASS):
                 raise KeyError
-            check_terms(terms, CLASS, WIDE)
+            check_terms(terms, CLASS, BOUNDS)
         except KeyError:
             expected = "NoSuchClass"
         except BadTerms as error:
@@ -117,7 +117,7 @@ def test_conditions_are_refused_alike(stage: Stage) -> None:
         conditions = replace(CLASS, **given_)
         expected = ""
         try:
-            check_conditions(conditions, WIDE)
+            check_conditions(conditions, BOUNDS)
         except BadConditions as error:
             expected = error.field
         found = twin.deployed.ask("Classes", "register", (conditions,), ACCOUNTS[1])

@@ -35,9 +35,9 @@ from spec.evidence import ARITHMETIC
 from spec.ledger import Bucket, demand_bond
 from spec.lifecycle import Refused, transition
 from spec.market_state import Deployment, MarketState, Moment, new_market_state
-from tests.fakes.classes import WIDE
 from tests.twin.deployed import (
     ACCOUNTS,
+    BOUNDS,
     CHAIN_ID,
     DELAYS,
     ITS_OWN,
@@ -73,8 +73,8 @@ class Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
         unbonding, unbinding = DELAYS.unbond_s, DELAYS.unbind_s
-        times = (unbonding, unbinding, DELAYS.weight_epoch, DELAYS.clock_lag)
-        deployment = Deployment(CHAIN_ID, jobs, *times, keccak, ARITHMETIC, WIDE)
+        times = (unbonding, unbinding, DELAYS.weight_epoch)
+        deployment = Deployment(CHAIN_ID, jobs, *times, keccak, ARITHMETIC, BOUNDS)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
@@ -95,9 +95,9 @@ class Twin:
 
     def run_out(self, deadline: int) -> None:
         """Until a deadline has passed, which somebody's tick is needed for (rule 7.4)."""
-        self.wait(max(1, deadline - self.time), DELAYS.clock_lag)
+        self.wait(max(1, deadline - self.time), BOUNDS.clock_lag)
         assert self.act(events.Tick(), ACCOUNTS[0])
-        self.wait(DELAYS.clock_lag, DELAYS.clock_lag)
+        self.wait(BOUNDS.clock_lag, BOUNDS.clock_lag)
 
     def act(self, event: events.Event, by: Address, after_s: int = 1) -> bool:
         """One event in the next block; whether it was accepted. AssertionError where the two differ."""

@@ -59,6 +59,13 @@ def deploy(
             " Default: the profile's."
         ),
     ] = None,
+    block_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Longest time between two blocks, such as 12s: jobs that close rounds without stragglers"
+            " leave time for the blocks of their votes. Default: the profile's."
+        ),
+    ] = None,
     label: Annotated[
         str,
         typer.Option(help="Name of this market; the same account deploys another one under another name."),
@@ -76,7 +83,15 @@ def deploy(
     If interrupted, repeat the command to resume. `--dry-run` shows every contract with its gas and cost.
     """
     from assay.app.accounts import resolve
-    from assay.app.deployment import check_file, check_funds, check_token, costs, delays_of, profile_of
+    from assay.app.deployment import (
+        bounds_of,
+        check_file,
+        check_funds,
+        check_token,
+        costs,
+        delays_of,
+        profile_of,
+    )
     from assay.app.wiring import open_sender
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.deploy import deploy as create
@@ -86,7 +101,8 @@ def deploy(
 
     app = app_of(context)
     chosen = profile_of(profile)
-    delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch, clock_lag)
+    delays = delays_of(chosen, _seconds(unbond), _seconds(unbind), weight_epoch)
+    bounds = bounds_of(chosen, clock_lag, _seconds(block_time))
     artifacts = load_artifacts()
     name = app.settings.account
     home, most, sends = app.node_home(name), app.max_spend, not app.dry_run
@@ -100,7 +116,7 @@ def deploy(
             sender.address,
             token_supply=None if existing else parse_amount(supply),
             delays=delays,
-            bounds=chosen.bounds,
+            bounds=bounds,
         )
         prepared = prepare(sender, artifacts, plan, label, existing)
         path = app.settings.deployment

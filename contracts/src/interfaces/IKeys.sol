@@ -2,8 +2,8 @@
 pragma solidity ^0.8.30;
 
 /// @title Keys: who owns an operator account (docs/protocol.md, section 7.1)
-/// @notice An operator account works and is what stakes and draws know; its owner alone stakes for it, unbonds, and claims its
-/// free balance. An account that nobody has bound owns itself.
+/// @notice An operator account works and is what stakes and draws know; its owner alone stakes for it, unbonds, and withdraws
+/// its free balance. An account that nobody has bound owns itself.
 interface IKeys {
     error NotOwner(address owner);
     error OwnKey();
@@ -22,7 +22,7 @@ interface IKeys {
     function unbind(address operator) external;
     /// @notice Operator: no consent signed so far counts any more.
     function revokeConsents() external;
-    /// @notice Who may stake, unbond and claim for the account: itself if nobody has bound it.
+    /// @notice Who may stake, unbond and withdraw for the account: itself if nobody has bound it.
     function ownerOf(address operator) external view returns (address);
     /// @notice When an `unbind` takes effect, in seconds; 0 if none was asked for.
     function unbindsAt(address operator) external view returns (uint64);

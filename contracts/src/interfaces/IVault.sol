@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 /// @title Token ledger
-/// @notice The only contract that holds tokens. Modules move ledger entries; tokens leave only through `claim`.
+/// @notice The only contract that holds tokens. Modules move ledger entries; tokens leave only through `withdraw` and
+/// `withdrawFor`.
 interface IVault {
     /// @dev Where an account's (or job's, or game's) tokens stand.
     enum Bucket {

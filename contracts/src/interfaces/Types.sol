@@ -167,6 +167,8 @@ struct Bounds {
     uint128 leastStake; // of a verifier's seat
     uint128 mostStake;
     uint128 leastBond;
+    uint32 clockLag; // blocks; the Clock's LAG
+    uint32 blockTime; // seconds between two blocks, at most, as terms reckon with
 }
 
 /// @dev "Program P, from input root, for n steps, gives output root", as its claimant committed it.

@@ -35,6 +35,8 @@ contract Classes is IClasses {
     uint128 private immutable LEAST_STAKE;
     uint128 private immutable MOST_STAKE;
     uint128 private immutable LEAST_BOND;
+    uint32 private immutable CLOCK_LAG;
+    uint32 private immutable BLOCK_TIME;
 
     mapping(bytes32 class => Conditions) private registered;
 
@@ -44,6 +46,7 @@ contract Classes is IClasses {
         (LEAST_DELAY, MOST_DELAY) = (b.leastDelay, b.mostDelay);
         (LEAST_TIME, MOST_TIME) = (b.leastTime, b.mostTime);
         (LEAST_STAKE, MOST_STAKE, LEAST_BOND) = (b.leastStake, b.mostStake, b.leastBond);
+        (CLOCK_LAG, BLOCK_TIME) = (b.clockLag, b.blockTime);
     }
 
     function register(Conditions calldata c) external returns (bytes32 class) {
@@ -82,7 +85,9 @@ contract Classes is IClasses {
             MOST_TIME,
             LEAST_STAKE,
             MOST_STAKE,
-            LEAST_BOND
+            LEAST_BOND,
+            CLOCK_LAG,
+            BLOCK_TIME
         );
     }
 
@@ -106,11 +111,7 @@ contract Classes is IClasses {
         _checkTime(t.stragglerTime, LEAST_TIME, "stragglerTime");
         _checkTime(t.outerTime, LEAST_TIME, "outerTime");
         _checkTime(t.pricePeriod, 1, "pricePeriod");
-        // A task that was committed in time is voted on before its round can be closed without it: so many calls, and a while
-        // for its seed.
-        if (t.minShards < t.shards && t.stragglerTime < (1 + MAX_CALLS) * t.voteTime + LEAST_TIME) {
-            revert BadTerms("stragglerTime");
-        }
+        if (t.minShards < t.shards && t.stragglerTime < _mostVoting(t)) revert BadTerms("stragglerTime");
         _checkClass(t, conditions(t.classId));
         if (3 * uint256(t.solverStake) < 8 * _mostWasted(t)) revert BadTerms("solverStake");
         if (t.solverStake < STAKE_PER_FEES * t.verifiers * t.verifierFee) revert BadTerms("solverStake");
@@ -196,6 +197,15 @@ contract Classes is IClasses {
         uint256 task = uint256(t.priceCap) + uint256(t.verifiers) * t.verifierFee;
         uint256 rounds = t.maxUnsettled;
         return (rounds - 1) * t.shards * task + rounds * t.slices * t.outerFee;
+    }
+
+    /// @dev From a task's commit to its acceptance, if somebody does what is due, so that its round is not closed without it: its
+    /// seed, and for the draw and each call voteTime and the most blocks in which that passes (7.4); LEAST_TIME for
+    /// transactions to be mined.
+    function _mostVoting(Terms calldata t) private view returns (uint256) {
+        uint256 calls = 1 + MAX_CALLS;
+        uint256 blocks = uint256(t.seedDelay) + 1 + calls * 2 * CLOCK_LAG;
+        return calls * t.voteTime + blocks * BLOCK_TIME + LEAST_TIME;
     }
 
     function _checkTime(uint64 time, uint64 least, string memory field) private view {

@@ -11,7 +11,7 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @notice See IVault. The token is called in `deposit`, `claim` and `destroy` only, never while a module works.
+/// @notice See IVault. The token is called by deposits, withdrawals and `destroy` only, never while a module works.
 contract Vault is IVault, ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
     using SafeCast for uint256;
@@ -79,11 +79,11 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function withdraw(address to, uint256 amount) external nonReentrant {
-        _claim(msg.sender, to, amount);
+        _withdraw(msg.sender, to, amount);
     }
 
     function withdrawFor(address account, address to, uint256 amount) external nonReentrant {
-        _claim(account, to, amount);
+        _withdraw(account, to, amount);
     }
 
     function allow(address operator, uint256 amount) external {
@@ -162,7 +162,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         emit Deposited(msg.sender, account, received);
     }
 
-    function _claim(address account, address to, uint256 amount) private {
+    function _withdraw(address account, address to, uint256 amount) private {
         address owner = KEYS.ownerOf(account);
         if (owner != msg.sender) revert NotOwner(owner);
         _take(Bucket.FREE, accountKey(account), amount);

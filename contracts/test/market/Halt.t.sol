@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {IClock} from "../../src/interfaces/IClock.sol";
 import {Context, Cursor, Game, ICourt} from "../../src/interfaces/ICourt.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
-import {Claim, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
+import {Bounds, Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Vm} from "../Vm.sol";
 import {Trees} from "../dispute/Trees.sol";
 import {RealCourt} from "./RealCourt.sol";
@@ -16,6 +17,11 @@ contract HaltTest is RealCourt {
 
     function newClock() internal override returns (IClock) {
         return IClock(deployed("Clock", abi.encode(LAG)));
+    }
+
+    function someBounds() internal view override returns (Bounds memory b) {
+        b = super.someBounds();
+        (b.clockLag, b.blockTime) = (u32(LAG), 12);
     }
 
     function setUp() external {
@@ -172,6 +178,49 @@ contract HaltTest is RealCourt {
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
         tasks.tally(claim);
         voteAs(drawnOf(claim)[3], claim, true);
+    }
+
+    /// @notice T67: whoever sits in a task's seats stays silent in the draw and in every call, and puts each end off by ticks of
+    /// its own. The least of stragglers' times still has the task accepted that was committed in the last second.
+    function test_T67_silentSeatsThatTickHaveNoTaskLeftOut() external {
+        Terms memory t = aTerms();
+        (t.minShards, t.verifiers, t.nonce) = (1, 1, 1);
+        t.classId = classes.register(conditionsOf(t));
+        t.stragglerTime = 4 * 74 + (2 + 1 + 4 * 2 * LAG) * 12;
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "stragglerTime"));
+        classes.check(t); // transactions have no time to be mined
+        t.stragglerTime += someBounds().leastTime;
+        agree(t);
+        postJob(t);
+        holdShards();
+        acceptedTask(0, 0);
+        vm.warp(jobs.progress(jobId).roundStart + t.taskTime);
+        Claim memory late = commitTask(0, 1);
+        for (uint256 i; i < 3; ++i) {
+            halt(12);
+        }
+        seedFor(late);
+        for (uint256 calls; calls < 4; ++calls) {
+            assertPhase(late, Phase.SEEDED);
+            halt(t.voteTime);
+            clock.tick(); // the last that is none after the end
+            halt(12);
+            uint256 over = vm.getBlockNumber();
+            while (!tallied(late)) {
+                try clock.tick() {} catch {}
+                halt(12);
+            }
+            assertEq(vm.getBlockNumber(), over + 2 * LAG - 1);
+        }
+        assertPhase(late, Phase.ACCEPTED);
+        uint256 end = jobs.progress(jobId).roundStart + t.taskTime + t.stragglerTime;
+        assertEq(vm.getBlockTimestamp() + someBounds().leastTime, end, "it was as late as it can be");
+    }
+
+    function tallied(Claim memory claim) private returns (bool done) {
+        try tasks.tally(claim) {
+            done = true;
+        } catch {}
     }
 
     // Tasks

@@ -143,12 +143,13 @@ abstract contract Market is Test {
         return address(new FakeCourt(challenges_));
     }
 
-    function someBounds() internal pure returns (Bounds memory b) {
+    function someBounds() internal view virtual returns (Bounds memory b) {
         (b.leastVote, b.mostVote, b.leastMove, b.mostMove) = (5, 10 hours, 5, 12 hours);
         (b.leastWindow, b.mostWindow) = (10, 7 days);
         (b.leastDelay, b.mostDelay) = (1, 1024);
         (b.leastTime, b.mostTime) = (1, 30 days);
         (b.leastStake, b.mostStake, b.leastBond) = (1 ether, 1e5 ether, 1);
+        b.blockTime = 1; // a PlainClock has no lag
     }
 
     /// @dev The class of conditions that fits these terms, with room for work of any size.

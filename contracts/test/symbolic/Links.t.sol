@@ -13,7 +13,7 @@ contract LinksSymbolic is Test {
     bytes32 private class;
 
     constructor() {
-        classes = new Classes(Bounds(1, 1000, 1, 1000, 1, 1000, 0, 1000, 1, 1000, 0, 100 ether, 0));
+        classes = new Classes(Bounds(1, 1000, 1, 1000, 1, 1000, 0, 1000, 1, 1000, 0, 100 ether, 0, 0, 1));
         class = classes.register(_conditions());
     }
 
@@ -28,7 +28,7 @@ contract LinksSymbolic is Test {
         (t.params, t.slices, t.shards, t.minShards, t.rounds) = (slices, slices, shards, 1, 3);
         (t.manifest, t.classId) = (keccak256("manifest"), class);
         (t.verifiers, t.samples, t.seedDelay, t.maxUnsettled) = (1, 1, 2, 2);
-        (t.taskTime, t.stragglerTime, t.outerTime, t.pricePeriod) = (100, 401, 100, 100);
+        (t.taskTime, t.stragglerTime, t.outerTime, t.pricePeriod) = (100, 404, 100, 100);
         (t.voteTime, t.challengeWindow, t.moveTime) = (100, 500, 60);
         (t.loops, t.segments) = (_loop(1), 1);
         (t.outerLoops, t.outerSegments) = (_loop(0), 1);

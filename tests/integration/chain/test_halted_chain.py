@@ -14,7 +14,8 @@ from assay.protocol.errors import Reverted
 from assay.protocol.game_state import GameView
 from assay.protocol.types import Phase
 from drills.solvers import WrongDataSolver
-from tests.adversaries.chain_day import DELAYS, NAMES, TERMS, ChainDay
+from tests.adversaries.chain_day import NAMES, TERMS, ChainDay
+from tests.fakes.classes import WIDE
 
 HALT_S = 600
 LAG = 40
@@ -64,8 +65,8 @@ class HaltedDay(ChainDay):
 def test_W4_ten_minutes_without_a_block_cost_no_honest_player_its_game(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
 ) -> None:
-    delays = replace(DELAYS, clock_lag=LAG)
-    day = HaltedDay(rpc, artifacts, tmp_path, solvers={"ann": WrongDataSolver}, delays=delays)
+    bounds = replace(WIDE, clock_lag=LAG)
+    day = HaltedDay(rpc, artifacts, tmp_path, solvers={"ann": WrongDataSolver}, bounds=bounds)
     job_id = day.post()
     assert day.run(day.closed(job_id)), day.events[-10:]
     assert day.refused >= 2 and day.won == 0, "it tried, and a move later too"

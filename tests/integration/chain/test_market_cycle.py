@@ -22,7 +22,7 @@ from assay.protocol import trees
 from assay.protocol.dispute import ProveChildren, RevealSteps, Split, Timeout
 from assay.protocol.errors import Reverted
 from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
-from assay.protocol.params import worst_case
+from assay.protocol.params import most_voting, worst_case
 from assay.protocol.ports import Write
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -42,7 +42,7 @@ from tests.property.markets import TERMS
 
 SALT = b"s" * 32
 ROOT = b"r" * 32
-DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, clock_lag=1)
+DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def run_out(rpc: HttpRpc, market: ChainMarket, seconds: int) -> None:
     """A clock of so many seconds runs out, and passes (rule 7.4)."""
     pass_time(rpc, seconds + 1)
     market.tick(f"tick/{market.clock().due_block}")
-    pass_time(rpc, DELAYS.clock_lag, blocks=DELAYS.clock_lag)
+    pass_time(rpc, WIDE.clock_lag, blocks=WIDE.clock_lag)
 
 
 def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
@@ -104,7 +104,7 @@ def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
         with_steps(TERMS, steps=4, shards=shards),
         client=client.me,
         min_shards=1,
-        straggler_time=Seconds(4 * TERMS.vote_time + client.bounds().least_time),
+        straggler_time=most_voting(TERMS, WIDE),
         rounds=1,
         verifiers=1,
     )

@@ -7,11 +7,12 @@ import json
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from assay.app.deployment import delays_of
+from assay.app.deployment import bounds_of, delays_of
 from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
 from assay.app.output import Exit
 from assay.app.settings import Flags, Settings
@@ -19,6 +20,7 @@ from assay.chain.contracts.profiles import PROFILES
 from assay.cli.main import main
 from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
 from assay.protocol.errors import Ask
+from assay.protocol.types import Seconds
 from assay.solver.acceptance import USUAL
 
 
@@ -173,12 +175,22 @@ def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> N
         read_acceptance(tmp_path)
 
 
+def test_what_a_deployer_says_of_a_chains_blocks_is_in_the_markets_bounds() -> None:
+    profile = PROFILES["l2"]
+    assert bounds_of(profile, None, None) == profile.bounds
+    assert bounds_of(profile, 100, 12) == replace(profile.bounds, clock_lag=100, block_time=Seconds(12))
+    for wrong in ((0, None), (None, 0)):
+        with pytest.raises(Ask) as refused:
+            bounds_of(profile, *wrong)
+        assert refused.value.code == "bad-bounds"
+
+
 @pytest.mark.parametrize("name", list(PROFILES))
 def test_stake_leaves_no_market_before_its_shortest_window_ends(name: str) -> None:
     profile = PROFILES[name]
     window = profile.bounds.least_window
-    assert delays_of(profile, None, None, None, None) == profile.delays
-    assert delays_of(profile, window, None, None, None).unbond_s == window
+    assert delays_of(profile, None, None, None) == profile.delays
+    assert delays_of(profile, window, None, None).unbond_s == window
     with pytest.raises(Ask, match="the shortest challenge window is") as refused:
-        delays_of(profile, window - 1, None, None, None)
+        delays_of(profile, window - 1, None, None)
     assert refused.value.code == "bad-delays"
