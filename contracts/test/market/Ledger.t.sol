@@ -214,6 +214,18 @@ contract LedgerTest is Market {
         stakes.slash(solvers[0], Role.SOLVER, 1, client);
     }
 
+    function test_noMoreIsUnlockedThanIsLocked() external {
+        vm.startPrank(tasks_);
+        stakes.lock(solvers[0], Role.SOLVER, 5 ether, client);
+        bytes memory refusal =
+            abi.encodeWithSelector(IStakes.Underlocked.selector, solvers[0], Role.SOLVER, 6 ether, 5 ether);
+        vm.expectRevert(refusal);
+        stakes.unlock(solvers[0], Role.SOLVER, 6 ether, client);
+        stakes.unlock(solvers[0], Role.SOLVER, 5 ether, client);
+        vm.stopPrank();
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 0);
+    }
+
     function test_zeroIsNoStake() external {
         vm.startPrank(solvers[0]);
         vm.expectRevert(IStakes.ZeroAmount.selector);

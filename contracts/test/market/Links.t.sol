@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Link, NO_SLOT, Origin, Phase, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
@@ -155,6 +156,47 @@ contract LinksTest is Market {
         binds(solvers[1], like, input, 1, c[3], outputOf(c[3]), 4);
         binds(solvers[1], like, input, 2, c[1], own, 2);
         binds(solvers[1], like, input, 4, none, alone(bit(true)), 0);
+    }
+
+    /// @notice A task that an outer claim was committed with has fallen: while a game on the claim is open it is not held to what
+    /// its slots would be if the task had been missing.
+    function test_A3_anOvertakenClaimIsNotHeldToTheAbsenceOfATaskThatFell() external {
+        Claim[2] memory c;
+        for (uint32 k; k < 2; ++k) {
+            c[k] = committed(solvers[k], Kind.TASK, 0, k, stateSlots("genesis", TASK_SLOTS));
+            accept(c[k]);
+        }
+        bytes32[] memory genesis = stateSlots("outer genesis", OUTER_SLOTS);
+        bytes32[] memory input = copied(genesis);
+        (input[2], input[3]) = (outputOf(c[0])[3], outputOf(c[1])[3]);
+        (input[4], input[5], input[6]) = (outputOf(c[1])[2], bit(true), bit(true));
+        Claim memory outer = committed(solvers[0], Kind.OUTER, 0, 0, input);
+        bytes32 salt = announceAs(whistle, idOf(outer), type(uint32).max, address(0));
+        vm.prank(whistle);
+        challenges.openInput(outer, TRUTH, salt);
+        convictByGame(c[0]);
+        convictByGame(c[1]);
+        isNotHeldTo(outer, input, 2, genesis, 2);
+        isNotHeldTo(outer, input, 4, genesis, 1);
+        isNotHeldTo(outer, input, 5, alone(bit(false)), 0);
+        isNotHeldTo(outer, input, 6, alone(bit(false)), 0);
+        assertPhase(outer, Phase.ACCEPTED);
+    }
+
+    /// @dev The proof is one, and is refused.
+    function isNotHeldTo(
+        Claim memory claim,
+        bytes32[] memory input,
+        uint32 slot,
+        bytes32[] memory from,
+        uint256 index
+    ) private {
+        bytes32 salt = announceSlot(whistle, idOf(claim), slot, input[slot]);
+        bytes32[] memory proof = memberProof(input, slot);
+        bytes32[] memory sourceProof = memberProof(from, index);
+        vm.expectRevert(ITasks.NotStanding.selector);
+        vm.prank(whistle);
+        challenges.proveBinding(claim, slot, input[slot], proof, none, from[index], sourceProof, TRUTH, salt);
     }
 
     function test_beforeThereWasAnythingItIsTheGenesisSlot() external {

@@ -322,6 +322,21 @@ contract SlicesTest is Market {
         assertEq(jobs.progress(jobId).round, 1);
     }
 
+    /// @notice A slice is reserved from the round's first one on, also where a task is missing and the first came late.
+    function test_theOtherSlicesAreReservedFromTheFirstOneOn() external {
+        postJob(sliced(SLICES, 1));
+        holdShards();
+        accept(taskOf(0, 0));
+        vm.warp(jobs.progress(jobId).roundStart + 1300 + 90);
+        slice(0, 0);
+        skip(100);
+        bytes memory refusal =
+            abi.encodeWithSelector(ITasks.OuterReserved.selector, u64(vm.getBlockTimestamp()));
+        refuseCommit(solvers[0], draft(Kind.OUTER, 0, 1), refusal);
+        skip(1);
+        committed(solvers[0], Kind.OUTER, 0, 1, stateSlots("any", OUTER_SLOTS));
+    }
+
     function test_aHaltedJobEndsWithoutTheSlicesThatNobodyMade() external {
         Claim[2] memory done;
         for (uint32 k; k < SHARDS; ++k) {

@@ -334,6 +334,19 @@ contract TasksTest is Market {
         assertEq(commitTask(2, 0).claimant, solver);
     }
 
+    function test_aPipelineWithRoomKeepsItsRoundsClock() external {
+        Terms memory t = aTerms();
+        (t.maxUnsettled, t.solverStake, t.nonce) = (3, 179 ether, 1);
+        postJob(t);
+        holdShards();
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        uint64 start = jobs.progress(jobId).roundStart;
+        settleAll(first);
+        settleAll(second);
+        assertEq(jobs.progress(jobId).roundStart, start);
+    }
+
     // Draws
 
     function test_aClaimantThatTheSeedDrawsIsPassedOver() external {
