@@ -47,18 +47,17 @@ def shares(
         if alike and reward.winner in finders:
             yield Share(fallen.claim.job_id, reward.claim_id, None, "all who have disputed it agree")
             continue
+        has_won = me in {reward.winner, *(found.finder for found in reward.found if found.won)}
         if reward.gone:
             reason = "the job went on without the claim: it is for whose games were won"
-            yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
+            if has_won:
+                yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
             continue
         settled = next((view for view in claims if _bears_out(view, fallen.claim)), None)
         if settled is not None:
             reason = "the claim that was paid at its place says whose finding is right"
             yield Share(fallen.claim.job_id, reward.claim_id, settled.claim_id, reason)
-        elif _never_settled(job, fallen.claim) and me in {
-            reward.winner,
-            *(f.finder for f in reward.found if f.won),
-        }:
+        elif _never_settled(job, fallen.claim) and has_won:
             reason = "no claim is paid at its place any more: it is for whose games were won"
             yield Share(fallen.claim.job_id, reward.claim_id, None, reason, won=True)
 

@@ -171,3 +171,15 @@ def test_T55_a_reward_is_asked_for_once_its_round_is_settled_without_its_place(d
         now = replace(job, progress=replace(job.progress, settled_rounds=settled_rounds))
         asked = [share.won for share in shares(me, now, [fallen], [], [waiting])]
         assert asked == ([True] if settled_rounds > view.claim.round else [])
+
+
+def test_whose_game_was_lost_pays_nothing_to_have_the_others_paid(day: MarketDay) -> None:
+    """A puppet fells its claim beside an honest game whose source is gone with it (docs/threats.md, T53)."""
+    _, view = cheated(day)
+    me, other = account("wendy"), account("puppet")
+    fallen = replace(view, status=replace(view.status, phase=Phase.CONVICTED))
+    job = day.markets["ann"].job(view.claim.job_id)
+    for won in (True, False):
+        found = Found(me, 0, 1, 2, bytes(32), won), Found(other, 1, 1, 2, bytes(32), True)
+        waiting = WaitingReward(view.claim_id, Wei(5), other, found, gone=True)
+        assert [share.won for share in shares(me, job, [fallen], [], [waiting])] == ([True] if won else [])
