@@ -61,16 +61,17 @@ contract BatchTest is Market {
     // ---- gas
 
     function test_gasOfManyInOneTransactionWithTwoSeats() external {
-        _measureAll("batch", 2);
+        uint256 commit = 125_000; // at most (Gas.t.sol)
+        assertLe(_measureAll("batch", 2), MANY * (415_000 - commit), "a task, beside its commit");
     }
 
     function test_gasOfManyInOneTransactionWithThreeSeats() external {
         _measureAll("batch_3_seats", 3);
     }
 
-    function _measureAll(string memory group, uint32 seats) private {
+    function _measureAll(string memory group, uint32 seats) private returns (uint256 cost) {
         _begin(seats);
-        _measure(group, address(this), "record_seed", _records());
+        cost = _measure(group, address(this), "record_seed", _records());
         for (uint256 v; v < seats; ++v) {
             bytes[] memory calls = new bytes[](MANY);
             for (uint256 i; i < MANY; ++i) {
@@ -78,13 +79,12 @@ contract BatchTest is Market {
                 calls[i] =
                     abi.encodeCall(ITasks.vote, (idOf(claims[i]), statusOf(claims[i]).seed, true, traces));
             }
-            _measure(group, verifiers[v], "vote", calls);
+            cost += _measure(group, verifiers[v], "vote", calls);
         }
-        _measure(group, address(this), "tally", _calls(ITasks.tally.selector));
+        cost += _measure(group, address(this), "tally", _calls(ITasks.tally.selector));
         commitOuter(1);
         skip(501);
-        uint256 each = _measure(group, address(this), "settle", _calls(ITasks.settle.selector));
-        assertLe(each, 8 * 90_000, "a settlement among eight");
+        cost += _measure(group, address(this), "settle", _calls(ITasks.settle.selector));
         for (uint256 i; i < MANY; ++i) {
             assertPhase(claims[i], Phase.SETTLED);
         }
