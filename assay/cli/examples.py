@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "assay account balance": ("assay account balance", "assay account balance alice --json"),
     "assay config": ("assay config show --origin", "assay config show --network testnet"),
+    "assay crew": ("assay crew plan job.toml --members 3",),
     "assay dashboard": ("assay dashboard --open",),
     "assay devnet": (
         "assay devnet up --solvers 2 --verifiers 2",

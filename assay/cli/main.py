@@ -41,6 +41,7 @@ ROOMS = {
                 ("whistle", "Find faults and dispute them."),
                 ("dispute", "Challenges and their games."),
                 ("storage", "Block stores of this home's nodes."),
+                ("crew", "Train one shard on several machines."),
             ),
         ),
         (

@@ -1,0 +1,322 @@
+"""Cutting a program into stages, each a program of its own, for members who train one state together.
+
+Contract: run in any order that gives each stage what it receives, the stages give every slot the bits that
+the whole program gives it. Every node that depends on the state has one owner, and so has every slot: who
+writes it. A stage's state is the slots that it owns, then what it receives, then what it sends; so a claim on
+a stage is a claim as any other, and its game needs nothing new. The same program and number of stages give
+the same stages. Not guaranteed: the best cut; nobody is asked how fast a member is.
+
+Forward, backward and update of a parameter fall to one stage by reach alone: a node of the forward pass of
+layer i reads parameters up to i and changes all later ones, one of its backward pass reads them all and
+changes those up to i. So the smaller of the two is i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from math import inf
+
+from assay.program.isa import MAX_SLOTS, Input, Node, Op, Program
+from assay.program.validate import last_uses, measure, operations
+from assay.protocol import trees
+from assay.protocol.errors import Stop
+
+MAX_MEMBERS = 8
+SLACK = 1.1
+"""How much heavier than the best cut's a stage may be, for fewer bytes between members."""
+
+
+class NoCut(Stop):
+    """The program cannot be cut into so many stages; nothing was computed."""
+
+    code = "no-cut"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One member's part. Nodes and slots are numbered as in the whole program."""
+
+    program: Program
+    slots: tuple[int, ...]
+    """That it owns: the first slots of `program`, in order."""
+    received: tuple[int, ...]
+    """Nodes of others that it reads: the next slots of `program`."""
+    sent: tuple[int, ...]
+    """Nodes of its own that others read: the last slots of `program`."""
+
+    @property
+    def received_bytes(self) -> int:
+        """In a step."""
+        first = len(self.slots)
+        return sum(node.bytes for node in self.program.nodes[first : first + len(self.received)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program in stages."""
+
+    whole: Program
+    owners: tuple[int, ...]
+    """Of each node. One that does not depend on the state is copied into every stage that reads it, and so is
+    a quantised operand; its owner is a stage that does."""
+    slot_owners: tuple[int, ...]
+    stages: tuple[Stage, ...]
+
+    def readers(self, member: int, node: int) -> tuple[int, ...]:
+        """Members to whom `member` sends a node's output."""
+        return tuple(i for i, stage in enumerate(self.stages) if i != member and node in stage.received)
+
+    @cached_property
+    def root(self) -> bytes:
+        """What members agree to: the root over their programs' roots."""
+        return trees.root([stage.program.root for stage in self.stages])
+
+
+def cut(program: Program, members: int) -> Plan:
+    """A plan for so many members. Raises NoCut where there is none."""
+    if not 2 <= members <= MAX_MEMBERS:
+        raise NoCut(
+            f"a crew has 2 to {MAX_MEMBERS} members, not {members}", hint="give --members another number"
+        )
+    graph = _Graph(program)
+    ends = _ends(graph.weights(), graph.crossing(), members)
+    stage_of = [next(i for i, end in enumerate(ends) if key < end) for key in range(len(graph.ranked))]
+    slot_owners = [
+        stage_of[graph.ranks[slot] if graph.local[ref] or ref < program.slots else graph.keys[ref]]
+        for slot, ref in enumerate(program.outputs)
+    ]
+    owners = [*slot_owners, *(stage_of[key] for key in graph.keys[program.slots :])]
+    stages = tuple(_stage(graph, owners, slot_owners, member) for member in range(members))
+    return Plan(program, tuple(owners), tuple(slot_owners), stages)
+
+
+class _Graph:
+    """What of a program decides where it is cut. A key is the place of a parameter in the order of first
+    reads; every slot and node has one."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.local = _local(program)
+        self.ranked = _first_read(program)
+        if not self.ranked:
+            raise NoCut(
+                "the program reads no parameters, so it has no layers", hint="train it on one machine"
+            )
+        rank = {slot: place for place, slot in enumerate(self.ranked)}
+        reach = self._reach(
+            {ref: place for slot, place in rank.items() if (ref := program.outputs[slot]) != slot}
+        )
+        last = len(self.ranked) - 1
+        self.ranks = [
+            rank.get(slot, last if reach[slot] < 0 else reach[slot]) for slot in range(program.slots)
+        ]
+        self.keys = self._keys(reach, last)
+        self.sources = self._sources()
+
+    def _reach(self, outputs: dict[int, int]) -> list[int]:
+        """For each node the greatest rank of a parameter whose next value depends on it; -1: none."""
+        reach = [outputs.get(index, -1) for index in range(len(self.program.nodes))]
+        for index in range(len(reach) - 1, -1, -1):
+            for x in self.program.nodes[index].inputs:
+                reach[x.ref] = max(reach[x.ref], reach[index])
+        return reach
+
+    def _keys(self, reach: Sequence[int], last: int) -> list[int]:
+        read: list[int] = []
+        for index, node in enumerate(self.program.nodes):
+            own = self.ranks[index] if node.op is Op.STATE else -1
+            read.append(max([own, *(read[x.ref] for x in node.inputs)]))
+        pairs = zip(read, reach, strict=True)
+        return [max(0, min(before, last if after < 0 else after)) for before, after in pairs]
+
+    def _sources(self) -> list[frozenset[int]]:
+        """For each node what a stage that reads it needs of others: itself, or what its copy reads."""
+        sources: list[frozenset[int]] = []
+        for index, node in enumerate(self.program.nodes):
+            below = frozenset().union(*(sources[x.ref] for x in node.inputs))
+            sources.append(below if self.local[index] else frozenset({index}))
+        return sources
+
+    def weights(self) -> tuple[list[float], list[float]]:
+        """Of each key its share of the operations, and of the memory."""
+        whole, alive = measure(self.program), _at_peak(self.program)
+        work, memory = [0] * len(self.ranked), [0] * len(self.ranked)
+        for index, node in enumerate(self.program.nodes):
+            key = self.ranks[index] if node.op is Op.STATE else self.keys[index]
+            work[key] += 0 if node.op is Op.STATE else operations(node)
+            memory[key] += node.bytes if index in alive else 0
+        held = sum(memory)
+        return [n / whole.operations for n in work], [n / held for n in memory]
+
+    def crossing(self) -> list[int]:
+        """Bytes that cross between a key and the next one."""
+        first, last = list(self.keys), list(self.keys)
+        first[: self.program.slots] = last[: self.program.slots] = self.ranks
+        for index, node in enumerate(self.program.nodes):
+            for source in frozenset().union(*(self.sources[x.ref] for x in node.inputs)):
+                first[source] = min(first[source], self.keys[index])
+                last[source] = max(last[source], self.keys[index])
+        steps = [0] * (len(self.ranked) + 1)
+        for index, (low, high) in enumerate(zip(first, last, strict=True)):
+            if not self.local[index]:
+                steps[low] += self.program.nodes[index].bytes
+                steps[high] -= self.program.nodes[index].bytes
+        return list(accumulate(steps))
+
+
+def _local(program: Program) -> list[bool]:
+    """Nodes that whoever reads them computes: those that do not depend on the state, and quantised operands,
+    which a product may read only in the program that quantises them."""
+    free: list[bool] = []
+    quantised: list[bool] = []
+    for node in program.nodes:
+        free.append(node.op is not Op.STATE and all(free[x.ref] for x in node.inputs))
+        moved = [quantised[x.ref] for x in node.inputs if x.dtype is node.dtype]
+        quantised.append(node.op is Op.QUANTISE or (node.op.moves and bool(moved) and all(moved)))
+    return [a or b for a, b in zip(free, quantised, strict=True)]
+
+
+def _first_read(program: Program) -> list[int]:
+    """The parameters that are read, by the first node that reads each."""
+    order: dict[int, None] = {}
+    for node in program.nodes:
+        order.update((x.ref, None) for x in node.inputs if x.ref < program.params)
+    return list(order)
+
+
+def _at_peak(program: Program) -> set[int]:
+    """Nodes whose outputs are alive when most bytes are."""
+    last = last_uses(program)
+    dying: list[list[int]] = [[] for _ in range(len(program.nodes) + 1)]
+    for index, end in enumerate(last):
+        dying[end].append(index)
+    alive = peak = program.state_bytes
+    at = program.slots
+    for index, node in enumerate(program.nodes):
+        alive += 0 if node.op is Op.STATE else node.bytes
+        if alive > peak:
+            peak, at = alive, index
+        alive -= sum(program.nodes[i].bytes for i in dying[index] if program.nodes[i].op is not Op.STATE)
+    return {i for i, end in enumerate(last) if i < program.slots or i <= at <= end}
+
+
+def _ends(weights: tuple[list[float], list[float]], crossing: Sequence[int], parts: int) -> list[int]:
+    """Where each part of the keys ends: the heaviest part is light, and few bytes cross."""
+    count = len(crossing) - 1
+    if count < parts:
+        raise NoCut(
+            f"the program reads {count} parameters, too few for {parts} members",
+            hint="give --members a smaller number",
+        )
+    work, memory = ([0.0, *accumulate(shares)] for shares in weights)
+
+    def weight(start: int, end: int) -> float:
+        return max(work[end] - work[start], memory[end] - memory[start])
+
+    lightest, _ = _best(count, parts, lambda value, start, end: max(value, weight(start, end)))
+
+    def bytes_in(value: float, start: int, end: int) -> float:
+        return value + crossing[end - 1] if weight(start, end) <= SLACK * lightest else inf
+
+    return _best(count, parts, bytes_in)[1]
+
+
+def _best(count: int, parts: int, extended: Callable[[float, int, int], float]) -> tuple[float, list[int]]:
+    """The least value of `count` keys in `parts` parts, and where these end. `extended`: the value of parts
+    that have one, with the keys from `start` to `end` as one more."""
+    best: list[tuple[float, list[int]]] = [(0.0, []), *[(inf, [])] * count]
+    for part in range(parts):
+        following: list[tuple[float, list[int]]] = [(inf, [])] * (count + 1)
+        for end in range(part + 1, count + 1):
+            start = min(range(part, end), key=lambda at: extended(best[at][0], at, end))
+            following[end] = (extended(best[start][0], start, end), [*best[start][1], end])
+        best = following
+    return best[count]
+
+
+def _stage(graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int) -> Stage:
+    """The program of one member."""
+    program = graph.program
+    slots = [slot for slot, owner in enumerate(slot_owners) if owner == member]
+    kept, received = _needed(graph, owners, member, [program.outputs[slot] for slot in slots])
+    sent = sorted(_read_elsewhere(graph, owners, slot_owners, member))
+    state = [*slots, *received, *sent]
+    if len(state) > MAX_SLOTS:
+        raise NoCut(
+            f"member {member} would hold, receive and send {len(state)} tensors, over {MAX_SLOTS}",
+            hint="give --members a smaller number",
+        )
+    place = {node: at for at, node in enumerate([*slots, *received])}
+    place.update((node, len(state) + at) for at, node in enumerate(kept))
+    heads = [
+        Node(Op.STATE, program.nodes[node].dtype, program.nodes[node].shape, (), (at,))
+        for at, node in enumerate(state)
+    ]
+    body = [
+        replace(
+            program.nodes[index],
+            inputs=tuple(Input(place[x.ref], x.dtype, x.shape) for x in program.nodes[index].inputs),
+        )
+        for index in kept
+    ]
+    outputs = [
+        *(place[program.outputs[slot]] for slot in slots),
+        *(place[node] for node in (*received, *sent)),
+    ]
+    params = sum(slot < program.params for slot in slots)
+    reads = any(node.op.reads_records for node in body)
+    made = Program((*heads, *body), tuple(outputs), params, program.record_size if reads else 0)
+    return Stage(made, tuple(slots), tuple(received), tuple(sent))
+
+
+def _needed(
+    graph: _Graph, owners: Sequence[int], member: int, outputs: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Nodes that a member computes, and those that it receives."""
+    program = graph.program
+    own = [
+        index
+        for index in range(program.slots, len(program.nodes))
+        if owners[index] == member and not graph.local[index]
+    ]
+    kept, received, pending = set(own), set[int](), [*outputs, *own]
+    seen = set(pending)
+    while pending:
+        index = pending.pop()
+        if owners[index] != member and not graph.local[index]:
+            received.add(index)
+            continue
+        if index >= program.slots:
+            kept.add(index)
+        new = {x.ref for x in program.nodes[index].inputs} - seen
+        seen |= new
+        pending.extend(new)
+    return sorted(kept), sorted(received)
+
+
+def _read_elsewhere(
+    graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int
+) -> set[int]:
+    """Nodes of a member that others read, or put into their slots."""
+    program, found = graph.program, set[int]()
+    for index, node in enumerate(program.nodes):
+        if not graph.local[index] and owners[index] != member:
+            found.update(*(graph.sources[x.ref] for x in node.inputs))
+    for slot, ref in enumerate(program.outputs):
+        if slot_owners[slot] != member:
+            found |= graph.sources[ref]
+    return {index for index in found if owners[index] == member}
+
+
+def boundaries(plan: Plan) -> list[tuple[int, int]]:
+    """Of each member the bytes that it sends and receives in a step."""
+    return [
+        (
+            sum(plan.whole.nodes[node].bytes * len(plan.readers(member, node)) for node in stage.sent),
+            stage.received_bytes,
+        )
+        for member, stage in enumerate(plan.stages)
+    ]
