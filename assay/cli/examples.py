@@ -25,7 +25,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "assay account balance": ("assay account balance", "assay account balance alice --json"),
     "assay config": ("assay config show --origin", "assay config show --network testnet"),
-    "assay crew": ("assay crew plan job.toml --members 3",),
+    "assay crew": (
+        "assay crew plan job.toml --members 3",
+        "assay crew key alice.pem",
+        "assay crew run crew.toml job.toml --key alice.pem --out part.safetensors",
+    ),
     "assay dashboard": ("assay dashboard --open",),
     "assay devnet": (
         "assay devnet up --solvers 2 --verifiers 2",

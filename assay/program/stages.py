@@ -25,7 +25,7 @@ from assay.protocol import trees
 from assay.protocol.errors import Stop
 
 MAX_MEMBERS = 8
-SLACK = 1.1
+SLACK = 1.2
 """How much heavier than the best cut's a stage may be, for fewer bytes between members."""
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.app.computing import engine_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_bytes
 from assay.cli.commands.job_post import FileArgument, traced
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 commands = typer.Typer(no_args_is_help=True, help="Train one shard on several machines.")
 
@@ -57,3 +62,74 @@ def plan(
         )
     rows.caption, rows.caption_justify = f"plan {made.root.hex()}; bytes are those of one step", "left"
     app.output.result("crew-plan", {"plan": "0x" + made.root.hex(), "members": data}, rows)
+
+
+@commands.command()
+def key(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where the key goes, such as alice.pem.")],
+) -> None:
+    """Make the key by which the other members know this machine, and its certificate, which they need."""
+    from assay.app.crews import new_key
+
+    app = app_of(context)
+    public = new_key(file, file.stem)
+    line = f"wrote {file}, which is secret, and {public}: send that one to the other members"
+    app.output.result("crew-key", {"key": str(file), "certificate": str(public)}, line)
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    crew: Annotated[Path, typer.Argument(help="The crew file: addresses and certificates, in order.")],
+    file: FileArgument,
+    key: Annotated[Path, typer.Option(help="This member's key, made by `assay crew key`.")],
+    out: Annotated[Path, typer.Option(help="Where this member's part of the state goes (safetensors).")],
+    shard: Annotated[int, typer.Option(help="Whose data it trains on.")] = 0,
+    steps: Annotated[int, typer.Option(help="Of the first round; 0: all.", min=0)] = 0,
+    patience: Annotated[float, typer.Option(help="Seconds for which a member is waited for.")] = 600.0,
+) -> None:
+    """Train the first steps of a job with the other members, and say the state's root at each segment's end.
+
+    Asks no chain and commits nothing. Every member runs this with the same files; all say the same roots.
+    """
+    from assay.app.crews import member_of, read_crew
+    from assay.compute.inline import InlinePool
+    from assay.compute.member import Together
+    from assay.compute.orders import WorkerConfig
+    from assay.compute.streams import Crew
+    from assay.job.read import read_job_file
+    from assay.program.excerpt import steps_of
+    from assay.program.execute import StepContext
+    from assay.program.stages import cut
+
+    app = app_of(context)
+    peers = read_crew(crew)
+    member = member_of(peers, key)
+    job = traced(app, read_job_file(file))
+    files, loop = job.files, job.terms.main.of(shard)
+    made = cut(files.inner, len(peers))
+    own = made.stages[member].slots
+    start = StepContext(files.records, job.terms.seed, shard, 0)
+    order = Together(
+        made,
+        Crew(peers, member, str(key), made.root, patience),
+        [files.genesis[slot] for slot in own],
+        steps_of(files.inner, start, steps or loop.steps),
+        loop.segment_steps,
+    )
+    engine = engine_of(app.settings)
+    pool = InlinePool(config=WorkerConfig(engine.device, executor=engine.way))
+    with app.output.working(f"training as member {member} of {len(peers)}"):
+        segment = pool.submit(order).result()
+    _save(out, {files.slot_names[slot]: x for slot, x in zip(own, segment.state, strict=True)})
+    roots = ["0x" + root.hex() for root in segment.roots]
+    data = {"member": member, "roots": roots, "sentBytes": segment.sent, "receivedBytes": segment.received}
+    said = f"sent {show_bytes(segment.sent)}, received {show_bytes(segment.received)}; {out} has its slots"
+    app.output.result("crew-run", data, "\n".join([*roots, said]))
+
+
+def _save(path: Path, state: dict[str, Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    save_file(state, path)

@@ -1,19 +1,31 @@
-"""``assay crew``: what a plan says."""
+"""``assay crew``: what a plan says, and members who train together."""
 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from assay.app.crews import read_crew
 from assay.app.output import Exit
+from assay.compute.inline import InlinePool
+from assay.compute.member import Together
+from assay.compute.streams import Crew
 from assay.job.templates import LOCAL, template
+from assay.program.excerpt import steps_of
+from assay.program.execute import Executor, StepContext
 from assay.program.stages import cut
+from assay.program.state import state_root
 from assay.program.validate import measure
 from assay.training import models
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
+from tests.fakes.crews import free_ports
 from tests.unit.cli.test_command_line import assay
 from tests.unit.training.steps import built, corpus
 
@@ -48,3 +60,64 @@ def test_a_plan_says_what_each_member_does(folder: Path, files: JobArtifacts) ->
 def test_too_many_members_are_refused(folder: Path) -> None:
     status, _, error = assay("--json", "crew", "plan", "job.toml", "--members", "9")
     assert status == Exit.USAGE and '"no-cut"' in error
+
+
+def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None:
+    for name in ("alice", "bob"):
+        assert assay("crew", "key", f"{name}.pem")[0] == 0
+    assert (folder / "alice.pem").stat().st_mode & 0o077 == 0, "a private key is its owner's alone"
+    entries = [
+        f'[[member]]\naddress = "127.0.0.1:{port}"\ncertificate = "{name}.crt"\n'
+        for name, port in zip(("alice", "bob"), free_ports(2), strict=True)
+    ]
+    (folder / "crew.toml").write_text("\n".join(entries))
+    peers, plan = read_crew(folder / "crew.toml"), cut(files.inner, 2)
+    start = StepContext(files.records, (1).to_bytes(32, "big"), 1, 0)
+    bob = Together(
+        plan,
+        Crew(peers, 1, str(folder / "bob.pem"), plan.root, 20.0),
+        [files.genesis[slot] for slot in plan.stages[1].slots],
+        steps_of(files.inner, start, 4),
+        4,
+    )
+    with ThreadPoolExecutor(1) as threads:
+        theirs = threads.submit(lambda: InlinePool().submit(bob).result())
+        words = ("run", "crew.toml", "job.toml", "--key", "alice.pem", "--out", "part.safetensors")
+        status, out, _ = assay("--json", "crew", *words, "--shard", "1", "--steps", "4")
+    told = json.loads(out)["data"]
+    state, executor = list(files.genesis), Executor(files.inner)
+    for step in range(4):
+        state = executor.step(state, replace(start, step=step))
+    assert status == 0 and told["roots"] == ["0x" + state_root(state).hex()]
+    assert told["sentBytes"] == theirs.result().received
+    kept = load_file(folder / "part.safetensors")
+    assert list(kept) == sorted(files.slot_names[slot] for slot in plan.stages[0].slots)
+    for slot in plan.stages[0].slots:
+        assert torch.equal(kept[files.slot_names[slot]], state[slot])
+
+
+def test_a_strangers_key_is_refused(folder: Path) -> None:
+    assay("crew", "key", "alice.pem")
+    assay("crew", "key", "eve.pem")
+    (folder / "crew.toml").write_text('[[member]]\naddress = "127.0.0.1:1"\ncertificate = "alice.crt"\n')
+    words = ("run", "crew.toml", "job.toml", "--key", "eve.pem", "--out", "part.safetensors")
+    status, _, error = assay("--json", "crew", *words)
+    assert status == Exit.USAGE and '"bad-crew"' in error and "eve.crt" in error
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[[member]]\n", '[[member]]\naddress = "here"\ncertificate = "job.toml"\n', "member = 1\n"]
+)
+def test_a_file_that_is_no_crew_is_refused(folder: Path, text: str) -> None:
+    assay("crew", "key", "alice.pem")
+    (folder / "crew.toml").write_text(text)
+    words = ("run", "crew.toml", "job.toml", "--key", "alice.pem", "--out", "part.safetensors")
+    status, _, error = assay("--json", "crew", *words)
+    assert status == Exit.USAGE and '"bad-crew"' in error
+
+
+def test_a_key_is_never_written_over(folder: Path) -> None:
+    assert assay("crew", "key", "alice.pem")[0] == 0
+    before = (folder / "alice.pem").read_bytes()
+    assert assay("crew", "key", "alice.pem")[0] != 0
+    assert (folder / "alice.pem").read_bytes() == before

@@ -1,0 +1,302 @@
+"""Tensors between the members of a crew, over TLS.
+
+Contract: a connection carries one direction between two members. Each shows the certificate by which the
+others know it, and another one is refused. A frame is a header (step, node, dtype, length) and the tensor's
+canonical bytes. The receiver knows which frames come, in which order; any other, one that is not canonical,
+or one that does not come in time raises `Blame` with the member's number. It reads at most one step ahead of
+what it computes, so whoever sends faster waits. Not guaranteed: that what comes is right.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.program.isa import DType
+from assay.program.kernels import TORCH_DTYPES
+from assay.protocol.errors import Ask, Retry
+
+log = logging.getLogger(__name__)
+_HEADER = struct.Struct(">QIBI")
+_HELLO = struct.Struct(">32sQ")
+_CONNECT_S = 0.2
+"""Between two attempts to reach a member."""
+
+
+class Blame(Retry):
+    """A member did not send what the plan says; this segment ends, and nothing of it is kept."""
+
+    code = "blame"
+
+    def __init__(self, member: int, did: str) -> None:
+        super().__init__(
+            f"member {member} {did}; the segment ends, and nothing of it is committed",
+            hint=f"ask member {member} for its log, and start the segment again with it or without it",
+        )
+        self.member = member
+
+
+class Frame(NamedTuple):
+    """What comes over a connection once a step."""
+
+    node: int
+    dtype: DType
+    shape: tuple[int, ...]
+    length: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a member listens, and its certificate (PEM)."""
+
+    host: str
+    port: int
+    certificate: str
+
+    @property
+    def known_as(self) -> bytes:
+        """The certificate as TLS shows it."""
+        return ssl.PEM_cert_to_DER_cert(self.certificate)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """All members, and the plan that they work by; `key`: the path of this one's certificate and key."""
+
+    peers: tuple[Peer, ...]
+    member: int
+    key: str
+    plan: bytes
+    patience_s: float
+    """How long a member may take for a frame."""
+
+
+class Incoming:
+    """What one member sends, read by a thread of its own."""
+
+    def __init__(
+        self, member: int, line: ssl.SSLSocket, frames: Sequence[Frame], crew: Crew, first: int
+    ) -> None:
+        self.member, self._line, self._crew = member, line, crew
+        self._frames = {frame.node: frame for frame in frames}
+        self._arrived: dict[tuple[int, int], bytes] = {}
+        self._change = threading.Condition()
+        self._at = self._first = first
+        self._fault: Blame | None = None
+        self.bytes = 0
+        threading.Thread(target=self._read, args=(frames,), daemon=True).start()
+
+    def begin(self, step: int) -> None:
+        """This member computes `step` now: frames of the next one may come."""
+        with self._change:
+            self._at = step
+            self._change.notify_all()
+
+    def take(self, step: int, node: int) -> Tensor:
+        """The output of a node at a step. Raises Blame."""
+        frame = self._frames[node]
+        with self._change:
+            there = self._change.wait_for(
+                lambda: (step, node) in self._arrived or self._fault, self._crew.patience_s
+            )
+            data = self._arrived.pop((step, node), None)
+            if data is None:
+                raise self._fault or self._blame(f"sent nothing for {self._crew.patience_s:g} s", step, node)
+        assert there
+        try:
+            return from_bytes(data, TORCH_DTYPES[frame.dtype], frame.shape)
+        except EncodingError as error:
+            raise self._blame(f"sent bytes that are no tensor ({error})", step, node) from error
+
+    def _blame(self, did: str, step: int, node: int) -> Blame:
+        return Blame(self.member, f"{did}, where node {node} of step {step} was due")
+
+    def _read(self, frames: Sequence[Frame]) -> None:
+        step = self._first
+        while True:
+            for frame in frames:
+                with self._change:
+                    self._change.wait_for(lambda due=step: due <= self._at + 1)  # type: ignore[misc]
+                try:
+                    data = self._frame(step, frame)
+                except (OSError, EOFError) as error:
+                    self._end(self._blame(f"ended its stream ({error or 'closed'})", step, frame.node))
+                    return
+                except Blame as blame:
+                    self._end(blame)
+                    return
+                with self._change:
+                    self._arrived[step, frame.node] = data
+                    self.bytes += _HEADER.size + len(data)
+                    self._change.notify_all()
+            step += 1
+
+    def _frame(self, step: int, frame: Frame) -> bytes:
+        told = _HEADER.unpack(read_exactly(self._line, _HEADER.size))
+        due = (step, frame.node, int(frame.dtype), frame.length)
+        if told != due:
+            words = ("step", "node", "dtype", "length")
+            wrong = [f"{word} {a}, not {b}" for word, a, b in zip(words, told, due, strict=True) if a != b]
+            raise self._blame(f"sent a frame of {', '.join(wrong)}", step, frame.node)
+        return read_exactly(self._line, frame.length)
+
+    def _end(self, fault: Blame) -> None:
+        with self._change:
+            self._fault = fault
+            self._change.notify_all()
+
+    def close(self) -> None:
+        """End the connection; its thread ends with it."""
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+        self._line.close()
+
+
+class Outgoing:
+    """What goes to one member. A call returns once the system has taken the bytes."""
+
+    def __init__(self, member: int, line: ssl.SSLSocket) -> None:
+        self.member, self._line = member, line
+        self.bytes = 0
+
+    def send(self, step: int, node: int, dtype: DType, x: Tensor) -> None:
+        """Raises Blame where the member takes nothing."""
+        data = to_bytes(x)
+        try:
+            self._line.sendall(_HEADER.pack(step, node, dtype, len(data)))
+            self._line.sendall(data)
+        except OSError as error:
+            raise Blame(self.member, f"took no frame of node {node} of step {step} ({error})") from error
+        self.bytes += _HEADER.size + len(data)
+
+    def close(self) -> None:
+        """End the connection."""
+        with suppress(OSError):
+            self._line.close()
+
+
+class Lines(NamedTuple):
+    """A member's connections, by the other member."""
+
+    incoming: dict[int, Incoming]
+    outgoing: dict[int, Outgoing]
+
+    def close(self) -> None:
+        """End all of them."""
+        for incoming in self.incoming.values():
+            incoming.close()
+        for outgoing in self.outgoing.values():
+            outgoing.close()
+
+
+def read_exactly(line: ssl.SSLSocket, length: int) -> bytes:
+    """So many bytes. Raises EOFError where the stream ends before."""
+    data = bytearray(length)
+    view, at = memoryview(data), 0
+    while at < length:
+        count = line.recv_into(view[at:])
+        if count == 0:
+            raise EOFError(f"{at} of {length} bytes came")
+        at += count
+    return bytes(data)
+
+
+def connect(crew: Crew, first: int, frames: Callable[[int], Sequence[Frame]]) -> Lines:
+    """Connections from and to all other members, for steps from `first` on; `frames`: what a member sends to
+    this one in a step, in order. Raises Blame where one does not come in time, or works by another plan."""
+    others = [i for i in range(len(crew.peers)) if i != crew.member]
+    deadline = time.monotonic() + crew.patience_s
+    lines, hello = Lines({}, {}), _HELLO.pack(crew.plan, first)
+    with _listening(crew) as listener:
+        accepted: dict[int, ssl.SSLSocket] = {}
+        accepting = threading.Thread(target=_accept, args=(crew, hello, listener, accepted), daemon=True)
+        accepting.start()
+        try:
+            for member in others:
+                lines.outgoing[member] = Outgoing(member, _dialled(crew, hello, member, deadline))
+            accepting.join(max(0.0, deadline - time.monotonic()))
+            for member in others:
+                if member not in accepted:
+                    raise Blame(member, f"did not connect within {crew.patience_s:g} s")
+                lines.incoming[member] = Incoming(member, accepted[member], frames(member), crew, first)
+        except BaseException:
+            lines.close()
+            for line in accepted.values():
+                line.close()
+            raise
+    return lines
+
+
+def _listening(crew: Crew) -> socket.socket:
+    own = crew.peers[crew.member]
+    try:
+        return socket.create_server((own.host, own.port), backlog=len(crew.peers))
+    except OSError as error:
+        raise Ask(
+            f"this member cannot listen at {own.host}:{own.port}, so nothing was computed ({error})",
+            hint="end what listens there, or give the crew file another port",
+            code="no-port",
+        ) from error
+
+
+def _accept(crew: Crew, hello: bytes, listener: socket.socket, accepted: dict[int, ssl.SSLSocket]) -> None:
+    """Take a connection from every other member; strangers are turned away, and the wait goes on."""
+    known = {peer.known_as: i for i, peer in enumerate(crew.peers) if i != crew.member}
+    context = _context(ssl.PROTOCOL_TLS_SERVER, crew, [peer.certificate for peer in crew.peers])
+    context.num_tickets = 0  # nobody reads on a connection that it sends on
+    while len(accepted) < len(known):
+        try:
+            raw, _ = listener.accept()
+        except OSError:  # the wait is over
+            return
+        with suppress(OSError, EOFError):
+            raw.settimeout(crew.patience_s)
+            line = context.wrap_socket(raw, server_side=True)
+            member = known.get(line.getpeercert(binary_form=True) or b"")
+            if member is None or read_exactly(line, _HELLO.size) != hello:
+                log.warning("a connection of %s was refused: another plan or step", member)
+                line.close()
+                continue
+            line.settimeout(None)
+            accepted[member] = line
+
+
+def _dialled(crew: Crew, hello: bytes, member: int, deadline: float) -> ssl.SSLSocket:
+    peer = crew.peers[member]
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, crew, [peer.certificate])
+    while True:
+        try:
+            raw = socket.create_connection((peer.host, peer.port), timeout=crew.patience_s)
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line = context.wrap_socket(raw)
+            line.sendall(hello)
+            return line
+        except ssl.SSLError as error:
+            raise Blame(member, f"is not who the crew file says ({error})") from error
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Blame(member, f"cannot be reached at {peer.host}:{peer.port} ({error})") from error
+            time.sleep(_CONNECT_S)
+
+
+def _context(protocol: int, crew: Crew, trusted: Sequence[str]) -> ssl.SSLContext:
+    """TLS 1.3 with this member's key, in which these certificates count and no others."""
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # who it is says the certificate itself
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(crew.key)
+    context.load_verify_locations(cadata="".join(trusted))
+    return context

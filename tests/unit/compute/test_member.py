@@ -1,0 +1,192 @@
+"""Members who train together: the same roots as one process, and blame for whoever does not do its part."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay.app.crews import new_key
+from assay.compute.inline import InlinePool
+from assay.compute.member import Segment, Together
+from assay.compute.streams import Blame, Frame, Outgoing, connect
+from assay.program.excerpt import steps_of
+from assay.program.execute import Executor, StepContext
+from assay.program.isa import DType, Program
+from assay.program.stages import boundaries, cut
+from assay.program.state import state_root
+from assay.protocol.errors import Ask
+from assay.training import models
+from assay.training.optimisers import AdamW
+from tests.fakes.crews import crew_of
+from tests.unit.training.steps import SEED, built, corpus
+
+CONTEXT, STEPS, SEGMENT = 16, 4, 2
+Job = tuple[Program, list[Tensor], StepContext]
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    model = models.build(models.GptConfig(n_layer=3, n_head=2, d_model=32, context=CONTEXT), 1)
+    made = built(model, AdamW(0.01), corpus(CONTEXT))
+    return made.inner, list(made.genesis), StepContext(made.records, SEED, 0, 0)
+
+
+def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -> list[Together]:
+    program, state, context = job
+    plan, steps = cut(program, members), steps_of(program, context, STEPS)
+    return [
+        Together(plan, crew, [state[slot] for slot in stage.slots], steps, SEGMENT)
+        for crew, stage in zip(crew_of(folder, members, plan.root, patience_s), plan.stages, strict=True)
+    ]
+
+
+def ran(order: Together) -> Segment | Exception:
+    try:
+        return InlinePool().submit(order).result()
+    except (Blame, Ask) as error:
+        return error
+
+
+def expected(job: Job) -> list[bytes]:
+    program, state, context = job
+    executor, roots = Executor(program), []
+    for step in range(STEPS):
+        state = executor.step(state, replace(context, step=step))
+        roots.append(state_root(state))
+    return roots[SEGMENT - 1 :: SEGMENT]
+
+
+def all_at_once(each: list[Together]) -> list[Segment | Exception]:
+    with ThreadPoolExecutor(len(each)) as threads:
+        return list(threads.map(ran, each))
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_members_get_the_roots_of_one_process(job: Job, tmp_path: Path, members: int) -> None:
+    for segment in all_at_once(orders(job, tmp_path, members)):
+        assert isinstance(segment, Segment) and list(segment.roots) == expected(job)
+
+
+@pytest.mark.long
+def test_processes_get_the_roots_of_one_process(job: Job, tmp_path: Path) -> None:
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as processes:
+        for segment in processes.map(ran, orders(job, tmp_path)):
+            assert isinstance(segment, Segment) and list(segment.roots) == expected(job)
+
+
+def test_bytes_are_those_of_the_plan_and_headers(job: Job, tmp_path: Path) -> None:
+    each = orders(job, tmp_path)
+    plan = each[0].plan
+    for member, segment in enumerate(all_at_once(each)):
+        assert isinstance(segment, Segment)
+        sent, _ = boundaries(plan)[member]
+        frames = sum(len(plan.readers(member, node)) for node in plan.stages[member].sent)
+        roots = 2 * (17 + 32 * len(plan.stages[member].slots))
+        assert segment.sent == STEPS * (sent + 17 * frames + roots)
+
+
+def _lying(monkeypatch: pytest.MonkeyPatch, told: Callable[..., tuple[Any, ...]]) -> None:
+    """Member 1 sends, in step 1, something else to member 2."""
+    real = Outgoing.send
+
+    def send(self: Outgoing, step: int, node: int, dtype: DType, x: Tensor) -> None:
+        if step == 1 and self.member == 2 and x.dtype is torch.float32 and x.dim() > 1:
+            step, node, dtype, x = told(step, node, dtype, x)
+        real(self, step, node, dtype, x)
+
+    monkeypatch.setattr(Outgoing, "send", send)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (lambda step, node, dtype, x: (step, node, dtype, x[:1]), "length"),
+        (lambda step, node, dtype, x: (step, node, DType.I32, x), "dtype"),
+        (lambda step, node, dtype, x: (step, node + 1, dtype, x), "node"),
+        (lambda step, node, dtype, x: (step + 1, node, dtype, x), "step"),
+        (lambda step, node, dtype, x: (step, node, dtype, torch.full_like(x, -1, dtype=torch.int32)), "NaN"),
+    ],
+    ids=["length", "dtype", "node", "step", "bytes"],
+)
+def test_a_wrong_frame_is_blamed_on_its_sender(
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    told: Callable[..., tuple[Any, ...]],
+    says: str,
+) -> None:
+    _lying(monkeypatch, told)
+    outcome = all_at_once(orders(job, tmp_path))[2]
+    assert isinstance(outcome, Blame) and outcome.member == 1 and says in outcome.message
+    assert "blame of member 1" in caplog.text
+
+
+def test_a_member_that_stops_is_blamed(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Outgoing.send
+
+    def send(self: Outgoing, step: int, node: int, dtype: DType, x: Tensor) -> None:
+        if step < 1 or self.member != 2:
+            real(self, step, node, dtype, x)
+
+    monkeypatch.setattr(Outgoing, "send", send)
+    outcome = all_at_once(orders(job, tmp_path, patience_s=2.0))[2]
+    assert isinstance(outcome, Blame) and "sent nothing for 2 s" in outcome.message
+
+
+def test_a_member_that_never_comes_is_blamed(job: Job, tmp_path: Path) -> None:
+    present = orders(job, tmp_path, patience_s=1.0)[:2]
+    for outcome in all_at_once(present):
+        assert isinstance(outcome, Blame) and outcome.member == 2 and "cannot be reached" in outcome.message
+
+
+def test_another_plan_is_refused(job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    each = orders(job, tmp_path, members=2, patience_s=1.0)
+    each[1] = replace(each[1], crew=replace(each[1].crew, plan=bytes(32)))
+    assert all(isinstance(outcome, Blame) for outcome in all_at_once(each))
+    assert "was refused: another plan or step" in caplog.text
+
+
+def test_an_impostor_is_not_let_in(job: Job, tmp_path: Path) -> None:
+    each = orders(job, tmp_path, members=2, patience_s=2.0)
+    key = tmp_path / "impostor.pem"
+    new_key(key, "member 1")
+    each[1] = replace(each[1], crew=replace(each[1].crew, key=str(key)))
+    outcome = all_at_once(each)[0]
+    assert isinstance(outcome, Blame) and outcome.member == 1 and "is not who" in outcome.message
+
+
+def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
+    near, far = crew_of(tmp_path, 2, bytes(32))
+    size = 1 << 20
+    frames = [Frame(0, DType.U8, (size,), size)]
+    with ThreadPoolExecutor(2) as threads:
+        lines = list(threads.map(lambda crew: connect(crew, 0, lambda member: frames), (near, far)))
+    sent: list[int] = []
+
+    def flood() -> None:
+        for step in range(64):
+            lines[0].outgoing[1].send(step, 0, DType.U8, torch.zeros(size, dtype=torch.uint8))
+            sent.append(step)
+
+    sender = threading.Thread(target=flood, daemon=True)
+    sender.start()
+    incoming = lines[1].incoming[0]
+    sender.join(1.0)
+    assert sender.is_alive() and incoming.bytes <= 2 * (size + 17), "it reads one step ahead, and no more"
+    for step in range(64):
+        incoming.begin(step)
+        assert len(incoming.take(step, 0)) == size
+    sender.join(10.0)
+    assert sent == list(range(64))
+    for each in lines:
+        each.close()
