@@ -1,9 +1,9 @@
 """One member's part of a segment, as an order.
 
-Contract: all members together compute the steps of the whole program, bit for bit, and each returns the root
-of the whole state at every segment's end: its own slots' roots and those that the others told. Raises `Blame`
-where another member does not do its part. Not guaranteed: that another's part is right; whoever replays the
-segment finds out.
+Contract: all members together compute the steps of the whole program, bit for bit. Each returns the root of
+the whole state at every segment's end, and every member's transcript: from its own slots' roots, and from what
+the others told. Raises `Blame` where another member does not do its part. Not guaranteed: that another's part
+is right; whoever replays the segment finds out.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from assay.compute.orders import Bench, Order
 from assay.compute.streams import Blame, Crew, Frame, Lines, connect
-from assay.numerics.encoding import from_bytes
+from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.excerpt import Steps
 from assay.program.execute import StepContext
 from assay.program.isa import DType
 from assay.program.kernels import FAST, REFERENCE
 from assay.program.stage_executor import StageExecutor
-from assay.program.stages import Plan
+from assay.program.stages import Plan, Stage
 from assay.program.state import begin_roots
 from assay.protocol import trees
 
@@ -39,18 +39,36 @@ class Segment:
     """Of the slots that it owns."""
     roots: tuple[bytes, ...]
     """Of the whole state, at the ends of segments."""
+    transcripts: tuple[tuple[bytes, ...], ...]
+    """Of each segment every member's transcript (docs/protocol.md, section 8), in order."""
     sent: int
     received: int
     """Bytes, headers included."""
 
 
+@dataclass
+class _Told:
+    """What a member has said of its stage: the roots of its own slots, of what it has received, of what it
+    has sent."""
+
+    slots: list[bytes]
+    received: list[bytes]
+    sent: list[bytes]
+
+    @property
+    def leaves(self) -> list[bytes]:
+        """The leaves of its stage's state."""
+        return [*self.slots, *self.received, *self.sent]
+
+
 @dataclass(frozen=True)
 class Together(Order[Segment]):
-    """Steps of one stage. `state`: of the slots that it owns."""
+    """Steps of one stage. `state`: of the slots that it owns; `roots`: of all slots, from which all begin."""
 
     plan: Plan
     crew: Crew
     state: Sequence[Tensor]
+    roots: Sequence[bytes]
     steps: Steps
     segment_steps: int
 
@@ -70,7 +88,7 @@ class Together(Order[Segment]):
             lines.close()
 
     def _frames(self, member: int) -> list[Frame]:
-        """What a member sends to this one in a step: its outputs, then the roots of its slots."""
+        """What a member sends to this one in a step: its outputs, then the roots of its stage's state."""
         nodes, own = self.plan.whole.nodes, self.plan.stages[self.crew.member]
         theirs = self.plan.stages[member]
         outputs = [
@@ -78,52 +96,103 @@ class Together(Order[Segment]):
             for node in theirs.sent
             if node in own.received
         ]
-        size = DIGEST * len(theirs.slots)
+        size = DIGEST * theirs.program.slots
         return [*outputs, Frame(len(nodes), DType.U8, (size,), size)]
 
     def _train(self, bench: Bench, lines: Lines) -> Segment:
         kernels = REFERENCE if bench.config.executor == "reference" else FAST
         executor = StageExecutor(self.plan.stages[self.crew.member], bench.config.device, kernels)
-        state, roots = list(self.state), list[bytes]()
-        context = self.steps.context(self.plan.whole)
+        state, context = list(self.state), self.steps.context(self.plan.whole)
+        told = [self._before(stage) for stage in self.plan.stages]
+        steps: list[list[bytes]] = [[] for _ in self.plan.stages]
+        roots: list[bytes] = []
+        transcripts: list[tuple[bytes, ...]] = []
         for done in range(self.steps.number):
             bench.progress(done, self.steps.number)
             now = replace(context, step=context.step + done)
-            state = self._step(executor, lines, state, now)
-            root = self._root(lines, state, now.step)
+            state, own = self._step(executor, lines, state, now)
+            before, told = told, self._exchange(lines, own, now.step)
+            for leaves, last, this in zip(steps, before, told, strict=True):
+                start = _Told(last.slots, this.received, last.sent)
+                leaves.append(trees.leaf(trees.root(start.leaves) + trees.root(this.leaves)))
             if (done + 1) % self.segment_steps == 0:
-                roots.append(root)
+                roots.append(self._root(told))
+                transcripts.append(tuple(trees.root(leaves) for leaves in steps))
+                steps = [[] for _ in steps]
         sent = sum(line.bytes for line in lines.outgoing.values())
-        return Segment(state, tuple(roots), sent, sum(line.bytes for line in lines.incoming.values()))
+        received = sum(line.bytes for line in lines.incoming.values())
+        return Segment(state, tuple(roots), tuple(transcripts), sent, received)
+
+    def _before(self, stage: Stage) -> _Told:
+        """Before the first step nothing has been sent: zeros stand there."""
+        nodes = self.plan.whole.nodes
+        sent = [trees.tensor_root(bytes(nodes[node].bytes)) for node in stage.sent]
+        return _Told([self.roots[slot] for slot in stage.slots], [], sent)
 
     def _step(
         self, executor: StageExecutor, lines: Lines, state: list[Tensor], context: StepContext
-    ) -> list[Tensor]:
-        step = context.step
-        own, nodes, owners = self.crew.member, self.plan.whole.nodes, self.plan.owners
-        readers = {node: self.plan.readers(own, node) for node in executor.stage.sent}
+    ) -> tuple[list[Tensor], _Told]:
+        step, stage = context.step, executor.stage
+        nodes, owners = self.plan.whole.nodes, self.plan.owners
+        readers = {node: self.plan.readers(self.crew.member, node) for node in stage.sent}
+        roots: dict[int, bytes] = {}
         for line in lines.incoming.values():
             line.begin(step)
 
         def receive(node: int) -> Tensor:
-            return lines.incoming[owners[node]].take(step, node)
+            x = lines.incoming[owners[node]].take(step, node)
+            roots[node] = trees.tensor_root(to_bytes(x))
+            return x
 
         def send(node: int, x: Tensor) -> None:
+            roots[node] = trees.tensor_root(to_bytes(x))
             for member in readers[node]:
                 lines.outgoing[member].send(step, node, nodes[node].dtype, x)
 
-        return executor.step(state, context, receive, send)
+        after = executor.step(state, context, receive, send)
+        received, sent = ([roots[node] for node in part] for part in (stage.received, stage.sent))
+        return after, _Told(begin_roots(after)(), received, sent)
 
-    def _root(self, lines: Lines, state: Sequence[Tensor], step: int) -> bytes:
-        """The root of the whole state after a step, each member telling its own slots'."""
-        own = begin_roots(state)()
-        told = from_bytes(b"".join(own), torch.uint8, (DIGEST * len(own),))
-        node = len(self.plan.whole.nodes)
+    def _exchange(self, lines: Lines, own: _Told, step: int) -> list[_Told]:
+        """What every member says of its stage after a step; each says what it received of the other as that
+        one sent it. Raises Blame."""
+        node, said = len(self.plan.whole.nodes), b"".join(own.leaves)
         for outgoing in lines.outgoing.values():
-            outgoing.send(step, node, DType.U8, told)
-        slots = dict(zip(self.plan.stages[self.crew.member].slots, own, strict=True))
-        for member, incoming in lines.incoming.items():
-            data = bytes(incoming.take(step, node).numpy())
-            theirs = self.plan.stages[member].slots
-            slots |= {slot: data[DIGEST * i : DIGEST * (i + 1)] for i, slot in enumerate(theirs)}
+            outgoing.send(step, node, DType.U8, from_bytes(said, torch.uint8, (len(said),)))
+        told = []
+        for member, stage in enumerate(self.plan.stages):
+            if member == self.crew.member:
+                told.append(own)
+                continue
+            data = bytes(lines.incoming[member].take(step, node).numpy())
+            leaves = [data[at : at + DIGEST] for at in range(0, len(data), DIGEST)]
+            first, last = len(stage.slots), len(stage.slots) + len(stage.received)
+            theirs = _Told(leaves[:first], leaves[first:last], leaves[last:])
+            if (wrong := self._denied(own, member, theirs)) is not None:
+                raise Blame(member, f"says of node {wrong} at step {step} another thing than went between us")
+            told.append(theirs)
+        return told
+
+    def _denied(self, own: _Told, member: int, theirs: _Told) -> int | None:
+        """A node whose output went between this member and another, of which that one says otherwise."""
+        mine, other = self.plan.stages[self.crew.member], self.plan.stages[member]
+        took, gave = (
+            dict(zip(mine.received, own.received, strict=True)),
+            dict(zip(mine.sent, own.sent, strict=True)),
+        )
+        for node, root in (
+            *zip(other.sent, theirs.sent, strict=True),
+            *zip(other.received, theirs.received, strict=True),
+        ):
+            if root != took.get(node, gave.get(node, root)):
+                return node
+        return None
+
+    def _root(self, told: Sequence[_Told]) -> bytes:
+        """The root of the whole state."""
+        slots = {
+            slot: root
+            for stage, theirs in zip(self.plan.stages, told, strict=True)
+            for slot, root in zip(stage.slots, theirs.slots, strict=True)
+        }
         return trees.root([slots[slot] for slot in range(len(slots))])

@@ -32,7 +32,7 @@ from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
 from assay.program.stages import boundaries, cut
-from assay.program.state import state_root
+from assay.program.state import begin_roots, state_root
 from assay.program.validate import measure
 from scripts.bench.numerics import SEED, SIZES, built
 from scripts.bench.report import add_options, refuse_partial, report, table
@@ -94,11 +94,11 @@ def measured(size: str, members: int, steps: int) -> dict[str, Any]:
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawned) as pool:
         one = pool.submit(alone, made.inner, made.genesis, work).result()
-    plan = cut(made.inner, members)
+    plan, roots = cut(made.inner, members), begin_roots(made.genesis)()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(members, spawned) as pool:
         crews = crew_of(Path(folder), members, plan.root, PATIENCE_S)
         orders = [
-            Together(plan, crew, [made.genesis[slot] for slot in stage.slots], work, 1)
+            Together(plan, crew, [made.genesis[slot] for slot in stage.slots], roots, work, 1)
             for crew, stage in zip(crews, plan.stages, strict=True)
         ]
         each = list(pool.map(member, orders))

@@ -102,6 +102,7 @@ def run(
     from assay.program.excerpt import steps_of
     from assay.program.execute import StepContext
     from assay.program.stages import cut
+    from assay.program.state import begin_roots
 
     app = app_of(context)
     peers = read_crew(crew)
@@ -115,6 +116,7 @@ def run(
         made,
         Crew(peers, member, str(key), made.root, patience),
         [files.genesis[slot] for slot in own],
+        begin_roots(files.genesis)(),
         steps_of(files.inner, start, steps or loop.steps),
         loop.segment_steps,
     )

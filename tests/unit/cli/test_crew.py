@@ -20,7 +20,7 @@ from assay.job.templates import LOCAL, template
 from assay.program.excerpt import steps_of
 from assay.program.execute import Executor, StepContext
 from assay.program.stages import cut
-from assay.program.state import state_root
+from assay.program.state import begin_roots, state_root
 from assay.program.validate import measure
 from assay.training import models
 from assay.training.job import JobArtifacts
@@ -77,6 +77,7 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
         plan,
         Crew(peers, 1, str(folder / "bob.pem"), plan.root, 20.0),
         [files.genesis[slot] for slot in plan.stages[1].slots],
+        begin_roots(files.genesis)(),
         steps_of(files.inner, start, 4),
         4,
     )

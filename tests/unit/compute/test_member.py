@@ -18,11 +18,14 @@ from assay.app.crews import new_key
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, Together
 from assay.compute.streams import Blame, Frame, Outgoing, connect
+from assay.numerics.encoding import from_bytes
 from assay.program.excerpt import steps_of
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Program
+from assay.program.kernels import TORCH_DTYPES
 from assay.program.stages import boundaries, cut
-from assay.program.state import state_root
+from assay.program.state import begin_roots, state_root
+from assay.protocol import trees
 from assay.protocol.errors import Ask
 from assay.training import models
 from assay.training.optimisers import AdamW
@@ -42,9 +45,9 @@ def job() -> Job:
 
 def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -> list[Together]:
     program, state, context = job
-    plan, steps = cut(program, members), steps_of(program, context, STEPS)
+    plan, steps, roots = cut(program, members), steps_of(program, context, STEPS), begin_roots(state)()
     return [
-        Together(plan, crew, [state[slot] for slot in stage.slots], steps, SEGMENT)
+        Together(plan, crew, [state[slot] for slot in stage.slots], roots, steps, SEGMENT)
         for crew, stage in zip(crew_of(folder, members, plan.root, patience_s), plan.stages, strict=True)
     ]
 
@@ -90,8 +93,59 @@ def test_bytes_are_those_of_the_plan_and_headers(job: Job, tmp_path: Path) -> No
         assert isinstance(segment, Segment)
         sent, _ = boundaries(plan)[member]
         frames = sum(len(plan.readers(member, node)) for node in plan.stages[member].sent)
-        roots = 2 * (17 + 32 * len(plan.stages[member].slots))
+        roots = 2 * (17 + 32 * plan.stages[member].program.slots)
         assert segment.sent == STEPS * (sent + 17 * frames + roots)
+
+
+def test_a_transcript_is_a_claim_on_the_stages_program(job: Job, tmp_path: Path) -> None:
+    program, state, context = job
+    each = orders(job, tmp_path)
+    segments = all_at_once(each)
+    plan, leaves = each[0].plan, list[list[bytes]]()
+    sent = [[_zeros(program, node) for node in stage.sent] for stage in plan.stages]
+    for step in range(STEPS):
+        now, seen = replace(context, step=step), dict[int, Tensor]()
+        Executor(program).step(state, now, observe=lambda node, x, seen=seen: seen.update({node: x}))
+        leaves.append([])
+        for member, stage in enumerate(plan.stages):
+            own = [state[slot] for slot in stage.slots]
+            before = [*own, *(seen[node] for node in stage.received), *sent[member]]
+            after = Executor(stage.program).step(before, now)
+            leaves[-1].append(trees.leaf(state_root(before) + state_root(after)))
+            sent[member] = after[len(after) - len(stage.sent) :]
+        state = Executor(program).step(state, now)
+    for segment in segments:
+        assert isinstance(segment, Segment)
+        for end, told in enumerate(segment.transcripts):
+            run = leaves[end * SEGMENT : (end + 1) * SEGMENT]
+            assert told == tuple(trees.root([step[i] for step in run]) for i in range(3))
+
+
+def _zeros(program: Program, node: int) -> Tensor:
+    found = program.nodes[node]
+    return from_bytes(bytes(found.bytes), TORCH_DTYPES[found.dtype], found.shape)
+
+
+def test_whoever_says_another_thing_than_it_sent_is_blamed(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = orders(job, tmp_path)
+    plan = each[0].plan
+    end, slots = len(plan.whole.nodes), plan.stages[1].program.slots
+    last = 32 * (slots - 1)  # the root of the last that member 1 sends
+    assert plan.stages[1].sent[-1] in plan.stages[0].received
+    real = Outgoing.send
+
+    def send(self: Outgoing, step: int, node: int, dtype: DType, x: Tensor) -> None:
+        if node == end and self.member == 0 and len(x) == 32 * slots and step == 1:
+            x = x.clone()
+            x[last] ^= 1
+        real(self, step, node, dtype, x)
+
+    monkeypatch.setattr(Outgoing, "send", send)
+    outcome = all_at_once(each)[0]
+    assert isinstance(outcome, Blame) and outcome.member in (1, 2)
+    assert "another thing than went between us" in outcome.message
 
 
 def _lying(monkeypatch: pytest.MonkeyPatch, told: Callable[..., tuple[Any, ...]]) -> None:
