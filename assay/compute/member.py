@@ -1,9 +1,9 @@
 """One member's part of a segment, as an order.
 
 Contract: all members together compute the steps of the whole program, bit for bit. Each returns the root of
-the whole state at every segment's end, and every member's transcript: from its own slots' roots, and from what
-the others told. Raises `Blame` where another member does not do its part. Not guaranteed: that another's part
-is right; whoever replays the segment finds out.
+the whole state at every segment's end, and every member's transcript: from its own slots' roots, and from
+what the others told. Raises `Blame` where another member does not do its part. Not guaranteed: that another's
+part is right; whoever replays the segment finds out.
 """
 
 from __future__ import annotations

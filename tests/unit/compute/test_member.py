@@ -105,7 +105,7 @@ def test_a_transcript_is_a_claim_on_the_stages_program(job: Job, tmp_path: Path)
     sent = [[_zeros(program, node) for node in stage.sent] for stage in plan.stages]
     for step in range(STEPS):
         now, seen = replace(context, step=step), dict[int, Tensor]()
-        Executor(program).step(state, now, observe=lambda node, x, seen=seen: seen.update({node: x}))
+        Executor(program).step(state, now, observe=seen.__setitem__)
         leaves.append([])
         for member, stage in enumerate(plan.stages):
             own = [state[slot] for slot in stage.slots]
