@@ -1,1 +1,1 @@
-"""Drills: nodes that cheat on purpose, and whole markets in which one does, on a devnet and nowhere else."""
+"""Drills: nodes that cheat on purpose, and scenarios with such nodes, on devnets only."""

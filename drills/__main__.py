@@ -1,4 +1,4 @@
-"""``python -m drills``: nodes that cheat on purpose, and whole markets in which one does."""
+"""``python -m drills``: runs nodes that cheat on purpose, and scenarios with such nodes."""
 
 from assay.cli.main import main
 from drills.main import root

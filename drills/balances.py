@@ -1,7 +1,7 @@
-"""Every party's tokens, wherever they are: the sum over all rows is the token's whole supply.
+"""Accounts for every token of a market: the sum over all parties is the whole supply.
 
-Contract: balances are read from the contracts at one block; a table whose parts do not add up to the supply
-raises, so no demonstration can end with tokens unaccounted for.
+Contract: balances are read from the contracts at one block; a table that does not add up to the supply
+raises, so that no demonstration ends with tokens unaccounted for.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Snapshot:
         return sum(self.parties.values()) + self.held
 
     def check(self, minted: int) -> None:
-        """Raises Stop unless what parties and vault hold and what was burnt make up exactly what was
-        minted."""
+        """Raises Stop unless balances, the vault and what was burnt add up to what was minted."""
         gone = self.burnt - self.undestroyed
         if self.total + self.burnt != minted or self.supply + gone != minted:
             raise Stop(
@@ -51,7 +50,7 @@ class Snapshot:
 
 
 def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot:
-    """Read every party's tokens. `parties` must name every account that ever held any."""
+    """Reads every party's tokens. `parties` must name every account that ever held any."""
     market = connection.market
     market.refresh()
     contracts = market.contracts
@@ -73,7 +72,7 @@ def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot
 
 
 def balance_table(before: Snapshot, after: Snapshot) -> Table:
-    """Before, after, and the difference, for every party; the last row adds up to nothing lost."""
+    """Table of balances before, after, and the difference, for every party, with a total."""
     rows = table("tokens before and after", "party", "#before", "#after", "#change")
 
     def add(name: str, old: int, new: int) -> None:

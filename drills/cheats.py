@@ -1,7 +1,7 @@
-"""What a node is told to do wrong, as text.
+"""Parses the text options that tell a node how to cheat.
 
-Contract: every text gives one class of ``drills.solvers`` or ``drills.whistleblowers``, or is refused with
-what may be written. Without a text the service is the honest one.
+Contract: every text selects one class of ``drills.solvers`` or ``drills.whistleblowers``, or is refused with
+the valid ones. Without a text the service is the honest one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _numbers(text: str, count: int, form: str) -> list[int]:
 
 
 def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverService]:
-    """Makes the solver: an honest one without `fault` and `cheat`. Raises Stop for a bad text."""
+    """Factory of the solver: an honest one without `fault` and `cheat`. Raises Stop for a bad text."""
     from assay.solver.service import SolverService
     from drills import orders, solvers
 
@@ -92,8 +92,8 @@ MANNERS = ("", "silent", "slow", "votes")
 def whistleblower_kind(
     junk: str | None, address_of: Callable[[str], Address], *, late: bool = False
 ) -> Callable[..., WhistleblowerService]:
-    """Makes the whistleblower: an honest one without `junk`, in no haste if it is `late`. Raises Stop for a
-    bad text."""
+    """Factory of the whistleblower: an honest one without `junk`, delayed if `late`. Raises Stop for a bad
+    text."""
     from assay.whistleblower.service import WhistleblowerService
     from drills import whistleblowers
 

@@ -1,7 +1,7 @@
-"""Drills happen on a devnet, where nobody loses anything: every other chain is refused.
+"""Refuses drills on any chain but a devnet, where nobody can lose anything.
 
-Contract: what is here sends nothing. A devnet is what its record in the home folder says: the chain of its
-URL, with the chain id that a devnet starts Anvil with, and the contracts in the deployment file.
+Contract: sends nothing. A devnet is what its record in the home folder says: the chain at its URL, with the
+chain id of devnets, and the contracts in the deployment file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ REFUSED = "no-devnet"
 
 
 def require_devnet(app: App) -> Devnet:
-    """The running devnet of the home folder, which is the chain that this command acts on. Raises Ask where
-    none runs, and where chain or contracts are others."""
+    """The running devnet of the home folder. Raises Ask if none runs, or this command's chain or contracts
+    are others."""
     from assay.chain.contracts.deploy import parse
     from assay.chain.eth.anvil import AnvilOptions
     from assay.chain.eth.rpc import HttpRpc, identity
@@ -39,8 +39,8 @@ def require_devnet(app: App) -> Devnet:
 
 
 def refuse_other_chain(app: App) -> None:
-    """Raises Ask where a chain is configured that is not the devnet's of the home folder: a devnet that is
-    to begin has a chain of its own."""
+    """Raises Ask if another chain than the home folder's devnet is configured: a new devnet starts its own
+    chain."""
     given, devnet = app.settings.find("rpc_url"), recorded(app.settings.home)
     if given is not None and (devnet is None or given.value != devnet.rpc_url):
         what = f"this command starts a chain of its own, and {given.origin} names another one"

@@ -1,7 +1,7 @@
-"""What a scenario does to processes and chain while nobody lies: kill, restart, reorganise.
+"""Disturbs a scenario's processes and chain: kill, restart, reorganise.
 
-Contract: `disturb` returns only once it has happened and was seen to: the process was gone and another is
-there, or another block stands in a block's place. What it cannot do ends the scenario.
+Contract: `disturb` returns only once the effect was seen: the process was gone and another runs, or a block
+was replaced. A disturbance that fails ends the scenario.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from assay.protocol.errors import Stop
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Once `node` has said `event` for the first time, `what` happens to `target`."""
+    """When `node` first reports `event`, apply `what` to `target`."""
 
     node: str
     event: str
     what: str
     """kill, restart or reorganise."""
     target: str
-    """A node's name, `chain`, or how many blocks the chain forgets."""
+    """A node's name, `chain`, or the number of blocks to reorganise."""
 
 
 def disturb(app: App, disturbance: Disturbance) -> str:
-    """Do it; in words, what was seen. Raises Stop where it did not happen."""
+    """Applies a disturbance; returns a description of what was seen. Raises Stop if it did not happen."""
     devnet = recorded(app.settings.home)
     if devnet is None:
         raise Stop("there is no devnet to disturb", hint="run the scenario again", code="no-devnet")

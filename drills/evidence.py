@@ -1,8 +1,8 @@
-"""What the client of a scenario keeps while it runs, to check the verdicts when it is over.
+"""Collects the evidence with which a scenario's client checks verdicts afterwards.
 
-Contract: of every claim the index of the state that it says it starts from, as far as its claimant shows it;
-a few kilobytes each. Nodes delete a claim's states once it has fallen (``node.retention``), and what a wrong
-input was cannot be computed again. Fetched beside the caller, which is never held up.
+Contract: for every claim it keeps the index of its input state, if the claimant publishes it; a few kilobytes
+each. Nodes delete a claim's states once it has fallen (``node.retention``), and a wrong input cannot be
+recomputed. Fetched in the background.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Storage(Protocol):
 
 
 class Evidence:
-    """Of one job. As a context manager, it ends its thread."""
+    """Evidence of one job. As a context manager, it ends its thread."""
 
     def __init__(self, storage: Storage, job_id: JobId) -> None:
         self._storage, self._job_id = storage, job_id
@@ -41,8 +41,7 @@ class Evidence:
         self._beside.shutdown(cancel_futures=True)
 
     def look(self, market: Any) -> None:
-        """Begin to fetch what claims that are new start from. `market`: a ``MarketView`` that knows who
-        serves."""
+        """Starts fetching the inputs of new claims. `market`: a ``MarketView`` that knows the endpoints."""
         fresh = [view for view in market.claims(self._job_id) if view.claim_id not in self._asked]
         if fresh:
             self._storage.follow(market)

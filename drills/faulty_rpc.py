@@ -1,5 +1,4 @@
-"""Gateways before a real node that fail: one a share of its requests, in each of the ways in which gateways
-do; one as it is told to, for each of its paths."""
+"""RPC gateways in front of a real node that inject faults: at random, or as told for each path."""
 
 from __future__ import annotations
 
@@ -16,15 +15,14 @@ FAULTS = ("drop", "delay", "429", "500", "truncated", "null", "html", "stale")
 DELAYS_S = (0.5, 3.0)
 STALE_BLOCKS = 3
 A_SECOND = 5
-"""Requests that a rate limit lets through."""
+"""Requests per second that a rate limit admits."""
 
 
 class FaultyGateway(Gateway):
-    """Forwards to the node at `url`; a `share` of the requests fails. `done` counts them by what came of
-    them."""
+    """Forwards to the node at `url`; a `share` of the requests fails. `done` counts requests by outcome."""
 
     def fault(self, path: str) -> tuple[str, float]:
-        """What is to come of the next request at this path, and how late a late one is."""
+        """Fault of the next request at this path, and the delay of a late one."""
         with self._lock:
             fails = self._random.random() < self.share
             chosen = self._random.choice(FAULTS) if fails else "answered"
@@ -47,7 +45,7 @@ class FaultyGateway(Gateway):
             handler.close_connection |= fault == "truncated"
 
     def _answer(self, question: dict[str, Any], fault: str) -> dict[str, Any]:
-        """What the node says, or what is made of it. Raises httpx.HTTPError."""
+        """The node's answer, or a faulty one. Raises httpx.HTTPError."""
         if fault == "stale":
             question = self._stale(question)
         answer: dict[str, Any] = self.ask(question)
@@ -61,7 +59,7 @@ class FaultyGateway(Gateway):
         return answer
 
     def _stale(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The question as a node answers it that is some blocks behind."""
+        """The question as answered by a node that is some blocks behind."""
         if "latest" not in question["params"]:
             return question
         then = hex(max(int(self.own("eth_blockNumber"), 16) - STALE_BLOCKS, 0))
@@ -69,8 +67,8 @@ class FaultyGateway(Gateway):
 
 
 class Weather(FaultyGateway):
-    """One path for each of several clients, and what is wrong there: `over`, by the path's name, has "drop",
-    "delay", "limit", "garbled", "stale" (every second answer) or "lie"."""
+    """One path per client with its fault; `over` maps the path's name to "drop", "delay", "limit", "garbled",
+    "stale" (every second answer) or "lie"."""
 
     def __init__(self, url: str, seed: int = 0) -> None:
         super().__init__(url, seed=seed)
@@ -78,7 +76,7 @@ class Weather(FaultyGateway):
         self._let: Counter[tuple[str, int]] = Counter()
 
     def path(self, name: str) -> str:
-        """The URL of a client."""
+        """URL of a client."""
         return f"{self.url}/{name}"
 
     def fault(self, path: str) -> tuple[str, float]:
@@ -98,7 +96,7 @@ class Weather(FaultyGateway):
 
 
 def lie(method: str, result: Any) -> tuple[Any] | None:
-    """Another answer, in a tuple, where there is one to make up."""
+    """A false answer in a tuple, or None if there is none to invent."""
     if method == "eth_getLogs" and result:
         return (result[:-1],)
     if method == "eth_getTransactionReceipt" and result:

@@ -1,4 +1,4 @@
-"""A gateway before a chain's node, which subclasses have fail, lag, lie or count.
+"""An RPC gateway in front of a chain's node; subclasses make it fail, lag, lie or count.
 
 Contract: without a subclass every answer is the node's own. Use as a context manager.
 """
@@ -18,7 +18,7 @@ from assay.protocol import bounded_json
 
 
 class Gateway(ThreadingHTTPServer):
-    """Before the node at `node_url`; `share`: how much of what comes it treats otherwise."""
+    """Forwards to the node at `node_url`; `share`: share of requests that it treats differently."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -27,7 +27,7 @@ class Gateway(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.node_url, self.share = node_url, share
         self.done: Counter[str] = Counter()
-        """What came of requests, or what was done to them."""
+        """Counts requests by outcome."""
         self._random, self._lock = random.Random(seed), threading.Lock()
         self._http = httpx.Client(timeout=60)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
@@ -46,7 +46,7 @@ class Gateway(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up is no news."""
+        """Ignores clients that hang up."""
 
     def ask(self, question: Any) -> Any:
         """The node's own answer. Raises httpx.HTTPError."""
@@ -57,16 +57,16 @@ class Gateway(ThreadingHTTPServer):
         return self.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
 
     def answer(self, question: Any) -> Any:
-        """What is answered instead."""
+        """The answer to give."""
         return self.ask(question)
 
     def respond(self, handler: Handler, question: Any) -> None:
-        """Answer a request, well or badly."""
+        """Answers a request."""
         handler.send(200, json.dumps(self.answer(question)).encode())
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of a client's."""
+    """One client connection."""
 
     protocol_version = "HTTP/1.1"
     server: Gateway
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def send(self, status: int, body: bytes, sent: bytes | None = None) -> None:
-        """A response with this body; `sent`: as much of it as is sent."""
+        """Sends a response with this body; `sent`: the part of it that is really sent."""
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -87,4 +87,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body if sent is None else sent)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """Does nothing."""

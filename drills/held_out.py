@@ -1,4 +1,4 @@
-"""How good a job's model became: its loss on text held out, round by round."""
+"""Evaluates a job's model on held-out text after each round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def held_out_losses(
 
 
 def _globals(state_provider: StateProvider, job_id: JobId) -> Iterator[State]:
-    """The global parameters at genesis and after each round, one after the other."""
+    """Global parameters at genesis and after each round."""
     yield state_provider.genesis(Kind.TASK)
     for round_ in range(state_provider.market.job(job_id).progress.settled_rounds):
         found = state_provider.parameters(round_)

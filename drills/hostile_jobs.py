@@ -1,7 +1,7 @@
-"""Jobs that a stranger posts beside the client's, to harm whoever reads or takes them.
+"""Hostile jobs that a stranger posts to harm whoever reads or takes them.
 
 Contract: a hostile job is on the chain like any other, with its budget in escrow, and its files are served.
-Nodes refuse the files: the stranger gets the budget back when it closes its job, and has paid the gas.
+Nodes refuse the files; the stranger gets the budget back when it closes its job, and has paid the gas.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from assay.training.job import JobArtifacts
 
 BOMB = b"[" * 100_000
-"""What ends a reader that follows nested JSON as deep as it goes."""
+"""Crashes a reader that follows nested JSON without limit."""
 
 
 @dataclass(frozen=True)
 class HostileJob:
-    """What is wrong with a job: `files` spoils what is published, `terms` what the chain is told."""
+    """A kind of hostile job: `files` corrupts the published files, `terms` the terms."""
 
     plan: str
     files: Callable[[JobArtifacts], JobArtifacts] = lambda files: files
@@ -39,7 +39,7 @@ class HostileJob:
 
 
 def unsound(files: JobArtifacts) -> JobArtifacts:
-    """The last instruction of the training step has attributes that no such instruction has."""
+    """Gives the last instruction of the training step invalid attributes."""
     program = files.tasks[0]
     last = replace(program.nodes[-1], attrs=(1, 2, 3))
     wrong = replace(program, nodes=(*program.nodes[:-1], last))
@@ -47,7 +47,7 @@ def unsound(files: JobArtifacts) -> JobArtifacts:
 
 
 def bombed(terms: Terms, blocks: Blocks) -> Terms:
-    """The manifest is a hundred thousand brackets, none of which is closed."""
+    """Publishes a manifest of a hundred thousand unclosed brackets."""
     blocks.put(BOMB)
     return replace(terms, manifest=sha256(BOMB).digest())
 
@@ -60,7 +60,7 @@ HOSTILE_JOBS = {
 
 @dataclass(frozen=True)
 class PostedJob:
-    """A hostile job that is on the chain."""
+    """A hostile job on the chain."""
 
     app: App
     connection: Connection
@@ -68,7 +68,7 @@ class PostedJob:
     task_time: int
 
     def take_back(self) -> None:
-        """Have the budget back: halt the job, let its round run out, close it. Moves the devnet's clock."""
+        """Recovers the budget: halts the job, lets its round run out, closes it. Moves the devnet's clock."""
         market, name = self.connection.writer, self.job_id.hex()
         market.halt(f"hostile/halt/{name}", self.job_id)
         devnet = recorded(self.app.settings.home)
@@ -81,7 +81,7 @@ class PostedJob:
 
 @contextmanager
 def posted(app: App, kind: str, body: JobFile, files: JobArtifacts, budget: Wei) -> Iterator[PostedJob]:
-    """Post one as STRANGER, and serve its files for the length of a `with` block."""
+    """Posts one as STRANGER, and serves its files for a `with` block."""
     from assay.app.web import serve_blocks
     from assay.client import posting
     from assay.job.terms import conditions_of, terms_of

@@ -1,10 +1,9 @@
-"""A whole market of processes with one job, from its posting to the end of its last game, and what is not as
-it must be in the end.
+"""Runs a whole market of processes with one job, from its posting to its last game, and checks the result.
 
-Contract: every process is the command that a person runs. `play` gives the output roots of the settled outer
-claims by round, and in words whatever is unsound: an honest account that was fined, convicted, robbed of a
-shard or left poorer; a commit or a vote that happened twice; a call that was sent twice with effect; an
-intent that is still open; a token that is gone. What happens to the processes meanwhile is `disturb`'s.
+Contract: every process is a command that a person would run. `play` returns the output roots of the settled
+outer claims by round, and a description of every violation: an honest account that was fined, convicted, lost
+a shard or tokens; a duplicate commit, vote or call; an open intent; a missing token. Subclasses override
+`disturb` to disturb the processes.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ BLOCK_TIME_S = 0.5
 REST_S = 12.0
 PLACE = ("kind", "round", "shard", "rewinds", "attempt")
 CALM_S = 0.5
-"""How often it is seen whether a process has ended, and the job."""
+"""Seconds between checks of processes and the job."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def children_of(pid: int) -> list[int]:
-    """Processes that a process has started, by their numbers (Linux)."""
+    """Pids of a process's children (Linux)."""
     with suppress(OSError):
         lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
         return [int(child) for children in lists for child in children]
@@ -64,20 +63,20 @@ def children_of(pid: int) -> list[int]:
 
 @dataclass
 class Process:
-    """One of a life's processes: the command that starts it, and its present incarnation."""
+    """A process of a life: its command, and its present instance."""
 
     name: str
     role: str
     command: Callable[[], list[str]]
     said: Path
-    """What it writes while it works."""
+    """File that it writes while it works."""
     pid: int = 0
     born: float = 0.0
     past: int = 0
-    """Bytes of `said` when it was born."""
+    """Size of `said` when it was started."""
 
     def works(self) -> bool:
-        """Whether it has said since that it has started."""
+        """True if it has reported its start."""
         if not self.said.exists():
             return False
         with self.said.open("rb") as file:
@@ -86,7 +85,7 @@ class Process:
         return b'"started"' in told or b"serving" in told
 
     def kill(self, pid: int = 0) -> bool:
-        """End it, or a child of it, by SIGKILL; whether it was there."""
+        """Kills it, or a child of it, by SIGKILL; True if it was running."""
         pid = pid or self.pid
         if pid <= 0:
             return False
@@ -101,7 +100,7 @@ class Process:
 
 @dataclass
 class Life:
-    """One devnet and its job. `job`: its file's text; `cheats`: whose losses are their own."""
+    """One devnet and its job. `job`: text of the job file; `cheats`: accounts that may lose."""
 
     home: Path
     job: str
@@ -121,7 +120,7 @@ class Life:
         self.body = parse_job_file(self.job, str(self.file))
 
     def play(self) -> tuple[list[str], list[str]]:
-        """From the first block to the last game; the model's roots by round, and what is wrong."""
+        """Runs it to the end; returns the model's roots by round, and violations."""
         try:
             self.begin()
             self.disturb()
@@ -131,7 +130,7 @@ class Life:
             self.stop()
 
     def stop(self) -> None:
-        """End whatever is left of it."""
+        """Stops all processes."""
         for process in self.processes.values():
             process.kill()
         devnet.take_down(self.home)
@@ -139,7 +138,7 @@ class Life:
     # -- its processes
 
     def begin(self) -> None:
-        """Chain, contracts, accounts, nodes, and the client's process."""
+        """Starts chain, contracts, accounts, nodes, and the client's process."""
         conditions = conditions_of(self.body)
         found = devnet.bring_up(self.app, [], BLOCK_TIME_S, conditions)
         self.rpc = HttpRpc(found.rpc_url)
@@ -162,10 +161,10 @@ class Life:
             self.start(process)
 
     def chain_begun(self, url: str) -> None:
-        """The chain is there, and no process yet."""
+        """Called once the chain runs, before any node."""
 
     def endpoints(self, name: str) -> Sequence[str]:
-        """URLs by which a process reaches the chain; none: the devnet's own."""
+        """URLs of the chain for a process; empty: the devnet's own."""
         return ()
 
     def command(self, node: NodeRecord, port: int) -> list[str]:
@@ -178,7 +177,7 @@ class Life:
         return [*words[:at], *(f"--rpc-url={url}" for url in self.endpoints(name)), *words[at:]]
 
     def _clients_command(self) -> list[str]:
-        """What a person would type: the same again until the job is there, then what serves it."""
+        """Command of the client: posts the job until it exists, then serves it."""
         words = [sys.executable, "-m", "assay", "--home", str(self.home), "--account", CLIENT, "--yes"]
         words += ["--device=cpu", "--executor=eager", "--threads=1", "job"]
         words = self._reached(CLIENT, words)
@@ -188,13 +187,13 @@ class Life:
         return [*words, "post", str(self.file), "--budget", f"{self.budget // 10**18}tok"]
 
     def start(self, process: Process) -> None:
-        """Start a process that is not there."""
+        """Starts a process."""
         process.past = devnet.size_of(process.said)
         process.pid = devnet.start_process(self.app, process.name, process.command())
         process.born = time.monotonic()
 
     def disturb(self) -> None:
-        """Until the job and its games are over. Raises TimeoutError."""
+        """Waits until the job and its games are over. Raises TimeoutError."""
         deadline = time.monotonic() + self.limit_s
         while not self.over():
             if time.monotonic() > deadline:
@@ -205,11 +204,11 @@ class Life:
                     self.start(process)
 
     def strike(self) -> None:
-        """What happens next; takes a while."""
+        """Applies the next disturbance."""
         time.sleep(CALM_S)
 
     def end(self) -> None:
-        """Let everybody come to rest, and stop them as a person does."""
+        """Waits until all is quiet, and stops the processes as a person would."""
         youngest = max(process.born for process in self.processes.values())
         time.sleep(max(0.0, youngest + REST_S - time.monotonic()))
         for process in self.processes.values():
@@ -224,14 +223,14 @@ class Life:
     # -- where it stands
 
     def jobs(self) -> list[JobView]:
-        """The jobs that there are; none while the chain does not answer."""
+        """All jobs; empty while the chain does not answer."""
         with suppress(AssayError):
             self.view.market.refresh()
             return list(self.view.market.jobs())
         return []
 
     def over(self) -> bool:
-        """Whether a job is closed, and its games are decided."""
+        """True if the job is closed and its games are decided."""
         with suppress(AssayError):
             games = self.view.market.games
             return any(
@@ -240,13 +239,13 @@ class Life:
         return False
 
     def stand(self) -> str:
-        """For a person who wonders why it does not end."""
+        """Describes why it has not ended yet."""
         return str([(job.progress, len(self.view.market.claims(job.job_id))) for job in self.jobs()])
 
     # -- what it came to
 
     def job_id(self) -> JobId:
-        """The one job's."""
+        """The job's id."""
         (job_id,) = self.view.market.job_ids()
         return job_id
 
@@ -260,7 +259,7 @@ class Life:
         return snapshot(self.view, self.addresses)
 
     def unsound(self) -> list[str]:
-        """What is not as it must be."""
+        """Describes all violations."""
         jobs = len(self.view.market.job_ids())
         found = [f"{jobs} jobs were posted"] * (jobs != 1)
         after = self._balances()
@@ -281,7 +280,7 @@ class Life:
         return [*found, *self._events(self.view), *self._twice()]
 
     def _events(self, connection: Connection) -> list[str]:
-        """Fines, convictions and missed deadlines of the honest, and what was committed or shown twice."""
+        """Fines, convictions and missed deadlines of honest accounts, and duplicate commits or votes."""
         cheats = {self.addresses[name] for name in self.cheats}
         done: Counter[tuple[Any, ...]] = Counter()
         found = []
@@ -305,7 +304,7 @@ class Life:
         return known.get(address.lower(), address)
 
     def _twice(self) -> list[str]:
-        """Calls that an account has sent more than once with effect, and intents that were left open."""
+        """Calls with more than one effect, and intents left open."""
         found = []
         calls: Counter[tuple[str, str, str]] = Counter()
         height = int(self.rpc.request("eth_blockNumber", []), 16)
@@ -328,5 +327,5 @@ class Life:
 
 
 def settings() -> list[str]:
-    """What in the environment would choose another chain, account or folder for whatever is started."""
+    """Environment variables that would select another chain, account or folder."""
     return [name for name in os.environ if name.startswith(("ASSAY_", "ETH_"))]

@@ -1,7 +1,7 @@
-"""Who takes part in a scenario: the nodes of a devnet, with what each of them is told to do.
+"""Builds the nodes of a scenario, with the options that make some of them cheat.
 
-Contract: names are the devnet's (solver-1, verifier-2, whistle-1). A node that is told to cheat is started by
-``python -m drills``, every other by ``python -m assay``.
+Contract: names are the devnet's (solver-1, verifier-2, whistle-1). Cheating nodes are started by ``python -m
+drills``, others by ``python -m assay``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ DRILLS = frozenset(
 
 
 def told(spec: NodeSpec, *words: str) -> NodeSpec:
-    """The same node with more arguments, started by ``drills`` if any of them is a drill."""
+    """The node with more arguments, started by ``drills`` if any of them is a drill."""
     package = "drills" if DRILLS & {*words} else spec.package
     return replace(spec, arguments=(*spec.arguments, *words), package=package)
 
 
 def lineup(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
-    """Two solvers, the second of which waits for a better price, verifiers and whistleblowers; `arguments` by
-    name (solver_1) are added to a node's own."""
+    """Two solvers, the second with a higher price, verifiers and whistleblowers.
+
+    `arguments`: extra arguments by name (solver_1).
+    """
     own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "12tok")}
     specs = []
     for spec in default_nodes(2, verifiers, whistleblowers):
@@ -48,15 +50,14 @@ def lineup(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]
 
 
 def covered(*cheat: str, verifiers: int = 2, **arguments: tuple[str, ...]) -> Callable[[], list[NodeSpec]]:
-    """solver-1 cheats, every verifier passes whatever it claims, and one whistleblower watches, or as many as
-    have `arguments`."""
+    """solver-1 cheats, every verifier approves whatever it claims, and one or more whistleblowers watch."""
     accomplices = {f"verifier_{i + 1}": ("--collude-with", "solver-1") for i in range(verifiers)}
     watch = {"whistle_1": ("--no-audit-votes",)} | arguments
     return lambda: lineup(verifiers, len(watch), solver_1=cheat, **accomplices, **watch)
 
 
 def alone(*cheat: str) -> Callable[[], list[NodeSpec]]:
-    """solver-1 cheats among honest people."""
+    """solver-1 cheats among honest nodes."""
     return lambda: lineup(2, solver_1=cheat)
 
 

@@ -1,7 +1,7 @@
-"""What the nodes of a devnet do, told line by line.
+"""Narrates the events of a devnet's nodes, line by line.
 
-Contract: reads only the nodes' own event files; every line says who did what and, where the node said so,
-why. Nothing is told that a node did not report.
+Contract: reads only the nodes' event files; every line says who did what and, if reported, why. Nothing else
+is told.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MOVES = {
 
 @dataclass
 class Narrator:
-    """Turns events into lines."""
+    """Converts events to lines."""
 
     places: dict[str, str] = field(default_factory=dict)
     """Claim id -> "task 1/0", learnt on the way."""
 
     def line(self, name: str, event: Event) -> str | None:
-        """One line of rich markup, or None for an event that is not worth telling."""
+        """One line of rich markup, or None for an unimportant event."""
         tell: Callable[[Event], str | None] | None = getattr(
             self, "_" + event["event"].replace("-", "_"), None
         )
@@ -144,14 +144,14 @@ class Narrator:
 
 
 class EventTail:
-    """New events of several nodes, as they are written."""
+    """Follows the event files of several nodes."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)
         self._read: dict[str, int] = dict.fromkeys(files, 0)
 
     def new(self) -> Iterator[tuple[str, Event]]:
-        """(node, event) pairs written since the last call, in order of time."""
+        """(node, event) pairs since the last call, by time."""
         found: list[tuple[str, Event]] = []
         for name, path in self._files.items():
             if not path.exists():

@@ -1,6 +1,6 @@
-"""``python -m drills solver|verifier|whistle run``: the node's command of ``assay``, with options to cheat.
+"""``python -m drills solver|verifier|whistle run``: the node commands of ``assay``, with options to cheat.
 
-Contract: nothing is sent unless the chain is the devnet's of the home folder (``drills.devnet_only``).
+Contract: nothing is sent unless the chain is the home folder's devnet (``drills.devnet_only``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cheating_solver(
     cheat: Annotated[str | None, typer.Option(help=CHEAT_HELP)] = None,
     withhold: Annotated[bool, typer.Option("--withhold", help="Serve no block to anybody.")] = False,
 ) -> NodeKind:
-    """Raises Ask for a chain that is no devnet's, Stop for a bad text."""
+    """A cheating solver's kind. Raises Ask unless the chain is a devnet's, Stop for a bad text."""
     require_devnet(app)
     return NodeKind(solver_kind(fault, cheat), serves=not withhold)
 
@@ -46,7 +46,7 @@ def cheating_verifier(
     copy_from: Annotated[str | None, typer.Option(help="Attest with this account's traces.")] = None,
     silent: Annotated[bool, typer.Option("--silent", help="Send no vote.")] = False,
 ) -> NodeKind:
-    """Raises Ask for a chain that is no devnet's, and for an account that is not there."""
+    """A cheating verifier's kind. Raises Ask unless the chain is a devnet's, and for an unknown account."""
     require_devnet(app)
     from assay.verifier.service import VerifierService
     from drills import verifiers
@@ -69,7 +69,7 @@ def cheating_whistleblower(
         bool, typer.Option("--late", help="Challenge what is false in the last seconds of its window.")
     ] = False,
 ) -> NodeKind:
-    """Raises Ask for a chain that is no devnet's, Stop for a bad text."""
+    """A cheating whistleblower's kind. Raises Ask unless the chain is a devnet's, Stop for a bad text."""
     require_devnet(app)
     return NodeKind(whistleblower_kind(accuse, partial(resolve, app), late=late))
 

@@ -1,4 +1,4 @@
-"""What nodes that cheat order of their workers, and how these open a job."""
+"""Worker orders and job specs of cheating nodes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Spec = TypeVar("Spec", bound=JobSpec)
 
 
 def spec_of(kind: type[Spec], honest: JobSpec, **more: Any) -> Spec:
-    """The spec of a kind that has all of an honest one's fields."""
+    """A spec of this kind with all fields of an honest one."""
     return kind(**{field.name: getattr(honest, field.name) for field in fields(honest)}, **more)
 
 
 @dataclass(frozen=True)
 class TraceRoot(JobOrder[bytes]):
-    """Root of the trace of a segment's last step under a key, whatever the claim is; zeros where its start
-    cannot be had."""
+    """Trace root of a segment's last step under a key, whatever the claim; zeros if its start is
+    unavailable."""
 
     view: ClaimView
     segment: int
@@ -61,8 +61,10 @@ class TraceRoot(JobOrder[bytes]):
 
 @dataclass(frozen=True)
 class JunkSpec(JobSpec):
-    """A job of which the replays of some tasks are wrong at a step. `planted`: (round, shard, step counted
-    from the round's first)."""
+    """A job in which the replays of some tasks are wrong at a step.
+
+    `planted`: (round, shard, step counted from the round's first).
+    """
 
     planted: tuple[tuple[int, int, int], ...] = ()
 
@@ -76,10 +78,10 @@ class JunkSpec(JobSpec):
 
 @dataclass(frozen=True)
 class CheatSpec(SolverSpec):
-    """A job of a solver that cheats. Opening it raises Stop where the cheat cannot happen in the job."""
+    """A job of a cheating solver. Opening it raises Stop if the cheat is impossible in the job."""
 
     def misfit(self, files: LoadedJob) -> str:
-        """Why this cheat cannot happen in the job; empty if it can."""
+        """Why this cheat is impossible in the job; empty if it is possible."""
         return ""
 
     def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
@@ -94,8 +96,7 @@ class CheatSpec(SolverSpec):
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the cheat cheats: the fault, in the task of this round and shard; in its training, or in another
-    of its loops."""
+    """Place of a fault: in the task of this round and shard, in its training or another loop."""
 
     round: int
     shard: int
@@ -108,8 +109,11 @@ _OFF = "off by one unit in the last place"
 
 @dataclass(frozen=True)
 class WeightPlan:
-    """One element of the value computed for a slot at one step of a round is off by one ulp, in every shard
-    held. `step`: counted from the round's first."""
+    """Changes one element of the value computed for a slot at one step of a round by one ulp, in every shard
+    held.
+
+    `step`: counted from the round's first.
+    """
 
     round: int
     step: int
@@ -124,7 +128,7 @@ class WeightPlan:
 
 @dataclass(frozen=True)
 class StatePlan(WeightPlan):
-    """The same, but in the claimed state alone: the step's own trace is honest."""
+    """As `WeightPlan`, but only in the claimed state: the step's trace is honest."""
 
     def __str__(self) -> str:
         return f"{super().__str__()}, in the claimed state alone"
@@ -132,7 +136,7 @@ class StatePlan(WeightPlan):
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """One element of a slot that the outer step computes is off by one ulp, in every round."""
+    """Changes one element of a slot that the outer step computes by one ulp, in every round."""
 
     slot: int
     element: int
@@ -143,7 +147,7 @@ class AggregatePlan:
 
 @dataclass(frozen=True)
 class FaultySpec(CheatSpec):
-    """One fault is planted in what is computed."""
+    """Plants one fault in the computation."""
 
     plan: Plan | WeightPlan | AggregatePlan | None = None
 
@@ -186,7 +190,7 @@ class FaultySpec(CheatSpec):
 
 
 def _no_element(program: Program, slot: int, element: int) -> str:
-    """What to say where a program's next state has no such element; empty where it has."""
+    """The error text if a program's next state has no such element; empty if it has."""
     if slot >= program.slots:
         return f"it asks for slot {slot}, and the state has {program.slots} slots, counted from 0"
     if element >= (size := prod(program.nodes[program.outputs[slot]].shape)):
@@ -195,7 +199,7 @@ def _no_element(program: Program, slot: int, element: int) -> str:
 
 
 def before_round(terms: Terms, first: int) -> str:
-    """What to say where a job ends before this round; empty where it does not."""
+    """The error text if a job ends before this round; empty if it does not."""
     if terms.rounds > first:
         return ""
     return f"it happens in round {first}, and the job has {terms.rounds} rounds, counted from 0"
@@ -203,7 +207,7 @@ def before_round(terms: Terms, first: int) -> str:
 
 @dataclass(frozen=True)
 class WrongDataSpec(CheatSpec):
-    """Other records than those of the terms: those of another seed."""
+    """Trains on records of another seed."""
 
     def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
         other = sha256(b"records of my own choice" + self.terms.seed).digest()
@@ -213,7 +217,7 @@ class WrongDataSpec(CheatSpec):
 
 @dataclass(frozen=True)
 class IdleSpec(CheatSpec):
-    """Nothing is computed from a round on."""
+    """Computes nothing from a round on."""
 
     first_round: int = 0
 
@@ -222,7 +226,7 @@ class IdleSpec(CheatSpec):
 
 
 class _Inventions(TaskTrainer):
-    """Claims of tasks that nobody ever computed; nothing is published of them."""
+    """Claims of tasks that were never computed; nothing is published."""
 
     def train(self, round_: int, shard: int, *, ahead: bool, told: Told) -> None:
         place, segments = (self.job_id, round_, shard), self.work.terms.segments
@@ -240,7 +244,7 @@ class _Inventions(TaskTrainer):
 
 @dataclass(frozen=True)
 class InventingSpec(CheatSpec):
-    """The states at all segments' ends are invented."""
+    """Invents the states at all segments' ends."""
 
     def make_trainer(self, job: OpenJob) -> TaskTrainer:
         desk = job.desk
@@ -249,14 +253,14 @@ class InventingSpec(CheatSpec):
 
 
 class Patchwork(TaskTrainer):
-    """Tasks that are trained honestly, and claimed otherwise: `patch` gives the ends that are claimed."""
+    """Trains tasks honestly and claims other states: `patch` returns the claimed segment ends."""
 
     def __init__(self, *args: Any, patch: Patch, **options: Any) -> None:
         super().__init__(*args, **options)
         self.patch = patch
 
     def published_between(self, task: OpenTask, share: float) -> Checkpoint:
-        """A state between the task's first and last, published like any other."""
+        """Publishes a state interpolated between the task's first and last."""
         start = self.state_provider.input_state(Kind.TASK, task.round, task.shard)
         end = self._resuming.state(task.leaves[-1])
         assert end is not None, "it was stored just now"
@@ -273,14 +277,14 @@ Patch = Callable[[Patchwork, OpenTask], list[Checkpoint]]
 
 
 def interpolated(trainer: Patchwork, task: OpenTask) -> list[Checkpoint]:
-    """The first state and the last are right, and what lies between is drawn with a ruler."""
+    """First and last state are right, those between are interpolated."""
     leaves = task.leaves
     last = len(leaves) - 1
     return [leaves[0], *(trainer.published_between(task, i / last) for i in range(1, last)), leaves[-1]]
 
 
 def half_invented(trainer: Patchwork, task: OpenTask) -> list[Checkpoint]:
-    """The first half of the segments is right, and the rest is made up."""
+    """The first half of the segments is right, the rest is invented."""
     kept = task.leaves[: len(task.leaves) // 2 + 1]
     made_up = (sha256(b"made up" + leaf.root).digest() for leaf in task.leaves[len(kept) :])
     return [*kept, *(Checkpoint("", root) for root in made_up)]
@@ -288,7 +292,7 @@ def half_invented(trainer: Patchwork, task: OpenTask) -> list[Checkpoint]:
 
 @dataclass(frozen=True)
 class PatchworkSpec(CheatSpec):
-    """Other states are claimed at some of the segments' ends than were computed."""
+    """Claims other states at some segment ends than were computed."""
 
     patch: Patch = interpolated
 
@@ -303,11 +307,11 @@ class PatchworkSpec(CheatSpec):
 
 
 InputPatch = Callable[[Kind, int, int, Callable[[Kind, int, int], State]], State]
-"""(kind, round, shard, the honest function) -> the input state that the cheat uses."""
+"""Maps (kind, round, shard, honest function) to the input state that the cheat uses."""
 
 
 class _Wrong(StateProvider):
-    """What the cheat believes that claims start from."""
+    """The cheat's version of claims' input states."""
 
     def __init__(self, *args: Any, patch: InputPatch, books: Any) -> None:
         super().__init__(*args)
@@ -329,12 +333,12 @@ class _Wrong(StateProvider):
 
 
 def restart(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
-    """Every task starts from the genesis state, whatever the others did."""
+    """Starts every task from the genesis state."""
     return honest(kind, 0 if kind == Kind.TASK else round_, shard)
 
 
 def invent(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
-    """Every task after the first round starts from a state that nobody else has."""
+    """Starts every task after the first round from an invented state."""
     state = honest(kind, round_, shard)
     if kind == Kind.OUTER or round_ == 0:
         return state
@@ -342,14 +346,14 @@ def invent(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int
 
 
 def omit_last_shard(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
-    """The aggregate counts the last shard's last parameter tensor as zero."""
+    """Takes the last shard's last parameter tensor as zero in the aggregate."""
     state = honest(kind, round_, shard)
     return [*state[:-1], torch.zeros_like(state[-1])] if kind == Kind.OUTER else state
 
 
 @dataclass(frozen=True)
 class WrongInputSpec(CheatSpec):
-    """All is computed honestly from a wrong input state."""
+    """Computes honestly from a wrong input state."""
 
     patch: InputPatch = restart
     first_round: int = 0

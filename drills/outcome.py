@@ -1,7 +1,7 @@
-"""What a scenario showed, and the closing tables that tell it.
+"""Collects a scenario's outcome and prints its closing tables.
 
-Contract: an `Outcome` holds only what was read from the chain, the nodes' events and the checked model; the
-report adds nothing.
+Contract: an `Outcome` holds only data from the chain, the nodes' events and the verified model; the report
+adds nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drills.narrator import Event
 
 @dataclass(frozen=True)
 class Played:
-    """A game, by its end."""
+    """Result of one game."""
 
     game_id: int
     moves: int
@@ -45,11 +45,11 @@ class Outcome:
     seconds_run: float = 0.0
     events: list[tuple[str, Event]] = field(default_factory=list)
     convicted: list[dict[str, Any]] = field(default_factory=list)
-    """Claims that fell, each with what the client's own replay finds in it."""
+    """Convicted claims, each with the finding of the client's own replay."""
     lies: list[dict[str, Any]] = field(default_factory=list)
-    """Votes that were convicted, likewise."""
+    """Convicted votes, likewise."""
     demands: list[str] = field(default_factory=list)
-    """How each demand for a state ended."""
+    """Outcome of each demand for a state."""
     missing_shards: list[dict[str, int]] = field(default_factory=list)
     """Shards that rounds were closed without."""
     games: list[Played] = field(default_factory=list)
@@ -65,20 +65,20 @@ class Outcome:
         return any(who == name and e["event"] == event for who, e in self.events)
 
     def told(self, name: str, event: str) -> list[Event]:
-        """Events of one kind that a node has written, in their order."""
+        """A node's events of one kind, in order."""
         return [e for who, e in self.events if who == name and e["event"] == event]
 
     def burnt(self) -> int:
-        """What is gone for good since before the run."""
+        """Tokens burnt during the run."""
         assert self.before is not None and self.after is not None
         return self.after.burnt - self.before.burnt
 
     def parties(self) -> list[str]:
-        """Everybody whose tokens are counted."""
+        """All accounts whose tokens are counted."""
         return list(self.after.parties) if self.after is not None else []
 
     def change(self, name: str) -> int:
-        """What a party has more (or less) after the run, in smallest units."""
+        """Change of a party's tokens over the run, in smallest units."""
         assert self.before is not None and self.after is not None
         return self.after.parties[name] - self.before.parties[name]
 
@@ -101,7 +101,7 @@ def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
 
 
 def judge(promised: Callable[[Outcome], list[str]], outcome: Outcome) -> list[str]:
-    """What is missing of what was promised; empty when the scenario passed."""
+    """Broken promises; empty if the scenario passed."""
     missing = promised(outcome)
     losses = outcome.held_out_loss
     if len(losses) < 2 or not losses[-1] < losses[0]:
@@ -112,7 +112,7 @@ def judge(promised: Callable[[Outcome], list[str]], outcome: Outcome) -> list[st
 
 
 def report_of(name: str, outcome: Outcome, missing: list[str]) -> dict[str, Any]:
-    """All that the report tells, in the form of JSON."""
+    """The report as JSON."""
     return {
         "scenario": name,
         "passed": not missing,
@@ -140,7 +140,7 @@ def report_of(name: str, outcome: Outcome, missing: list[str]) -> dict[str, Any]
 
 
 def report(app: App, attackers: Sequence[str], name: str, outcome: Outcome, missing: list[str]) -> None:
-    """The closing tables, or one object with --json."""
+    """Prints the closing tables, or one object with --json."""
     if app.output.as_json:
         app.output.result("scenario", report_of(name, outcome, missing))
         return
@@ -182,7 +182,7 @@ def report(app: App, attackers: Sequence[str], name: str, outcome: Outcome, miss
 
 
 def in_short(attackers: Sequence[str], outcome: Outcome) -> list[str]:
-    """What the attack has cost whoever attacked, and what everybody else has kept."""
+    """Summary of the attacker's loss and the others' balances."""
     others = [name for name in outcome.parties() if name not in (*attackers, "client", "faucet")]
 
     def told(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""What scenarios promise: of an outcome, what is missing of it.
+"""Checks of scenarios: each returns what an outcome lacks of its promise.
 
-Contract: a promise is checked against the chain, the nodes' events and the client's own replay of whatever
-was convicted, so that a cheat that was not played, or was convicted for something else, fails the scenario.
+Contract: a promise is checked against the chain, the nodes' events and the client's own replay of everything
+convicted. So a cheat that was not played, or was convicted for something else, fails the scenario.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from assay.app.units import parse_amount
 from drills.outcome import Outcome
 
 MISS_PENALTY = parse_amount("20tok")
-"""The template's."""
+"""Miss penalty of the template."""
 LATE_S = 15
-"""Most seconds that are left of a window when a late challenge comes (``drills.whistleblowers``)."""
+"""Maximum seconds left of a window when a late challenge comes (``drills.whistleblowers``)."""
 STRANGER = "stranger"
 """The account that posts a hostile job."""
 Promise = Callable[[Outcome], list[str]]
@@ -33,8 +33,7 @@ def winners(outcome: Outcome, *names: str) -> list[str]:
 
 
 def paid(outcome: Outcome, *solvers: str) -> list[str]:
-    """Whoever of these took a shard has earned by it. One that looked after the others had taken all of them
-    has neither won nor lost."""
+    """Each of these solvers that took a shard has earned; one that found all shards taken has not lost."""
     took = [name for name in solvers if outcome.told(name, "took")]
     missing = [] if took else ["no honest solver took a shard"]
     lost = [name for name in solvers if name not in took and outcome.change(name) < 0]
@@ -42,7 +41,7 @@ def paid(outcome: Outcome, *solvers: str) -> list[str]:
 
 
 def votes(outcome: Outcome) -> list[str]:
-    """Verifiers lose if they vouched for what was wrong, and otherwise nothing."""
+    """Verifiers lose stake only if they attested something wrong."""
     guilty = {name for fallen in outcome.convicted for name in fallen["guilty"]}
     verifiers = {name for name in outcome.parties() if name.startswith("verifier")}
     spared = [f"{name} lost nothing, though guilty" for name in guilty if outcome.change(name) >= 0]
@@ -59,9 +58,11 @@ def falls(
     *,
     shown: bool = True,
 ) -> Promise:
-    """solver-1's claim of this kind (and round) is convicted, once, for the fault that was planted: the
-    client's replay gives this `finding`, and a game ended for this `reason` (None: no game was needed).
-    `shown`: whether its states are published, without which no vote that covers for it is refuted."""
+    """solver-1's claim of this kind (and round) is convicted once, for the planted fault.
+
+    The client's replay gives this `finding`, and a game ended for this `reason` (None: no game was needed).
+    `shown`: whether its states are published, without which no vote that covers for it is refuted.
+    """
 
     def promised(outcome: Outcome) -> list[str]:
         missing = planted(outcome, "solver-1")
@@ -104,8 +105,11 @@ def vote_promises(outcome: Outcome) -> list[str]:
 
 
 def junk(*reasons: str, accusers: Sequence[str] = ("whistle-1",), moves: int = 0) -> Promise:
-    """Every game is one of these accusers', and lost, for one of these `reasons` and after at least so many
-    `moves`; its bond is gone, and nobody honest has lost."""
+    """Every game is one of these accusers', and lost, for one of these `reasons` and after at least `moves`
+    moves.
+
+    Its bond is lost, and no honest account has lost anything.
+    """
 
     def promised(outcome: Outcome) -> list[str]:
         missing = [line for name in accusers for line in planted(outcome, name)]
@@ -133,7 +137,7 @@ def honest_promises(outcome: Outcome) -> list[str]:
 
 
 def unmoved(times: int) -> Promise:
-    """What happened to processes or chain happened so many times, and cost nobody anything."""
+    """The disturbances happened this many times and cost nobody anything."""
 
     def promised(outcome: Outcome) -> list[str]:
         seen = sum(event["event"] == "disturbed" for _, event in outcome.events)
@@ -162,7 +166,7 @@ def sock_puppet_promises(outcome: Outcome) -> list[str]:
 
 
 def lost_on_purpose_promises(outcome: Outcome) -> list[str]:
-    """whistle-1 loses a game for solver-1, and whistle-2 convicts it all the same."""
+    """whistle-1 loses a game on purpose for solver-1, and whistle-2 convicts it all the same."""
     missing = falls("task", 1, "WrongSegment", "arithmetic", winner="whistle-2")(outcome)
     missing += planted(outcome, "whistle-1")
     if not [game for game in outcome.games if game.decided and not game.challenger_won]:
@@ -208,7 +212,7 @@ def straggler_promises(outcome: Outcome) -> list[str]:
 
 
 def last_second_promises(outcome: Outcome) -> list[str]:
-    """The claim falls although its challenge came in the window's last seconds."""
+    """The claim falls although it was challenged in the window's last seconds."""
     missing = falls("task", 0, "WrongSegment", "arithmetic")(outcome)
     left = [int(event["left"]) for event in outcome.told("whistle-1", "late")]
     if not left or not all(0 <= seconds <= LATE_S for seconds in left):
@@ -217,7 +221,7 @@ def last_second_promises(outcome: Outcome) -> list[str]:
 
 
 def hostile_job_promises(outcome: Outcome) -> list[str]:
-    """Both solvers refused the stranger's job before they staked anything on it, and did the client's."""
+    """Both solvers refused the stranger's job before staking on it, and did the client's."""
     posted = outcome.told(STRANGER, "fault-planted")
     if not posted:
         return ["the stranger posted nothing"]

@@ -1,10 +1,9 @@
-"""Running a scenario: a whole market on this machine in which somebody cheats, from the first block to the
-checked model.
+"""Runs a scenario: a whole market on this machine in which somebody cheats, up to the verified model.
 
-Contract: honest processes are the commands of ``assay`` that a person would run; those that cheat are the
-same commands of ``drills`` with a drill's option. A scenario (``drills.scenarios``) succeeds only if what it
-promises was seen, the job ended, the model was checked against its receipt, and the tokens add up. Otherwise
-it fails, with the reasons.
+Contract: honest processes are the commands of ``assay`` that a person would run; cheating ones are the same
+commands of ``drills`` with a drill's option. A scenario (``drills.scenarios``) passes only if its promises
+held, the job ended, the model was verified against its receipt, and the tokens add up. Otherwise it fails
+with the reasons.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ if TYPE_CHECKING:
 BUDGET = parse_amount("400tok")
 CLIENT_TOKENS = parse_amount("1000tok")
 BLOCK_TIME_S = 0.5
-"""Between empty blocks; every transaction is mined at once."""
+"""Seconds between empty blocks; transactions are mined at once."""
 
 
 def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
-    """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
+    """Job of a scenario: a byte-level GPT of 0.86 million parameters, or a smaller one."""
     times = {**LOCAL, "task": "180s", "vote": "90s", "move": "45s"}
     times["window"] = "12s" if quick else "32s"
     rounds = scenario.quick_rounds if quick else 3
@@ -100,7 +99,7 @@ class Run:
         self.addresses: dict[str, Address] = {}
 
     def play(self) -> Outcome:
-        """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
+        """Runs the scenario. Raises AssayError if it cannot go on; leaves the devnet running."""
         begin = time.monotonic()
         specs = self.scenario.nodes()
         self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
@@ -162,7 +161,7 @@ class Run:
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
     def _post_hostile(self, posted_for: ExitStack, files: JobArtifacts) -> PostedJob | None:
-        """A stranger's job, where the scenario has one."""
+        """Posts the stranger's job, if the scenario has one."""
         from drills.hostile_jobs import HOSTILE_JOBS, posted
 
         kind = self.scenario.hostile_job
@@ -174,7 +173,7 @@ class Run:
         return job
 
     def _show(self, shown: ExitStack, job_id: JobId) -> None:
-        """Serve the dashboard until the run is over, and say where."""
+        """Serves the dashboard until the run is over, and prints its URL."""
         if self.dashboard == Shown.NOT:
             return
         from assay.dashboard.serve import serving
@@ -185,7 +184,7 @@ class Run:
             webbrowser.open(url)
 
     def tell(self, name: str, text: str) -> None:
-        """Something that no node says."""
+        """Prints a line that comes from no node."""
         if line := self.narrator.line(name, {"event": "said", "text": escape(text)}):
             self.say(line)
 
@@ -195,7 +194,7 @@ class Run:
             self.say(line)
 
     def _disturb(self, name: str, event: Event) -> None:
-        """What is to happen once this event is there."""
+        """Applies the disturbances triggered by this event."""
         due = [d for d in self._disturbances if (d.node, d.event) == (name, event["event"])]
         for disturbance in due:
             self._disturbances.remove(disturbance)
@@ -279,7 +278,7 @@ class Run:
             shot.check(minted)
 
     def _check_verdicts(self, state_provider: StateProvider, job_id: JobId) -> None:
-        """What was convicted, each with the client's own replay of it."""
+        """Replays everything that was convicted."""
         from assay.node.audit import audit_claim, audit_vote
         from assay.node.rounds import missing
         from assay.whistleblower.service import describe
@@ -314,8 +313,10 @@ class Run:
                 self.outcome.lies.append(said)
 
     def _guilty(self, state_provider: StateProvider, view: ClaimView) -> list[Vote]:
-        """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
-        the game was won, or no game was, and the input is at fault (rules 5.1 and 5.5)."""
+        """Valid votes on a fallen claim whose sample included its fault.
+
+        That is the segment of the won game, or the input if there was no game (rules 5.1 and 5.5).
+        """
         from assay.node.findings import sampled
 
         won = [g.game for g in self.games if g.challenger_won and g.game.claim_id == view.claim_id]
@@ -331,12 +332,12 @@ class Run:
 
 
 def _passed(view: ClaimView) -> list[Vote]:
-    """Votes that called a claim valid, also those that have fallen or were freed since."""
+    """Votes that called a claim valid, including those that fell or were freed since."""
     return [vote for vote in view.votes if view.traces.get(vote.verifier)]
 
 
 def next_steps() -> list[str]:
-    """What one may do after a scenario, to be typed as it stands."""
+    """Commands to type after a scenario."""
     steps = [] if which("assay") else [("source .venv/bin/activate", "the commands below are there")]
     steps += [
         ("python -m drills list", "other cheats, by name"),
@@ -361,8 +362,10 @@ def run_scenario(
     dashboard: Shown = Shown.NOT,
     devices: Mapping[str, str] | None = None,
 ) -> bool:
-    """Run one scenario, report, and say whether it passed; `devices` by role or node. Raises Stop for an
-    unknown name, Ask for an unknown role or node."""
+    """Runs and reports one scenario; True if it passed. `devices`: by role or node.
+
+    Raises Stop for an unknown name, Ask for an unknown role or node.
+    """
     from assay.devnet.market import take_down
 
     scenario = SCENARIOS.get(name)

@@ -30,30 +30,30 @@ from drills.promises import (
 
 @dataclass(frozen=True)
 class Scenario:
-    """`promised`: what the outcome lacks of what the scenario promises."""
+    """A scenario. `promised`: returns broken promises of an outcome."""
 
     name: str
     attacks: tuple[int, ...]
-    """Their numbers in docs/threats.md; none where nobody attacks, or it has no number."""
+    """Numbers in docs/threats.md; empty if nobody attacks, or it has no number."""
     summary: str
     nodes: Callable[[], list[NodeSpec]]
     promised: Promise
     times: Mapping[str, str] = field(default_factory=dict)
-    """Times of the job other than usual, such as a short one for a move that never comes."""
+    """Changed times of the job, such as a short one for a move that never comes."""
     attackers: tuple[str, ...] = ("solver-1",)
-    """Whose accounts the cheat has."""
+    """Accounts of the attacker."""
     quick_rounds: int = 2
     """Rounds of the smaller job: as many as the cheat needs."""
     changes: Mapping[str, str] = field(default_factory=dict)
-    """Lines of the job file that read otherwise, by what the template has."""
+    """Replaced lines of the job file, by the template's line."""
     disturbances: tuple[Disturbance, ...] = ()
-    """What happens to processes and chain meanwhile."""
+    """Disturbances of processes and chain."""
     hostile_job: str = ""
-    """What a stranger posts before the client does (``drills.hostile_jobs``)."""
+    """Kind of hostile job that a stranger posts before the client (``drills.hostile_jobs``)."""
 
 
 def hostile(job: str, attack: int, summary: str) -> Scenario:
-    """Everybody is honest but a stranger, who posts a hostile job first."""
+    """A scenario in which everybody is honest but a stranger, who posts a hostile job first."""
     return Scenario(
         *(job, (attack,), summary, lambda: lineup(2), hostile_job_promises),
         attackers=(),
@@ -63,7 +63,7 @@ def hostile(job: str, attack: int, summary: str) -> Scenario:
 
 
 SHORT_MOVES = {"move": "15s"}
-"""For cheats that have no move to make and lose by the clock."""
+"""For cheats that cannot move and lose by the clock."""
 SHORT_VOTES = {"vote": "45s"}
 
 SCENARIOS = {
@@ -337,9 +337,12 @@ SCENARIOS = {
 
 
 def lineup_of(cheat: str, honest: list[NodeSpec]) -> list[NodeSpec]:
-    """The nodes of the scenario in `cheat`, ``NAME`` or ``NAME@ROUND``, and those of `honest` whose names it
-    does not have. Of the scenario's honest whistleblowers only those in `honest` stay. Raises Stop for an
-    unknown name, and for a round where the scenario has no fault to move."""
+    """The nodes of the scenario in `cheat`, ``NAME`` or ``NAME@ROUND``, plus those of `honest` with other
+    names.
+
+    Of the scenario's honest whistleblowers only those in `honest` stay. Raises Stop for an unknown name, and
+    for a round if the scenario has no fault to move.
+    """
     name, at, round_ = cheat.partition("@")
     scenario = SCENARIOS.get(name)
     if scenario is None:

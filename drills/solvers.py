@@ -1,8 +1,8 @@
 """Solvers that cheat on purpose, for devnets and tests. No honest node is ever made from these.
 
-Each is the honest solver with one thing patched (``drills.orders``), and defends what it claims to the end
-with the same patch. It says so with the event ``fault-planted``. Once convicted it takes no new shard and
-commits no further aggregate. A job in which its cheat cannot happen is refused before it takes a shard.
+Each is the honest solver with one thing patched (``drills.orders``), and defends its claims to the end with
+the same patch. It reports the event ``fault-planted``. Once convicted it takes no new shard and commits no
+further aggregate. A job in which its cheat is impossible is refused before it takes a shard.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from drills.orders import (
 
 
 class CheatingSolver(SolverService):
-    """`SolverService` that keeps out of the way after its conviction, so that the others can end the job."""
+    """`SolverService` that takes no more work after its conviction, so that the others can end the job."""
 
     kind: type[CheatSpec] = CheatSpec
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.cheat: dict[str, Any] = {}
-        """Further fields of its specs."""
+        """Additional fields of its specs."""
         super().__init__(*args, **options)
 
     def spec(self, job_id: JobId) -> SolverSpec:
         return spec_of(self.kind, super().spec(job_id), **self.cheat)
 
     def convicted(self, observation: Observation) -> bool:
-        """Whether a claim of this account has fallen."""
+        """True if a claim of this account has fallen."""
         return any(
             view.claim.claimant == self.market.me and view.status.phase == Phase.CONVICTED
             for job in observation.jobs
@@ -64,7 +64,7 @@ class CheatingSolver(SolverService):
 
 
 class FaultySolver(CheatingSolver):
-    """`SolverService` whose own computation carries one planted fault."""
+    """`SolverService` whose computation has one planted fault."""
 
     kind = FaultySpec
 
@@ -74,13 +74,13 @@ class FaultySolver(CheatingSolver):
 
 
 class WrongDataSolver(CheatingSolver):
-    """`SolverService` that trains on other records than those it is told to: those of another seed."""
+    """`SolverService` that trains on records of another seed."""
 
     kind = WrongDataSpec
 
 
 class HidingSolver(CheatingSolver):
-    """`SolverService` that trains honestly, and shows nobody a byte of what it has committed to."""
+    """`SolverService` that trains honestly and publishes none of its committed states."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -94,13 +94,13 @@ class HidingSolver(CheatingSolver):
 
 
 class InventingSolver(CheatingSolver):
-    """`SolverService` that invents the states at all segments' ends and computes none of them."""
+    """`SolverService` that invents the states at all segments' ends."""
 
     kind = InventingSpec
 
 
 class PatchworkSolver(CheatingSolver):
-    """`SolverService` that trains its tasks, and claims other states at some of the segments' ends."""
+    """`SolverService` that trains its tasks and claims other states at some segments' ends."""
 
     kind = PatchworkSpec
 
@@ -110,8 +110,7 @@ class PatchworkSolver(CheatingSolver):
 
 
 class IdleSolver(CheatingSolver):
-    """`SolverService` that holds its shard and computes nothing from a round on; once idle, it takes no
-    other."""
+    """`SolverService` that computes nothing from a round on; once idle, it takes no other shard."""
 
     kind = IdleSpec
 
@@ -135,8 +134,8 @@ class IdleSolver(CheatingSolver):
 
 
 class WrongInputSolver(CheatingSolver):
-    """`SolverService` that computes honestly from a wrong input state. `first_round`: the first in which
-    `patch` changes anything."""
+    """`SolverService` that computes honestly from a wrong input. `first_round`: first round in which `patch`
+    has an effect."""
 
     kind = WrongInputSpec
 

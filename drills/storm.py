@@ -1,12 +1,10 @@
-"""A storm over a market: faults of many kinds strike its nodes and its chain, one after the other, and in the
-end nothing of it is to be seen.
+"""Chaos test of a market: injects faults into its nodes and chain, and checks that the result is unchanged.
 
-Contract: `strikes` is a function of the seed: when, what, whom, for how long. The end is known in advance:
-`undisturbed` computes the job in this process, without a market. A storm fails where the outputs are others,
-where an honest account has lost anything, where a kind that can strike here has not, or where the stormy
-rounds took so much longer than the calm ones before them that the goodput is too low. What a kind needs and
-this machine has not leaves it out by name.
-Not guaranteed: that the same instant of what a process does is struck twice.
+Contract: `strikes` is a function of the seed: when, what, whom, for how long. The expected result is computed
+by `undisturbed` in this process, without a market. A storm fails if outputs differ, an honest account has
+lost anything, a possible kind of fault did not occur, or the goodput (stormy rounds compared with the calm
+ones before) is too low. Kinds that this machine cannot run are left out by name. Not guaranteed: that the
+same instant of a process is hit twice.
 """
 
 from __future__ import annotations
@@ -43,29 +41,29 @@ if TYPE_CHECKING:
 TOK = 10**18
 TIMES = {**LOCAL, "task": "400s", "straggler": "600s", "outer": "20s", "vote": "300s", "move": "200s"}
 TIMES["window"] = "20s"
-"""Longer than what strikes one node in a row may last."""
+"""Longer than consecutive strikes on one node may last."""
 BUDGET_A_ROUND = 130
-"""Tokens."""
+"""Budget in tokens per round."""
 NODES = (3, 3, 2)
-"""Solvers, verifiers, whistleblowers."""
+"""Numbers of solvers, verifiers, whistleblowers."""
 LIAR, ACCUSER = "solver-1", "whistle-2"
-"""Who cheats: the first time a solver lies about a weight, later an honest task is accused."""
+"""Cheats: first a solver lies about a weight, later an honest task is accused."""
 CHEAT_EVERY = 10
 CALM_ROUNDS = 3
-"""Rounds before the storm; it is measured by the pace of all but the first, which loads and compiles."""
+"""Rounds before the storm; all but the first, which loads and compiles, set the calm pace."""
 LOOK_S = 0.25
 SPIKE_WEI = 200 * 10**9
-"""A base fee some two hundred times the usual, below what nodes pay at most."""
+"""A base fee about two hundred times the usual, below the nodes' maximum."""
 JUMP_S = 20
 DEEPEST = 6
-"""Blocks that a reorganisation takes: within the finality that nodes reckon with."""
+"""Depth of a reorganisation in blocks: within the finality that nodes assume."""
 Ends = Callable[[], object]
 NEVER = {"read-only disk": "a file system in use can be remounted only with its machine's administrator"}
 
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault: `at_s` seconds after the storm began, for `lasts_s`; `node`: "" where it is the chain's."""
+    """A fault: `at_s` seconds after the storm began, for `lasts_s`; `node`: "" for the chain."""
 
     at_s: float
     kind: str
@@ -75,9 +73,11 @@ class Strike:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault. `begin` begins it and gives what ends it, None where it struck nobody; `lasts_s`:
-    least and most; `beside`: it strikes one of two endpoints; `lacks`: why it cannot strike on this machine,
-    if so."""
+    """A kind of fault.
+
+    `begin` starts it and returns a function that ends it, or None if it hit nobody. `lasts_s`: minimum and
+    maximum; `beside`: it affects one of two endpoints; `lacks`: why this machine cannot run it.
+    """
 
     begin: Callable[[Storm, Strike], Ends | None]
     lasts_s: tuple[float, float] = (0.0, 0.0)
@@ -87,7 +87,7 @@ class Fault:
 
 
 def strikes(seed: int, names: Sequence[str], every_s: float) -> Iterator[Strike]:
-    """The storm, without end, in the order of its times. Every kind comes once before one comes twice."""
+    """The endless storm, by time. Every kind comes once before one comes twice."""
     rng, at_s = random.Random(seed), 0.0
     while True:
         kinds = sorted(name for name, fault in FAULTS.items() if not fault.lacks())
@@ -100,19 +100,19 @@ def strikes(seed: int, names: Sequence[str], every_s: float) -> Iterator[Strike]
 
 
 def ends_of(name: str) -> Sequence[str]:
-    """Which endpoints a process has: every second one has two, of which the first fails alone."""
+    """Endpoints of a process: every second one has two, of which the first fails alone."""
     names = [*(node.name for node in default_nodes(*NODES)), CLIENT]
     return ("a", "b") if names.index(name) % 2 else ("a",)
 
 
 def schedule_of(seed: int, every_s: float, count: int = 100) -> Iterator[str]:
-    """The beginning of a storm, a line a strike."""
+    """The beginning of a storm, one line per strike."""
     for strike in islice(strikes(seed, [node.name for node in lineup()], every_s), count):
         yield f"{strike.at_s:8.1f} s  {strike.node or 'chain':<12} {strike.kind:<24} {strike.lasts_s:4.0f} s"
 
 
 def left_out() -> dict[str, str]:
-    """Kinds that cannot strike here, and why."""
+    """Kinds that cannot run here, and why."""
     found = {name: fault.lacks() for name, fault in FAULTS.items()}
     return {name: why for name, why in found.items() if why} | NEVER
 
@@ -126,7 +126,7 @@ def _process(storm: Storm, strike: Strike) -> Process | None:
 
 
 def _is_over() -> None:
-    """What ends by itself."""
+    """Ends a fault that ends by itself."""
 
 
 def _kill(storm: Storm, strike: Strike) -> Ends | None:
@@ -151,14 +151,14 @@ def _signalled(pids: Sequence[int], number: int) -> bool:
 
 
 def _sleep(storm: Storm, strike: Strike) -> Ends | None:
-    """The node and its workers stand still, as on a laptop whose lid is closed."""
+    """Suspends the node and its workers, like a closed laptop."""
     process = _process(storm, strike)
     pids = [process.pid, *children_of(process.pid)] if process is not None else []
     return (lambda: _signalled(pids, signal.SIGCONT)) if _signalled(pids, signal.SIGSTOP) else None
 
 
 def _full_disk(storm: Storm, strike: Strike) -> Ends | None:
-    """No file of the node's grows any more."""
+    """Makes the node's files unable to grow."""
     import resource
 
     process = _process(storm, strike)
@@ -176,7 +176,7 @@ def _full_disk(storm: Storm, strike: Strike) -> Ends | None:
 
 
 def _flip(storm: Storm, strike: Strike) -> Ends | None:
-    """A bit of a file of blocks, of trained segments or of replays."""
+    """Flips a bit in a file of blocks, trained segments or replays."""
     home = storm.home / "nodes" / strike.node
     parts = ("store/blocks", "tasks", "replays/states")
     paths = (path for part in parts for path in (home / part).rglob("*"))
@@ -195,7 +195,7 @@ def _flip(storm: Storm, strike: Strike) -> Ends | None:
 
 
 def _over(fault: str, ends: int) -> Callable[[Storm, Strike], Ends | None]:
-    """What is wrong with so many of a node's endpoints."""
+    """Fault on this many of a node's endpoints."""
 
     def begin(storm: Storm, strike: Strike) -> Ends | None:
         names = [f"{strike.node}/{end}" for end in ends_of(strike.node)[:ends]]
@@ -229,7 +229,7 @@ def _jump(storm: Storm, strike: Strike) -> Ends | None:
 
 
 def _spike(storm: Storm, strike: Strike) -> Ends | None:
-    """Fees rise at once, and fall again by an eighth a block."""
+    """Raises fees at once; they fall by an eighth per block."""
     for address in storm.addresses.values():
         storm.rpc.request("anvil_setBalance", [address, hex(100 * TOK)])
     storm.rpc.request("anvil_setNextBlockBaseFeePerGas", [hex(SPIKE_WEI)])
@@ -258,21 +258,21 @@ FAULTS: dict[str, Fault] = {
     "clock jump": Fault(_jump, of_chain=True),
     "fee spike": Fault(_spike, of_chain=True),
 }
-"""All kinds but the cheat, which comes with every tenth round."""
+"""All kinds but the cheat."""
 
 
 # -- the storm
 
 
 def job_text(rounds: int, steps: int) -> str:
-    """A small network on scikit-learn's digits, in two shards."""
+    """Job file of a small network on scikit-learn's digits, in two shards."""
     text = template("mlp", source="digits", rounds=rounds, times=TIMES)
     return text.replace("steps_per_round = 64", f"steps_per_round = {steps}")
 
 
 def lineup() -> list[NodeSpec]:
-    """Eight nodes with stakes for many rounds. The third solver waits for a better price, until a shard is
-    free."""
+    """Eight nodes with stakes for many rounds. The third solver has a higher price, and waits until a shard
+    is free."""
     own = {"solver-3": ("--min-price", "12tok")}
     return [
         replace(
@@ -286,7 +286,7 @@ def lineup() -> list[NodeSpec]:
 
 
 def undisturbed(body: JobFile) -> list[str]:
-    """The output roots of the job's outer claims, one a round, computed here."""
+    """Output roots of the job's outer claims, one per round, computed here."""
     from assay.app.machine import RESOURCE_LIMITS
     from assay.app.wiring import open_storage
     from assay.job.build import build
@@ -323,7 +323,7 @@ def undisturbed(body: JobFile) -> list[str]:
 
 
 def storm_of(home: Path, seed: int, rounds: int, steps: int, every_s: float, **options: Any) -> Storm:
-    """The storm of a seed."""
+    """The storm for a seed."""
     text = job_text(rounds, steps)
     expected = undisturbed(parse_job_file(text, "the storm's job"))
     budget = Wei(BUDGET_A_ROUND * rounds * TOK)
@@ -334,8 +334,8 @@ def storm_of(home: Path, seed: int, rounds: int, steps: int, every_s: float, **o
 
 @dataclass
 class Storm(Life):
-    """A life under a storm. `expected`: output roots by round, of an undisturbed run; `least`: the goodput
-    that is asked for."""
+    """A life under a storm. `expected`: output roots by round of an undisturbed run; `least`: required
+    goodput."""
 
     seed: int = 1
     every_s: float = 10.0
@@ -352,11 +352,11 @@ class Storm(Life):
         self._coming: Iterator[Strike] = iter(())
         self._next: Strike | None = None
         self._under_way: dict[str, threading.Timer] = {}
-        """What strikes a node, or the chain, until it is over."""
+        """Running strike of each node or the chain."""
         self._rounds: list[float] = []
-        """When each round was seen to be over."""
+        """Times at which rounds were seen to end."""
         self._plots: dict[str, tuple[str, ...]] = {}
-        """What cheats are told."""
+        """Options of the cheats."""
         self._cheated = 0
 
     # -- how its processes reach the chain
@@ -369,7 +369,7 @@ class Storm(Life):
         return [self.weather.path(f"{name}/{end}") for end in ends_of(name)]
 
     def chain_pid(self) -> int:
-        """The process of the chain."""
+        """Pid of the chain's process."""
         found = recorded(self.home)
         assert found is not None
         return found.chain_pid
@@ -411,7 +411,7 @@ class Storm(Life):
             self._next = next(self._coming)
 
     def _begin(self, strike: Strike) -> None:
-        """One thing at a time strikes a node, or the chain."""
+        """Starts a strike; one at a time per node or chain."""
         if strike.node in self._under_way:
             return
         try:
@@ -428,7 +428,7 @@ class Storm(Life):
             self._end_later(strike, end)
 
     def _end_later(self, strike: Strike, end: Ends) -> None:
-        """In a thread of its own: this one may wait for a chain that is stopped."""
+        """Ends a strike in a thread of its own: it may wait for a stopped chain."""
 
         def over() -> None:
             end()
@@ -443,7 +443,7 @@ class Storm(Life):
         return max((job.progress.round for job in self.jobs()), default=len(self._rounds))
 
     def _halt(self) -> None:
-        """The client ends the job once its hours are over; its process closes it."""
+        """Halts the job once the storm's time is over; its process closes it."""
         jobs = self.jobs()
         if jobs and not jobs[0].progress.halted and not jobs[0].progress.closed:
             connection = self.app.connect(CLIENT)
@@ -451,7 +451,7 @@ class Storm(Life):
             self.say("the hours are over: the client halts the job")
 
     def _cheat(self, round_: int) -> None:
-        """Every tenth round somebody lies about the next one."""
+        """Every tenth round somebody cheats in the next one."""
         number = (round_ + 1) // CHEAT_EVERY
         if round_ + 1 != number * CHEAT_EVERY or number <= self._cheated:
             return
@@ -477,7 +477,7 @@ class Storm(Life):
         return found
 
     def goodput(self) -> float:
-        """Seconds that the stormy rounds would have taken at the calm pace, over those that they took."""
+        """Time of the stormy rounds at the calm pace, divided by their real time."""
         if len(self._rounds) <= CALM_ROUNDS:
             return 0.0
         pace = (self._rounds[CALM_ROUNDS - 1] - self._rounds[0]) / (CALM_ROUNDS - 1)

@@ -1,7 +1,7 @@
 """Verifiers that cheat on purpose, for devnets, drills and tests. No honest node is ever made from these.
 
-Each is the honest verifier with one thing patched: what it thinks of a claim. Those that have nothing true to
-defend say so with the event ``fault-planted``.
+Each is the honest verifier with its judgement patched. Those with nothing true to defend report the event
+``fault-planted``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drills.orders import TraceRoot
 
 
 class LazyVerifier(VerifierService):
-    """Attests every claim without fetching or replaying anything: its keyed traces are invented."""
+    """Attests every claim without fetching or replaying anything, with invented traces."""
 
     async def judge(self, view: ClaimView, what: str) -> Attestation:
         terms = self.market.job(view.claim.job_id).terms
@@ -32,7 +32,7 @@ class LazyVerifier(VerifierService):
 
 
 class CopyingVerifier(VerifierService):
-    """Attests every claim with the traces of another verifier, as if that one had handed them over."""
+    """Attests every claim with another verifier's traces, as if that one had shared them."""
 
     def __init__(self, *args: Any, source: Address, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -48,8 +48,7 @@ class CopyingVerifier(VerifierService):
 
 
 class ColludingVerifier(VerifierService):
-    """Attests whatever its accomplices claim, with keyed traces of the right form, and reports nothing on
-    them."""
+    """Attests its accomplices' claims with well-formed traces, and reports no fault of theirs."""
 
     def __init__(self, *args: Any, accomplices: frozenset[Address], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -66,7 +65,7 @@ class ColludingVerifier(VerifierService):
 
 
 class SilentVerifier(VerifierService):
-    """Casts none of its votes: it drops the draws that it does not want."""
+    """Casts none of its votes, to reject unwanted draws."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

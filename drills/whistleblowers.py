@@ -1,8 +1,8 @@
-"""Whistleblowers that accuse the innocent on purpose, for devnets, drills and tests.
+"""Whistleblowers that accuse innocent nodes on purpose, for devnets, drills and tests.
 
 Each is the honest one with a faulty replay of the accused's task, so that it plays a junk challenge, through
-all its moves unless its manner is another. It says so with the event ``fault-planted``. No honest node is
-ever made from these.
+all its moves unless its class differs. It reports the event ``fault-planted``. No honest node is ever made
+from these.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from assay.whistleblower.service import WhistleblowerService
 from drills.orders import JunkSpec, spec_of
 
 LATE_S = 15
-"""Seconds before the end of a window at which a late one challenges: it takes some blocks."""
+"""Seconds before the end of a window at which a late challenge starts; it takes some blocks."""
 LAST_S = 6
 """Seconds before its deadline at which a slow challenger moves."""
 
 
 class JunkChallenger(WhistleblowerService):
-    """Finds in the first step of a round's task a wrong weight that is right. `accused`: the shard, or whose
-    task it is."""
+    """Takes a right weight in the first step of a round's task for wrong. `accused`: the shard, or the task's
+    solver."""
 
     def __init__(self, *args: Any, round: int, accused: int | Address, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -34,7 +34,7 @@ class JunkChallenger(WhistleblowerService):
         self._planted: dict[tuple[JobId, int, int], int] = {}
 
     def accuses(self, claim: Claim) -> bool:
-        """Whether this is a task that it accuses."""
+        """True if it accuses this task."""
         whose = claim.shard if isinstance(self.accused, int) else claim.claimant
         return claim.kind == Kind.TASK and claim.round == self.round and whose == self.accused
 
@@ -45,7 +45,7 @@ class JunkChallenger(WhistleblowerService):
         return spec_of(JunkSpec, super().spec(job_id), planted=planted)
 
     def plant(self, view: ClaimView, step: int) -> None:
-        """From now on its replay of this claim's task is wrong at a step, counted from the round's first."""
+        """Makes its replay of this claim's task wrong at a step, counted from the round's first."""
         claim = view.claim
         place = (claim.job_id, claim.round, claim.shard)
         if self.accuses(claim) and place not in self._planted:
@@ -60,14 +60,14 @@ class JunkChallenger(WhistleblowerService):
 
 
 class SilentChallenger(JunkChallenger):
-    """Opens its game, and makes no move in it."""
+    """Opens its game and makes no move."""
 
     async def play(self, action: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class LateChallenger(WhistleblowerService):
-    """Honest, but it keeps what it has found to itself until the last seconds of the claim's window."""
+    """Honest, but announces its findings only in the last seconds of the claim's window."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -85,7 +85,7 @@ class LateChallenger(WhistleblowerService):
 
 
 class SlowChallenger(JunkChallenger):
-    """Makes each of its moves in the last seconds that it has."""
+    """Makes each move in its last seconds."""
 
     async def play(self, action: Any) -> None:
         game = self.market.game(action.game_id).game
@@ -94,7 +94,7 @@ class SlowChallenger(JunkChallenger):
 
 
 class VoteChallenger(JunkChallenger):
-    """Finds the accused task right, and wrong every trace that verifiers have shown of it."""
+    """Takes the accused task for right, and every verifier's trace of it for wrong."""
 
     async def _audit_claim(self, action: policy.AuditClaim) -> None:
         await WhistleblowerService._audit_claim(self, action)
