@@ -1,6 +1,7 @@
-"""Lines of tracked Markdown have at most 110 columns, but for tables, fenced code and unbreakable words.
+"""Checks that lines of tracked Markdown have at most 110 columns, except tables, fenced code and unbreakable
+words.
 
-Exits 1 and names every place. ruff checks the width of Python, `forge fmt` that of Solidity.
+Exits 1 and lists every place. ruff checks the width of Python, `forge fmt` that of Solidity.
 """
 
 from __future__ import annotations

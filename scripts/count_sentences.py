@@ -1,4 +1,4 @@
-"""Count the words of each sentence in Markdown prose: median and 90th percentile of each file given.
+"""Counts the words of each sentence in Markdown prose: median and 90th percentile per file.
 
 Headings, tables, fenced code and comments do not count. An inline code span is one word; a link is its text.
 `--long N` also prints the sentences of more than N words.
@@ -24,7 +24,7 @@ _DROPPED = (
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a document's prose."""
+    """Sentences of a document's prose."""
     for pattern, put in _DROPPED:
         text = re.sub(pattern, put, text, flags=re.MULTILINE | (re.DOTALL if "```" in pattern else 0))
     found = []
@@ -34,7 +34,7 @@ def sentences(text: str) -> list[str]:
 
 
 def words(sentence: str) -> list[str]:
-    """What counts as a word: anything with a letter or digit between spaces."""
+    """Words of a sentence: anything with a letter or digit between spaces."""
     return [word for word in sentence.split() if re.search(r"\w", word)]
 
 

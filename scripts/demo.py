@@ -1,9 +1,9 @@
-"""The main job, from nothing: a real model is trained through the whole market on a local chain, a cheat is
-caught and slashed on chain, and the model is fetched and checked.
+"""Runs the demonstration: trains a model through a market on a local chain, catches a cheat, and verifies the
+model.
 
 Usage: demo.py [--json] [--quick] [--open] [--data PATH] [--devices LIST] [--home FOLDER]; the environment
-variables DATA, OPEN and DEVICES do as --data, --open and --devices. Exit status 0 only if all of it happened.
-It is ``python -m drills run one-ulp`` in a folder of its own.
+variables DATA, OPEN and DEVICES are equivalent to --data, --open and --devices. Exit status 0 only if all of
+it happened. It is ``python -m drills run one-ulp`` in a folder of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOME = ".assay/demo"
 
 
 def main() -> None:
-    """Become the scenario's process, so that a signal to this one ends the market."""
+    """Replaces this process by the scenario's, so that a signal ends the market."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     parser.add_argument("--quick", action="store_true", help="a smaller model and two rounds, about a minute")

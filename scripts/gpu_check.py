@@ -1,15 +1,15 @@
-"""All that a GPU is to be asked in eight minutes: bits, speed, and a market; results as JSON and a table.
+"""Checks a GPU in eight minutes: bits, speed, and a market; results as JSON and a table.
 
 Contract: needs Python 3.11 or newer with PyTorch for CUDA, a C compiler, and either a checkout after `make
-setup` or the archive of `make gpu-bundle`; no network. Each part is a process with a time limit of its own
-and writes its result when it has it (``scripts/gpu_parts.py``); summary.json and summary.txt are written anew
-after each. What is timed runs alone; before that, what has to be compiled is, behind the comparison of bits
-and the market. Exit status 0: all parts ended and every bit is right; 1: a wrong bit; 2: a part is missing,
-or something was slower than the machine could do it. Standard library only: it has to be able to say that
-PyTorch cannot be imported.
+setup` or the archive of `make gpu-bundle`; no network. Each part is a process with its own time limit and
+writes its result when ready (``scripts/gpu_parts.py``); summary.json and summary.txt are rewritten after
+each. Timed parts run alone; compilation runs before, in parallel with the comparison of bits and the market.
+Exit status 0: all parts ended and every bit is right; 1: a wrong bit; 2: a part is missing, or something was
+slower than the machine could do it. Standard library only, so that it can report that PyTorch cannot be
+imported.
 
 Usage: `scripts/gpu_check.sh [--device cuda:0] [--out FOLDER] [--layers 12] [--parts bits,step]`. `--device
-cpu` lets the processor stand in, with small sizes.
+cpu` uses the CPU instead, with small sizes.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ROOT = Path(__file__).resolve().parents[1]
 BEGAN = "ASSAY_PART_BEGAN"
 PACKAGES, BINARIES, COMMIT = ROOT / "packages", ROOT / "bin", ROOT / "commit"
 LIMIT_S = 460
-"""Of the whole."""
+"""Total time limit in seconds."""
 GRACE_S = 10
-"""For a part that is out of time to end what it has started."""
+"""Seconds for a part that is out of time to stop its children."""
 RIGHT, WRONG, NONE, LATE, FAILED = "right", "wrong", "none", "out of time", "failed"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One process, and the most seconds that it has."""
+    """One process with its time limit."""
 
     name: str
     limit_s: float
 
 
 BEHIND = (Part("compile", 290), Part("compiled", 290), Part("reference", 290), Part("natives", 290))
-"""At the same time as those of `BESIDE`, and as each other."""
+"""Parts that run in parallel with `BESIDE` and with each other."""
 BESIDE = (Part("machine", 25), Part("kernels", 30), Part("bits", 70), Part("decay", 55), Part("market", 110))
 ALONE = (Part("step", 120), Part("products", 30))
-"""One after the other, when everything else has ended."""
+"""Parts that run one by one after all others."""
 ORDER = (
     "machine",
     "kernels",
@@ -68,7 +68,7 @@ ORDER = (
 
 @dataclass
 class Check:
-    """One run of the parts, and what is known of them."""
+    """One run of the parts, with their results."""
 
     folder: Path
     options: list[str]
@@ -81,11 +81,11 @@ class Check:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def left(self) -> float:
-        """Seconds that the whole has left."""
+        """Seconds left in total."""
         return LIMIT_S * self.stretch - (time.monotonic() - self.began)
 
     def run(self, part: Part) -> None:
-        """One part to its end, or to its limit; then the summary."""
+        """Runs one part to its end or limit; then writes the summary."""
         if part.name not in self.chosen:
             return
         started, limit = time.monotonic(), min(part.limit_s * self.stretch, self.left())
@@ -157,7 +157,7 @@ class Check:
 
 
 def judge(chosen: Iterable[str], parts: dict[str, dict[str, Any]]) -> tuple[str, int]:
-    """The verdict in one line, and the exit status."""
+    """Verdict in one line, and the exit status."""
     states = {name: parts[name]["state"] if name in parts else "not run" for name in chosen}
     wrong = [name for name, state in states.items() if state == WRONG]
     missing = [f"{name} ({state})" for name, state in states.items() if state not in (RIGHT, WRONG, NONE)]
@@ -175,7 +175,7 @@ def judge(chosen: Iterable[str], parts: dict[str, dict[str, Any]]) -> tuple[str,
 
 
 def text_of(made: dict[str, Any]) -> str:
-    """What a person reads."""
+    """The summary as text."""
     known = sorted(made["parts"], key=ORDER.index)
     lines = [f"{'part':<10} {'result':<12} {'s':>6}  what was found"]
     for name in known:
@@ -191,8 +191,8 @@ def text_of(made: dict[str, Any]) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a part runs in: the project and the packages of the archive before the machine's own, and caches
-    that begin empty."""
+    """Environment of a part: project and packages of the archive before the machine's own, and empty
+    caches."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     paths = [ROOT, *(PACKAGES / part for part in (version, "any") if (PACKAGES / part).is_dir())]
     given = {"PATH": os.defpath, **os.environ}
@@ -207,7 +207,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Which sources these are."""
+    """Commit of these sources."""
     if COMMIT.exists():
         return COMMIT.read_text().strip()
     asked = ["git", "describe", "--always", "--dirty=+changes"]
@@ -218,7 +218,7 @@ def commit() -> str:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a part and what it has started: kindly, so that a market takes its nodes down, then at once."""
+    """Ends a part and its children: first gently, so that a market stops its nodes, then by force."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + GRACE_S
         try:
@@ -232,7 +232,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def obstacle(folder: Path) -> str:
-    """Why nothing can be run; empty if it can."""
+    """Why nothing can run; empty if it can."""
     carried = sorted(path.name for path in PACKAGES.glob("cp*"))
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     if carried and version not in carried:
@@ -265,7 +265,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the parts and end with the verdict."""
+    """Runs the parts and exits with the verdict."""
     chosen = arguments()
     folder = chosen.out.resolve()
     if folder.exists() and any(folder.iterdir()) and not (folder / "summary.json").exists():

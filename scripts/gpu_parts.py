@@ -1,10 +1,8 @@
-"""The parts of ``scripts/gpu_check.py``, each in a process of its own: what a GPU computes, how fast, and in
-a market.
+"""Parts of ``scripts/gpu_check.py``, each in its own process: a GPU's bits, its speed, and a market.
 
-Contract: a part writes FOLDER/PART.json whenever it knows more, so that what ends it costs only the rest.
-`state` there is right, wrong, failed or none (nothing of the kind is here); `line` says what was found. The
-same part with `--small` takes seconds, for a processor that stands in for a GPU. Usage: `gpu_parts.py PART
-FOLDER --device DEVICE`.
+Contract: a part rewrites FOLDER/PART.json with each result, so that an interruption costs only the rest.
+`state` is right, wrong, failed or none (not applicable); `line` describes the result. With `--small` a part
+takes seconds, for a CPU instead of a GPU. Usage: `gpu_parts.py PART FOLDER --device DEVICE`.
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ RIGHT, WRONG, FAILED, NONE = "right", "wrong", "failed", "none"
 BRIEF_STEPS = 3
 FORMS = "forms"
 BEGAN = "ASSAY_PART_BEGAN"
-"""When the part's process was started, as time.time() has it."""
+"""Start time of the part's process, as time.time() gives it."""
 Parts = dict[str, Callable[["Task"], None]]
 PARTS: Parts = {}
 
 
 @dataclass
 class Task:
-    """A part at work: what it is to do, and what it has found."""
+    """A running part: its options and results."""
 
     name: str
     folder: Path
@@ -61,29 +59,29 @@ class Task:
     small: bool
     layers: int
     import_s: float
-    """From the start of its process until it had imported everything."""
+    """Seconds from the process's start until everything was imported."""
     found: dict[str, Any] = field(default_factory=dict)
 
     def put(self, **found: Any) -> None:
-        """Add to what is known, on disk at once."""
+        """Adds results and writes them at once."""
         self.found |= found
         fresh = self.folder / f".{self.name}.json"
         fresh.write_text(json.dumps(self.found, indent=1, default=str))
         fresh.replace(self.folder / f"{self.name}.json")
 
     def end(self, state: str, line: str) -> None:
-        """Say what came of it."""
+        """Writes the final state."""
         self.put(state=state, line=line)
 
     def other(self, name: str) -> dict[str, Any]:
-        """What another part has found so far."""
+        """Present results of another part."""
         path = self.folder / f"{name}.json"
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
     @property
     def forms(self) -> Path:
-        """Where this check keeps compiled forms; empty when it begins."""
+        """Folder of this check's compiled forms; empty at the start."""
         return self.folder / FORMS
 
     @property
@@ -99,7 +97,7 @@ class Task:
 
 
 def part(work: Callable[[Task], None]) -> Callable[[Task], None]:
-    """Enter a part under its name."""
+    """Registers a part under its name."""
     PARTS[work.__name__.rstrip("_")] = work
     return work
 
@@ -119,7 +117,7 @@ def device_name(device: torch.device) -> str:
 
 @part
 def machine(task: Task) -> None:
-    """Versions, the device, a compiler, and what the device can do at most."""
+    """Versions, device, compiler, and the device's peak rates."""
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
     tools = {
         "compiler": next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), ""),
@@ -197,7 +195,7 @@ def kernels(task: Task) -> None:
 
 
 def kernel_faults(device: torch.device) -> list[str]:
-    """What is wrong with the products' kernel on this GPU, each way to cut a product by itself."""
+    """Faults of the products' kernel on this GPU, by tiling."""
     kernel = product_triton.load()
     if kernel is None:
         return ["the products' kernel cannot be had here; the reason is in the log"]
@@ -251,7 +249,7 @@ def _compare(task: Task, forms: Sequence[Form]) -> None:
 
 
 def _found(form: Form, what: str, stored: digests.Stored, **amount: Any) -> list[str]:
-    """Where a form goes wrong, now that its digests are others: it runs again beside the processor."""
+    """Locates the fault of a form whose digests differ: it runs again beside the CPU."""
     findings = [str(finding) for finding in check(stored, [form], say, **amount).findings]
     return findings or [
         f"{form.name}: {what}: other digests than the stored ones, and the right ones when repeated"
@@ -260,19 +258,19 @@ def _found(form: Form, what: str, stored: digests.Stored, **amount: Any) -> list
 
 @part
 def bits(task: Task) -> None:
-    """The definition and the fast kernels, each operation by itself, with what a processor has stored."""
+    """Compares the definition and the fast kernels, operation by operation, with the stored digests."""
     _compare(task, _forms(task, compiled=False))
 
 
 @part
 def compiled(task: Task) -> None:
-    """The same of compiled forms."""
+    """The same for compiled forms."""
     _compare(task, _forms(task, compiled=True))
 
 
 @part
 def decay(task: Task) -> None:
-    """The long run into subnormal numbers, as far as it comes, with the roots of a processor's."""
+    """Runs the long run into subnormal numbers as far as time allows, and compares its roots."""
     stored = long_run.stored()
     steps, seconds = (100, 60.0) if task.small else (long_run.STEPS[-1], 14.0)
     program = stored.sample.program
@@ -297,7 +295,7 @@ def decay(task: Task) -> None:
 
 
 def _made(task: Task) -> tuple[Gpt, gpu.Work]:
-    """The timed model and its job, which the first part to trace it keeps."""
+    """The timed model and its job, cached by the first part that traces it."""
     model, kept = task.size.model(), task.folder / "job.pickle"
     if kept.exists():
         made: gpu.Work = pickle.loads(kept.read_bytes())
@@ -315,7 +313,7 @@ def _made(task: Task) -> tuple[Gpt, gpu.Work]:
 
 @part
 def compile_(task: Task) -> None:
-    """The large step compiled from nothing, other parts beside it, and compared with the eager one."""
+    """Compiles the large step from nothing, beside other parts, and compares it with the eager one."""
     _, made = _made(task)
     started = time.perf_counter()
     form = CompiledExecutor(made.inner, str(task.device), task.forms)
@@ -331,7 +329,7 @@ def compile_(task: Task) -> None:
 
 @part
 def reference(task: Task) -> None:
-    """The large step's root on the processor."""
+    """Computes the large step's root on the CPU."""
     _, made = _made(task)
     started = time.perf_counter()
     root = state_root(Executor(made.inner, "cpu", FAST).step(made.genesis, made.context)).hex()
@@ -342,7 +340,7 @@ def reference(task: Task) -> None:
 
 @part
 def natives(task: Task) -> None:
-    """PyTorch's own steps compiled once, so that `step` finds them."""
+    """Compiles PyTorch's own steps, for `step`."""
     model, made = _made(task)
     for name, step in gpu.native_steps(task.device, task.size, model.to(task.device), made).items():
         started = time.perf_counter()
@@ -354,7 +352,7 @@ def natives(task: Task) -> None:
 
 @part
 def step(task: Task) -> None:
-    """The large step from its stored form, alone: bits, times beside PyTorch's own, memory, kernels."""
+    """Runs the large step from its stored form, alone: bits, times beside PyTorch's own, memory, kernels."""
     model, made = _made(task)
     gpu.synchronise(task.device)
     started = time.perf_counter()
@@ -408,8 +406,8 @@ def products(task: Task) -> None:
 
 @part
 def market(task: Task) -> None:
-    """A cheat in a market whose solvers compute on the device and everybody else on the processor: it is
-    convicted, and the model is the one that one process trains on the processor."""
+    """A cheat in a market whose solvers compute on the device: it is convicted, and the model equals the one
+    trained on the CPU."""
     home, model = task.folder / "market", task.folder / "model"
     command = [sys.executable, "-m", "drills", "--json", "--device", "cpu", "--home", str(home)]
     command += [
@@ -440,7 +438,7 @@ def market(task: Task) -> None:
 
 
 def _alone() -> str:
-    """The last outer state's root of the scenario's job, by one process on the processor."""
+    """Root of the last outer state of the scenario's job, by one process on the CPU."""
     from assay.job.build import build
     from assay.node.engine import Engine, ExecutorKind
     from assay.protocol.types import Kind
@@ -454,7 +452,7 @@ def _alone() -> str:
 
 
 def main() -> None:
-    """Do one part; whatever it raises is a failed part's line."""
+    """Runs one part; an exception becomes a failed part's line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("folder", type=Path)

@@ -1,7 +1,8 @@
-"""Hooks of the documentation's site (mkdocs.yml): the documents at the top of the repository become pages of
-it, links that lead out of docs/ lead to them, and links to code become words.
+"""MkDocs hooks (mkdocs.yml): add the repository's top-level documents as pages and rewrite links.
 
-Contract: changes only what is built; the Markdown in the repository is what is read there.
+Links out of docs/ lead to those pages; links to code become plain text.
+
+Contract: changes only the build; the Markdown in the repository is unchanged.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 FOLDER = "project"
-"""Of the site, for the documents of the top."""
+"""Folder of the site for the top-level documents."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the documents of the top."""
+    """Adds the top-level documents."""
     from mkdocs.structure.files import File
 
     for name in TOP:
@@ -34,12 +35,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page with its links led to where they are in the site."""
+    """Rewrites a page's links for the site."""
     return relinked(markdown, page.file.src_uri)
 
 
 def relinked(markdown: str, page: str) -> str:
-    """Links of a page, outside of code, led to where they are in the site; `page`: its path in docs/."""
+    """Rewrites links outside code; `page`: its path in docs/."""
     top = page.startswith(f"{FOLDER}/")
     here = "" if top else posixpath.dirname(f"docs/{page}")
 

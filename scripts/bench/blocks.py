@@ -1,8 +1,8 @@
-"""How fast a node's block store writes durably, and serves to a peer on the same machine.
+"""Measures how fast a node's block store writes durably, and serves to a peer on the same machine.
 
-Writing: a state of `--mb` in slots of 16 MB is stored, its tensor roots computed beside, until one sync has
-made it durable. Serving: another process serves it as a node does, and an empty store fetches all of it,
-hashed and stored. The best of the turns, in MB (10^6 bytes) a second.
+Writing: a state of `--mb` in slots of 16 MB is stored until one sync has made it durable, while its tensor
+roots are computed. Serving: another process serves it as a node does, and an empty store fetches all of it,
+hashed and stored. The best turn counts, in MB (10^6 bytes) per second.
 
 Usage: `python scripts/bench/blocks.py [--mb 128] [--turns 3] [--folder WHERE] [--json [FILE]] [--record]`.
 """
@@ -43,7 +43,7 @@ sys.stdin.read()
 
 
 def write(folder: Path, size: int) -> tuple[StoredState, float]:
-    """A state that is stored for the first time, and the seconds that it took."""
+    """Stores a state for the first time; returns it and the seconds taken."""
     state = [torch.randn(SLOT_BYTES // 4) for _ in range(size // SLOT_BYTES)]
     store = BlockStore(folder)
     begun = time.perf_counter()
@@ -52,7 +52,7 @@ def write(folder: Path, size: int) -> tuple[StoredState, float]:
 
 
 def serve(folder: Path, stored: StoredState, into: Path) -> float:
-    """Seconds in which an empty store has fetched the state from another process."""
+    """Seconds in which an empty store fetches the state from another process."""
     command = [sys.executable, "-c", _SERVE, str(folder)]
     peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -71,7 +71,7 @@ def serve(folder: Path, stored: StoredState, into: Path) -> float:
 
 
 def measured(size: int, turns: int, where: Path | None) -> dict[str, float]:
-    """Bytes a second of either, the best of the turns."""
+    """Bytes per second of both, the best of the turns."""
     torch.manual_seed(0)
     wrote, served = [], []
     for _ in range(turns):

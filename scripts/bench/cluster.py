@@ -1,9 +1,10 @@
-"""Workers of one process that train as an algorithm says, in order-free arithmetic, and count what they send.
+"""Trains with several workers in one process by an outer algorithm, in order-free arithmetic, and counts sent
+bytes.
 
 Contract: inner steps, compressions and outer steps are programs of the instruction set, run compiled or node
-by node, which gives the same bits. What receivers add is decoded from wires, each of as many bytes as its
-coding says (`Coding.bits`). Nothing is random but which records are drawn (rule 2.6, by shard), from
-counters. Not a market: nobody claims, proves or pays.
+by node with the same bits. Receivers decode wires whose size is that of their coding (`Coding.bits`). The
+only random choice, the records (rule 2.6, by shard), comes from counters. Not a market: nobody claims, proves
+or pays.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Sent:
     """Bytes of changes that left workers, and by how many others each was fetched."""
 
     largest: int = 0
-    """The most that one worker sent at once."""
+    """Maximum that one worker sent at once."""
     total: int = 0
     fetched: int = 0
 
@@ -55,9 +56,9 @@ class Cluster:
     seed: int
     first_step: int
     start: list[Tensor]
-    """The inner state that all begin with."""
+    """Initial inner state of all workers."""
     cache: Path | None
-    """Where compiled forms are kept; None: every program runs node by node."""
+    """Folder of compiled forms; None: every program runs node by node."""
     sent: Sent = field(default_factory=Sent)
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ class Cluster:
         self._key = hashlib.sha256(b"diloco %d" % self.seed).digest()
 
     def train(self, worker: int, done: int, steps: int) -> None:
-        """Inner steps of one worker, which has done `done` of this run's before."""
+        """Inner steps of one worker, which has done `done` steps of this run."""
         for step in range(self.first_step + done, self.first_step + done + steps):
             context = StepContext(self.made.records, self._key, worker, step)
             self.states[worker] = self.executor.step(self.states[worker], context)
@@ -82,7 +83,7 @@ class Cluster:
 
 
 def ready_for(program: Program, cache: Path | None) -> Executor:
-    """Compiled where there is a folder for its form."""
+    """An executor; compiled if there is a folder for its form."""
     return Executor(program, kernels=FAST) if cache is None else CompiledExecutor(program, cache_dir=cache)
 
 
@@ -98,7 +99,7 @@ class Wiring:
         compiled: bool = False,
         flat: bool = False,
     ) -> None:
-        """With `flat` all these parameters are one tensor to the algorithm, so chunks are never short."""
+        """With `flat` all parameters are one tensor to the algorithm, so chunks are never short."""
         self.algorithm, self.cluster, self.which, self._flat = algorithm, cluster, list(which), flat
         self._own = [cluster.shapes[i] for i in which]
         self.shapes = [(sum(math.prod(s) for s in self._own),)] if flat else self._own
@@ -116,7 +117,7 @@ class Wiring:
         self._residuals = [list(zeros) if fed else [] for _ in range(cluster.workers)]
 
     def compress(self, worker: int, base: Tensors, local: Tensors) -> list[Tensor]:
-        """What a worker sends that went from `base` to `local`."""
+        """Wire of a worker that moved from `base` to `local`."""
         residuals, count = self._residuals[worker], len(self.shapes)
         given = [*self._joined(base), *self._joined(local), *residuals, *self._empty]
         after = self._compress.step(given, NOTHING)[2 * count :]
@@ -146,7 +147,7 @@ class Wiring:
 def in_rounds(
     cluster: Cluster, algorithm: Algorithm, steps: int, total: int, look: Look, flat: bool = False
 ) -> None:
-    """Rounds of `steps`: every worker trains, sends its change, and goes on from the next θ."""
+    """Rounds of `steps`: every worker trains, sends its change, and continues from the next θ."""
     wiring = Wiring(algorithm, cluster, range(cluster.count), compiled=steps == 1, flat=flat)
     for at in range(total // steps):
         sent = []

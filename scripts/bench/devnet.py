@@ -1,6 +1,6 @@
-"""A job led through a devnet of processes to its end: claims, model, and where its solvers' time went.
+"""Runs a job on a devnet to its end, and measures where its solvers' time went.
 
-Contract: nothing of the nodes is changed. Times are read from the solvers' own events and status.
+Contract: the nodes are unchanged. Times are read from the solvers' events and status.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from drills.life import children_of
 
 GROUPS, PERIOD_US = Path("/sys/fs/cgroup/cpu"), 10_000
 PER_CLAIM = 60
-"""Tokens of budget for every task."""
+"""Budget in tokens per task."""
 Spent = dict[str, dict[str, float]]
-"""By solver, what its seconds went to."""
+"""Seconds by solver and activity."""
 
 
 @dataclass
 class Led:
-    """What a market gave. `tasks` and `ends` are seconds since the end of the first segment."""
+    """Result of a run. `tasks` and `ends` are seconds since the end of the first segment."""
 
     settled: list[ClaimView]
     params: dict[str, Tensor]
-    """The fetched and verified model, by name."""
+    """Parameters of the fetched and verified model, by name."""
     seconds: float
     """From posting to the last settlement."""
     tasks: list[float]
-    """When each task was committed."""
+    """Commit time of each task."""
     ends: list[float]
-    """When each round's outer claims were committed."""
+    """Commit time of each round's outer claims."""
     spent: Spent
     """From the end of the first segment to the last outer claim: `computing`, while workers ran orders, and
     `all`."""
@@ -65,28 +65,28 @@ class Led:
 
 @dataclass
 class _Watch:
-    """The solvers of a devnet, seen from outside."""
+    """Observes the solvers of a devnet from outside."""
 
     home: Path
     solvers: list[NodeRecord]
     claims: int
-    """Outer claims of the whole job."""
+    """Number of outer claims of the whole job."""
     first: Spent = field(default_factory=dict)
     last: Spent = field(default_factory=dict)
 
     def events(self) -> list[dict[str, Any]]:
-        """Of all solvers, by time."""
+        """Events of all solvers, by time."""
         paths = [node_events(self.home, node.name) for node in self.solvers]
         lines = [line for path in paths if path.exists() for line in path.read_bytes().splitlines()]
         return sorted(filter(None, map(event_of, lines)), key=lambda event: event["time"])
 
     def times(self, event: str, kind: Kind | None = None) -> list[float]:
-        """When such events were told."""
+        """Times of such events."""
         found = (one for one in self.events() if one["event"] == event)
         return [one["time"] for one in found if kind is None or one["kind"] == kind.name]
 
     def look(self) -> None:
-        """Keep what the solvers have spent at the first segment's end and at the last outer claim."""
+        """Records the solvers' times at the first segment's end and at the last outer claim."""
         if not self.first and self.times("trained"):
             self.first = self._spent()
         if not self.last and len(self.times("committed", Kind.OUTER)) >= self.claims:
@@ -101,7 +101,7 @@ class _Watch:
         return found
 
     def spent(self) -> Spent:
-        """Between the two."""
+        """Difference of the two."""
         return {
             name: {what: s - self.first[name][what] for what, s in seconds.items()}
             for name, seconds in self.last.items()
@@ -110,8 +110,8 @@ class _Watch:
 
 @contextmanager
 def slowed(share: float) -> Iterator[Callable[[int], None]]:
-    """Give what puts a thread among those that have this share of a processor's time together (cgroup v1,
-    root). A share of 1 is no group."""
+    """Yields a function that limits a thread to this share of a CPU, shared with others (cgroup v1, root). A
+    share of 1 is no limit."""
     if share == 1:
         yield lambda _: None
         return
@@ -132,8 +132,11 @@ def _move(thread: int, group: Path) -> None:
 
 
 def place(devnet: Devnet, cores: Sequence[int], slow: Callable[[int], None]) -> None:
-    """Give the thread of a solver's worker that computes, slowed, a core, and everybody else the last one:
-    the chain, other nodes, this process, the solver itself, and the thread that stores states."""
+    """Pins the computing thread of each solver's worker, slowed, to a core of its own, and everything else to
+    the last one.
+
+    That includes the chain, other nodes, this process, the solver itself, and the thread that stores states.
+    """
     own, rest = cores[:-1] or cores, cores[-1]
     others = [node.pid for node in devnet.nodes if node.role != "solver"]
     on_rest = [thread for pid in (*others, devnet.chain_pid, os.getpid()) for thread in threads_of(pid)]
@@ -155,7 +158,7 @@ def _put(thread: int, core: int) -> None:
 
 
 def threads_of(pid: int) -> list[int]:
-    """Of a process, by their numbers; none where it has ended."""
+    """Threads of a process; empty if it has ended."""
     with suppress(OSError):
         return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
     return []
@@ -173,9 +176,11 @@ def lead(
     cores: Sequence[int] = (),
     speed: float = 1.0,
 ) -> Led:
-    """The job on a devnet in `home`. `forms`: a folder of compiled forms to begin with; `cores`: as `place`
-    says, with one thread each; `speed`: as `slowed` says, with blocks as much rarer. Raises SystemExit where
-    it does not end in time."""
+    """Runs the job on a devnet in `home`. Raises SystemExit if it does not end in time.
+
+    `forms`: folder of existing compiled forms; `cores`: as in `place`, with one thread each; `speed`: as in
+    `slowed`, with blocks slower by the same factor.
+    """
     flags = Flags(home=str(home), executor=executor, threads="1" if cores else None)
     app = App(flags, Output(as_json=False, quiet=True), True, False, None)
     try:

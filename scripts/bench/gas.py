@@ -1,4 +1,4 @@
-"""What the chain charges: the gas of each transaction, as `forge test` has measured it (contracts/snapshots).
+"""Prints the gas of each transaction, as measured by `forge test` (contracts/snapshots).
 
 Nothing is measured here: forge writes the snapshots, and refuses a run in which they change.
 
@@ -38,18 +38,18 @@ EACH = {
     "a whole dispute: 1,643 nodes, 1,024 terms": ("dispute", "dispute_total"),
     "a whole dispute: 4,900 nodes, 124 million parameters": ("dispute", "dispute_total_124m"),
 }
-"""What is told, by the snapshot's file and entry."""
+"""Row name to snapshot file and entry."""
 
 
 def measured() -> dict[str, int]:
-    """Gas by what it is for. Raises KeyError for a snapshot that is no longer written."""
+    """Gas by transaction. Raises KeyError for a missing snapshot."""
     files = {name for name, _ in EACH.values()}
     known = {name: json.loads((SNAPSHOTS / f"{name}.json").read_text()) for name in files}
     return {what: int(known[name][entry]) for what, (name, entry) in EACH.items()}
 
 
 def text(gas: dict[str, int]) -> str:
-    """As a table."""
+    """The result as a table."""
     return table(["what", "gas"], [[what, f"{amount:,}"] for what, amount in gas.items()])
 
 

@@ -1,8 +1,7 @@
-"""What every benchmark prints and records: a table with the machine, the commit and the day, or JSON.
+"""Prints and records benchmark results: a table with machine, commit and date, or JSON.
 
-Contract: nothing here measures anything. `--record` replaces what stands between a benchmark's two markers in
-docs/measurements.md and nothing else. Not guaranteed: that the working tree is what the commit holds; a tree
-with changes is named so.
+Contract: measures nothing. `--record` replaces the text between a benchmark's two markers in
+docs/measurements.md. Not guaranteed: that the working tree equals the commit; a tree with changes is marked.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MEASUREMENTS = ROOT / "docs" / "measurements.md"
 
 
 def machine() -> dict[str, str | int]:
-    """Processor, its count, vector capability, operating system and versions."""
+    """CPU, CPU count, vector capability, operating system and versions."""
     import torch
 
     return {
@@ -72,7 +71,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser, section: str) -> None:
-    """What every benchmark's results may become: `--json`, `--record`."""
+    """Adds the options `--json` and `--record`."""
     parser.add_argument(
         "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
     )
@@ -85,16 +84,15 @@ def add_options(parser: argparse.ArgumentParser, section: str) -> None:
 
 
 def refuse_partial(parser: argparse.ArgumentParser, chosen: argparse.Namespace, *names: str) -> None:
-    """End with a usage error if one of these is given beside `--record`, which is of the whole benchmark."""
+    """Exits with a usage error if one of these is given with `--record`, which covers the whole benchmark."""
     given = [f"--{name}" for name in names if getattr(chosen, name)]
     if chosen.record and given:
         parser.error(f"--record is of the whole benchmark, so not with {', '.join(given)}")
 
 
 def report(results: dict[str, Any], text: str, destination: str | None, record: str | None = None) -> None:
-    """Print the text; with a destination write the results there as JSON ("-": print JSON instead); with a
-    section's name record the text there.
-    """
+    """Prints the text; with a destination writes JSON there ("-": prints JSON); with a section's name records
+    the text."""
     known, at = machine(), commit()
     if record is not None:
         made_on = datetime.date.today().isoformat()
@@ -111,7 +109,7 @@ def report(results: dict[str, Any], text: str, destination: str | None, record: 
 
 
 def provenance(known: dict[str, str | int], at: str, made_on: str) -> str:
-    """On what, of which commit and when, in a line."""
+    """Machine, commit and date in a line."""
     return (
         f"{known['cpus']} × {known['processor']} ({known['capability']}), "
         f"PyTorch {known['torch']}; commit {at}; {made_on}."

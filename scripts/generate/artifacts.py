@@ -35,7 +35,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+\+commit\.[0-9a-f]+")
 
 
 def settings() -> dict[str, Any]:
-    """The compiler's settings of foundry.toml, as standard JSON has them."""
+    """Compiler settings of foundry.toml as standard JSON."""
     profile = tomllib.loads((CONTRACTS / "foundry.toml").read_text())["profile"]["default"]
     return {
         "remappings": profile["remappings"],
@@ -54,7 +54,7 @@ def request(sources: Mapping[str, str]) -> dict[str, Any]:
 
 
 def with_imports(own: Mapping[str, str]) -> dict[str, str]:
-    """Sources with all that they import, each by its path in contracts/."""
+    """Sources with all their imports, by path in contracts/."""
     remappings = dict(entry.split("=", 1) for entry in settings()["remappings"])
     sources, waiting = dict(own), list(own)
     while waiting:
@@ -75,7 +75,7 @@ def _resolved(importer: str, imported: str, remappings: Mapping[str, str]) -> st
 
 
 def solc(*arguments: str, stdin: str = "") -> str:
-    """What the pinned compiler prints. Raises CalledProcessError."""
+    """Runs the pinned compiler and returns its output. Raises CalledProcessError."""
     command = [str(CONTRACTS / "bin" / "solc"), *arguments]
     return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, text=True, check=True).stdout
 
@@ -95,13 +95,13 @@ def compiled(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _used(document: Mapping[str, Any]) -> bool:
-    """Whether anybody deploys or calls it: it has an ABI and is not abstract."""
+    """True if it can be deployed or called: it has an ABI and is not abstract."""
     interface = document["sourceName"].startswith("src/interfaces/")
     return bool(document["abi"]) and (interface or document["bytecode"] != "0x")
 
 
 def _document(source: str, name: str, contract: Mapping[str, Any]) -> dict[str, Any]:
-    """An artifact as its file has it: Hardhat's form, which other tools read too."""
+    """Content of an artifact file in Hardhat's format, which other tools read too."""
     deployed = contract["evm"]["deployedBytecode"]
     places = [place for each in deployed.get("immutableReferences", {}).values() for place in each]
     return {
@@ -118,12 +118,12 @@ def _document(source: str, name: str, contract: Mapping[str, Any]) -> dict[str, 
 
 
 def hash_of(asked: Mapping[str, Any], compiler: str) -> str:
-    """Names a compiler's input and its version."""
+    """Hash of a compiler's input and version."""
     return hashlib.sha256(json.dumps([asked, compiler], sort_keys=True).encode()).hexdigest()
 
 
 def files() -> dict[str, str]:
-    """Every file of contracts/artifacts, as the sources of now give it."""
+    """Content of every file of contracts/artifacts by the present sources."""
     paths = sorted((CONTRACTS / "src").rglob("*.sol"))
     own = {path.relative_to(CONTRACTS).as_posix(): path.read_text() for path in paths}
     sources = with_imports(own)
@@ -147,7 +147,7 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write the files, or compare them."""
+    """Writes the files, or compares them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check

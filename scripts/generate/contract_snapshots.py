@@ -1,12 +1,12 @@
-"""The contracts' ABIs and storage layouts as committed files, so that no change of either goes unseen.
+"""Writes the contracts' ABIs and storage layouts to committed files, so that every change of them is visible.
 
 `contracts/snapshots/abi/<Contract>.json`: functions, events and errors by signature, with their ids.
 `contracts/snapshots/layout/<Contract>.json`: storage variables with slot, offset and type, structs too.
-`--check` compares instead of writing and exits 1 at a difference: look at it, then run this again without.
+`--check` compares instead of writing and exits 1 at a difference: review it, then run this again without.
 
 Contract: both follow from the sources and the pinned compiler alone; forge builds first. Interfaces have no
-files of their own. Not guaranteed: that a change is compatible; contracts here are deployed anew, so a layout
-matters where two contracts share one storage (Tasks and its extension), and those must be equal.
+files. Not guaranteed: that a change is compatible; contracts here are deployed anew, so a layout matters
+where two contracts share one storage (Tasks and its extension), and those must be equal.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _place(variable: dict[str, Any], types: dict[str, Any]) -> str:
 
 
 def snapshots() -> dict[Path, str]:
-    """What every file should hold."""
+    """Expected content of every file."""
     files = {}
     for name, artifact in artifacts().items():
         for folder, content in (

@@ -1,9 +1,11 @@
-"""Writes what follows from the table of instructions (`program.isa.Op`): docs/operations.md, the tables in
-docs/protocol.md and docs/arithmetic.md, and the opcodes in contracts/src and contracts/test.
+"""Writes documents and code derived from the instruction table (`program.isa.Op`).
 
-Contract: everything is read from the code; docs/operations.md also has every PyTorch operation that becomes
-instructions (`program.lowering`). Of the other files only the lines between `BEGIN` and `END` are written.
-The same sources give the same bytes: `--check` says whether the files are up to date.
+These are docs/operations.md, the tables in docs/protocol.md and docs/arithmetic.md, and the opcodes in
+contracts/src and contracts/test.
+
+Contract: everything is read from the code; docs/operations.md also lists every PyTorch operation that is
+lowered (`program.lowering`). In the other files only the lines between `BEGIN` and `END` are written. The
+same sources give the same bytes: `--check` exits 1 if a file is not up to date.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _number(op: Op) -> str:
 
 
 def definitions() -> str:
-    """The definitions of docs/arithmetic.md whose text stands in the table."""
+    """Definitions of docs/arithmetic.md that are in the table."""
     texts = {}
     for op in Op:
         number, _, text = op.row.definition.partition(": ")
@@ -97,7 +99,7 @@ def definitions() -> str:
 
 
 def shapes() -> str:
-    """The table of docs/protocol.md, 2.4; neighbours of one form share a line."""
+    """Table of docs/protocol.md, 2.4; adjacent rows of one form share a line."""
     lines = ["| op | name | inputs → output | attrs |", "|---|---|---|---|"]
     numbered = list(enumerate(Op))
     for _, found in groupby(numbered, lambda n: (n[1].row.shapes, n[1].row.attribute_rules, n[1] - n[0])):
@@ -110,7 +112,7 @@ def shapes() -> str:
 
 
 def opcodes() -> str:
-    """The constants of Nodes.sol: opcodes, which there are, and the last of each family."""
+    """Constants of Nodes.sol: opcodes, the set of them, and the last of each family."""
     lines = [f"uint256 internal constant {op.name} = 0x{op:02x};" for op in Op]
     lines += ["", "/// @dev The highest opcode of a family."]
     for family in (Family.UNARY, Family.BINARY, Family.COMPARISON, Family.LOGIC, Family.INTEGER):
@@ -121,7 +123,7 @@ def opcodes() -> str:
 
 
 def arbiter(op: Op) -> str:
-    """Which arbiter the Court asks about an instruction that has vectors."""
+    """Arbiter that the Court asks about an instruction with vectors."""
     if op.row.transcendental:
         return "transcendental"
     if op.elementwise or op.row.family is Family.SOURCE:
@@ -140,7 +142,7 @@ def forge_tests() -> str:
 
 
 def _types(op: Op) -> str:
-    """The allowed dtypes, shortest first; operations that keep any dtype are said so."""
+    """Allowed dtypes, shortest first; marks operations that keep any dtype."""
     overloads = op.row.types
     if op is Op.CONCAT:
         return "all inputs and the output: one of any type"
@@ -176,7 +178,7 @@ def instructions() -> str:
 
 
 def lowered() -> str:
-    """The table of the ATen operations, grouped by the function that lowers them."""
+    """Table of ATen operations, grouped by the function that lowers them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for target, rule in RULES.items():
         module = rule.__module__.rpartition(".")[2]
@@ -210,7 +212,7 @@ def _between(name: str, text: str) -> str:
 
 
 def files() -> dict[str, str]:
-    """Every file that is written, by its path, as it should be."""
+    """Expected content of every written file, by path."""
     return {
         "docs/operations.md": document(),
         "docs/protocol.md": _between("docs/protocol.md", shapes()),
@@ -223,7 +225,7 @@ def files() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files, or with --check exit 1 where one is not up to date."""
+    """Writes the files; with --check exits 1 if one is not up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check

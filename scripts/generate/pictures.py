@@ -1,9 +1,9 @@
-"""docs/pictures/NAME.svg from docs/pictures/NAME.txt: boxes, and arrows between them.
+"""Renders docs/pictures/NAME.svg from docs/pictures/NAME.txt: boxes, and arrows between them.
 
-A line of the text is `size WIDTH HEIGHT WORDS`, once, with what the picture shows; `box NAME X Y WIDTH
-HEIGHT KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, from the nearer sides of
-two boxes; `dash X Y TO_X TO_Y`, a dashed line; or `text X Y WORDS`. With --check nothing is written, and a
-picture that differs ends with status 1.
+A line of the text is `size WIDTH HEIGHT WORDS`, once, with the picture's description; `box NAME X Y WIDTH
+HEIGHT KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, between the nearest sides of
+two boxes; `dash X Y TO_X TO_Y`, a dashed line; or `text X Y WORDS`. With --check nothing is written, and the
+exit status is 1 if a picture differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Box = tuple[float, float, float, float]
 
 
 def edge(box: Box, towards: Box) -> tuple[float, float]:
-    """Where an arrow leaves or enters a box: in the middle of the side that faces the other."""
+    """Point where an arrow leaves or enters a box: the middle of the side that faces the other."""
     (x, y, width, height), (other_x, other_y, other_width, _) = box, towards
     if x + width <= other_x or other_x + other_width <= x:
         return (x + width if x + width <= other_x else x), y + height / 2

@@ -1,6 +1,6 @@
-"""docs/commands.md, docs/python.md and the tables of docs/concepts.md, from the code.
+"""Generates docs/commands.md, docs/python.md and the tables of docs/concepts.md from the code.
 
-Usage: reference.py [--check]. With --check nothing is written; the exit status is 1 where a file differs.
+Usage: reference.py [--check]. With --check nothing is written; the exit status is 1 if a file differs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MADE = "Made by `scripts/generate/reference.py` from the code; the lint step com
 
 
 def wrapped(text: str) -> str:
-    """A paragraph within the columns; angle brackets and pipes as themselves."""
+    """Wraps a paragraph and escapes angle brackets and pipes."""
     return fill(" ".join(text.split()), COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def walked(command: Any, context: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every command below a group with its whole name, in the order of `--help`."""
+    """Every command below a group with its full name, in the order of `--help`."""
     names = command.list_commands(context) if hasattr(command, "list_commands") else []
     if not names:
         yield path, command
@@ -87,7 +87,7 @@ def doc(thing: Any) -> list[str]:
 
 
 def signature(thing: Any) -> str:
-    """How it is called, a parameter a line where one line is too short."""
+    """Signature, with one parameter per line if one line is too short."""
     whole = str(inspect.signature(thing)).replace("'", "")
     if len(whole) < COLUMNS - 20:
         return whole
@@ -120,7 +120,7 @@ def python() -> str:
 
 
 def table(rows: list[str]) -> str:
-    """Rows in Markdown, the first of which is the head."""
+    """A Markdown table from rows; the first is the head."""
     lines = [f"| {row} |" for row in rows]
     return "\n".join([lines[0], "|---" * rows[0].count(" | ") + "|---|", *lines[1:]])
 
@@ -144,7 +144,7 @@ def numbers() -> str:
 
 
 def concepts(text: str) -> str:
-    """docs/concepts.md with its tables made anew, each between two comments."""
+    """docs/concepts.md with its tables regenerated, each between two comments."""
     for name, made in (("algorithms", algorithms()), ("numbers", numbers())):
         begin, end = f"<!-- {name}: {MADE} -->", f"<!-- end of {name} -->"
         head, rest = text.split(begin)
@@ -153,7 +153,7 @@ def concepts(text: str) -> str:
 
 
 def main() -> int:
-    """Write them, or compare them."""
+    """Writes or compares the files."""
     different = []
     tables = concepts((DOCS / "concepts.md").read_text())
     for name, text in (("commands.md", commands()), ("python.md", python()), ("concepts.md", tables)):

@@ -1,8 +1,9 @@
-"""The tables of structs in docs/formats.md, from the contracts' ABI and their interfaces' enumerations.
+"""Generates the tables of structs in docs/formats.md from the contracts' ABI and their interfaces'
+enumerations.
 
-Between the lines `<!-- structs -->` and `<!-- /structs -->` it holds, for each struct that an id, a hash
-or a receipt is made of, its fields in order with types and the word of its ABI encoding at which each begins.
-`--check` compares instead of writing and exits 1 at a difference: run this again without it.
+Between the lines `<!-- structs -->` and `<!-- /structs -->` it holds, for each struct of an id, a hash or a
+receipt, its fields in order with types and the word of its ABI encoding at which each begins. `--check`
+compares instead of writing and exits 1 at a difference: run this again without it.
 
 Contract: names, order and types are the compiler's; nothing in the tables is written by hand.
 """
@@ -44,7 +45,7 @@ Entry = Mapping[str, Any]
 
 
 def _name(entry: Entry) -> str:
-    """A struct's or an enumeration's own name, without the contract that it is declared in."""
+    """Name of a struct or enumeration, without the contract that declares it."""
     return str(entry.get("internalType", "")).split(" ")[-1].split(".")[-1]
 
 
@@ -66,7 +67,7 @@ def structs() -> dict[str, list[Entry]]:
 
 
 def width(entry: Entry) -> int:
-    """Words of a value among its struct's others; of an array the one that says where it begins."""
+    """Number of words of a value within its struct; 1, the offset, for an array."""
     if entry["type"].endswith("]"):
         return 1
     return sum(width(part) for part in entry["components"]) if entry["type"] == "tuple" else 1
@@ -104,7 +105,7 @@ def enumerations() -> dict[str, list[str]]:
 
 
 def render() -> str:
-    """What stands between the two marks."""
+    """Text between the two marks."""
     lines = ["", "| enumeration | values, from 0 |", "|---|---|"]
     known = enumerations()
     lines += [f"| {name} | {', '.join(known[name])} |" for name in ENUMS]
@@ -116,7 +117,7 @@ def render() -> str:
 
 
 def main() -> None:
-    """Write the tables, or compare them."""
+    """Writes or compares the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check

@@ -1,15 +1,15 @@
-"""What is deployed is what these sources compile to.
+"""Compares deployed contracts with the code that these sources compile to.
 
     python scripts/prove/bytecode.py (--local | --deployment FILE --rpc-url URL)     (make bytecode)
 
-Compares the code at each address of the deployment with the committed artifacts, which `make bytecode` first
-compares with a fresh compilation (scripts/generate/artifacts.py --check): all of it but the places of
-immutable values, which the constructor writes and the compiler names; `--foreign-token` leaves out a Token
-that was there before. `--local` deploys to an Anvil of its own, compares, and sees that one changed byte is
-found in each contract. Exits 1 where anything differs.
+The code at each address of the deployment is compared with the committed artifacts, which `make bytecode`
+first compares with a fresh compilation (scripts/generate/artifacts.py --check): everything but immutable
+values, which the constructor writes and the compiler names. `--foreign-token` leaves out an existing Token.
+`--local` deploys to its own Anvil, compares, and checks that one changed byte is detected in each contract.
+Exits 1 if anything differs.
 
-Not guaranteed: that the immutable values are the right ones (`assay deploy` writes what an explorer needs to
-see that), or that the node tells the truth.
+Not guaranteed: that the immutable values are right (`assay deploy` writes what an explorer needs to see
+that), or that the node tells the truth.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def plan(deployer: str, bounds: Bounds = WIDE) -> Any:
 
 
 def faults_of(rpc: Rpc, addresses: Mapping[str, str], artifacts: Artifacts) -> Iterator[str]:
-    """What is wrong with the code on chain."""
+    """Differences of the code on chain."""
     for name in differing(rpc, addresses, artifacts):
         yield f"{name} at {addresses[name]} is not what these sources compile to"
 
 
 def tried(artifacts: Artifacts) -> Iterator[str]:
-    """Deploy, compare, and change a byte of each contract in turn."""
+    """Deploys, compares, and changes a byte of each contract in turn."""
     with Anvil() as chain, tempfile.TemporaryDirectory() as folder:
         rpc = HttpRpc(chain.url)
         sender = Sender(rpc, dev_account(9), Journal(Path(folder, "journal.db")), registry_of(artifacts))

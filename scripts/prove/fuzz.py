@@ -39,7 +39,7 @@ INPUT_BYTES, INPUT_S, MEMORY_MB = 8192, 1, 2048
 
 @dataclass(frozen=True)
 class Target:
-    """What is fuzzed: a function of bytes, what it may raise, and honest inputs to begin from."""
+    """A fuzz target: a function of bytes, allowed exceptions, and valid seed inputs."""
 
     one: Callable[[bytes], object]
     refuses: tuple[type[BaseException], ...]
@@ -47,7 +47,7 @@ class Target:
 
 
 def storage_targets() -> dict[str, Target]:
-    """Blocks, files, streams and requests of peers."""
+    """Targets for blocks, files, streams and requests of peers."""
     from assay.blocks import car, dagpb, unixfs, varint
     from assay.blocks.cid import DAG_PB, Cid
     from assay.protocol.errors import AssayError, BadCid
@@ -64,7 +64,7 @@ def storage_targets() -> dict[str, Target]:
         assert Cid.from_bytes(data).to_bytes() == data
 
     def file(data: bytes) -> None:
-        """The input is the root of a file; every other block of it is one of two."""
+        """The input is the root of a file; every other block is one of two."""
         blocks = {root: node, leaf: b"leaf"}
         top = Cid.of(data, DAG_PB)
         limits = unixfs.Limits(1 << 16)
@@ -91,7 +91,7 @@ def storage_targets() -> dict[str, Target]:
 
 
 def gateway_target() -> dict[str, Target]:
-    """A request to a node's web face: path, query and headers are the input's lines."""
+    """Target for requests to a node's web server: path, query and headers are the input's lines."""
     from assay.app.web import node_app
     from assay.blocks.blockstore import BlockStore
 
@@ -139,7 +139,7 @@ def gateway_target() -> dict[str, Target]:
 
 
 def market_targets() -> dict[str, Target]:
-    """What the chain, its node, clients and other nodes' manifests say."""
+    """Targets for data of the chain, its node, clients and other nodes' manifests."""
     from assay.blocks.cid import Cid
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
@@ -202,7 +202,7 @@ def market_targets() -> dict[str, Target]:
 
 
 def local_targets() -> dict[str, Target]:
-    """Programs, records on disk, job files and what people type."""
+    """Targets for programs, records on disk, job files and typed text."""
     from assay.app import ids, units
     from assay.disk import record
     from assay.job.read import BadJobFile, parse_job_file
@@ -219,7 +219,7 @@ def local_targets() -> dict[str, Target]:
         assert isa.encode(isa.decode(isa.MAGIC + data)) == isa.MAGIC + data
 
     def kept(data: bytes) -> None:
-        """The input under a right checksum, and as it is."""
+        """The input with a valid checksum, and as it is."""
         text = sha256(b"assay/x/1\n" + data).hexdigest().encode()
         head = record.encode("assay/x/1", 0).partition(sha256(b"assay/x/1\n0").hexdigest().encode())
         record.decode("assay/x/1", head[0] + text + head[2].replace(b"0", data, 1))
@@ -265,11 +265,11 @@ ROOMS: dict[Callable[[], dict[str, Target]], tuple[str, ...]] = {
 }
 NAMES = tuple(name for names in ROOMS.values() for name in names)
 SLOW = {"gateway": 0.02, "abi-result": 0.5, "abi-log": 0.3, "struct": 0.5, "job-file": 0.1}
-"""Targets that get less than an even share of the runs."""
+"""Targets with less than an even share of the runs."""
 
 
 def fuzz(name: str, arguments: list[str]) -> None:
-    """The child's part: fuzz one target until libFuzzer has had its runs."""
+    """Runs in the child: fuzzes one target until libFuzzer has done its runs."""
     import atheris
 
     with atheris.instrument_imports(include=["assay"]):
@@ -295,7 +295,7 @@ def fuzz(name: str, arguments: list[str]) -> None:
 
 
 def interpreter() -> Path:
-    """A Python with atheris, made if it is not there yet."""
+    """A Python with atheris, installed on first use."""
     home = ROOT / ".assay/tools" / f"atheris-{VERSION}"
     if not (home / "bin/python").exists():
         venv.create(home, with_pip=True)
@@ -314,9 +314,9 @@ def child(name: str, *limits: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def runs_of(name: str, runs: int, seconds: int) -> tuple[int, bool]:
-    """Fuzz one target; how many inputs it had, and whether it held.
+    """Fuzzes one target; returns the number of inputs, and whether it passed.
 
-    An input that took too long is tried again alone: a busy machine holds anything up.
+    A slow input is tried again alone: a busy machine delays anything.
     """
     total, end = 0, time.monotonic() + seconds
     while total < runs and (left := int(end - time.monotonic())) > 0:
@@ -333,7 +333,7 @@ def runs_of(name: str, runs: int, seconds: int) -> tuple[int, bool]:
 
 
 def run_child(name: str, *limits: str) -> tuple[int, int, str]:
-    """libFuzzer on one target: inputs tried, its exit status, its output."""
+    """Runs libFuzzer on one target: inputs tried, exit status, output."""
     with child(name, *limits) as process:
         assert process.stderr is not None
         said = process.stderr.read()

@@ -47,24 +47,24 @@ CHEATS: dict[str, tuple[str, ...]] = {
     "verifier-1": ("--lazy",),
     "whistle-1": ("--accuse", "1:0"),
 }
-"""Who cheats in a life, by turns, and how: one ulp, a vote without a replay, a false challenge."""
+"""Cheats by turns, with their options: one ulp, a vote without a replay, a false challenge."""
 BUDGET = Wei(400 * 10**18)
 TIMES = {**LOCAL, "task": "300s", "straggler": "300s", "outer": "20s", "vote": "200s", "move": "120s"}
 TIMES["window"] = "30s"
-"""So long that whoever is killed again and again still meets them."""
+"""Long enough for a process that is killed repeatedly."""
 LIFE_LIMIT_S = 1_500.0
 WORKING = 0.5
-"""How often it has to be one that has begun its work."""
+"""Probability that only a working process is killed."""
 WORKER = 0.15
-"""How often it is a worker of a node, and not the node."""
+"""Probability that a node's worker is killed instead of the node."""
 SEVERAL = 0.15
-"""How often several processes are killed at once."""
+"""Probability that several processes are killed at once."""
 
 
 @dataclass
 class KilledLife(Life):
-    """A life of which processes are killed, drawn by `rng`: `most` in all, `every_s` seconds apart on
-    average."""
+    """A life whose processes are killed at random by `rng`: `most` in all, on average `every_s` seconds
+    apart."""
 
     rng: random.Random = field(default_factory=random.Random)
     every_s: float = 1.0
@@ -79,7 +79,7 @@ class KilledLife(Life):
             self._kill_some()
 
     def _kill_some(self) -> None:
-        """One process or several: of those that work, or of all."""
+        """Kills one process or several: of those that work, or of all."""
         working = {name for name, process in self.processes.items() if process.works()}
         drawn = sorted(working) if self.rng.random() < WORKING else list(self.processes)
         if not drawn:
@@ -95,7 +95,7 @@ class KilledLife(Life):
 
 
 def life_of(home: Path, cheat: str, rng: random.Random, every_s: float, most: int) -> KilledLife:
-    """A small job in a market in which this one cheats."""
+    """A small job in a market with this cheat."""
     text = template("mlp", source="digits", rounds=3, times=TIMES)
     text = text.replace("steps_per_round = 64", "steps_per_round = 32")
     specs = devnet.default_nodes(2, 3, 1)

@@ -1,8 +1,8 @@
-"""Where faults can be planted in Solidity sources, and sources in which each of them waits to be chosen.
+"""Finds places for faults in Solidity sources, and builds sources in which each fault can be selected at run
+time.
 
-The compiler's own syntax tree says where what is, and of which type, so nothing is guessed from text. In a
-copy, an expression `a < b` becomes `(mutant(17) ? a <= b : a < b)`, a statement `x;` that may be left out
-`{if (!mutant(18)) x;}`; lines keep their numbers.
+Places and types come from the compiler's syntax tree. In a copy, an expression `a < b` becomes `(mutant(17) ?
+a <= b : a < b)`, an optional statement `x;` becomes `{if (!mutant(18)) x;}`; lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WITH_BODY = ("FunctionDefinition", "ModifierDefinition")
 
 
 class Edit(NamedTuple):
-    """What stands at `start` to `end` with the mutant planted, and how the copy chooses."""
+    """Replacement of `start` to `end` for a mutant."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault. The copy asks for its number, its change names it whatever its line."""
+    """One fault. The copy selects it by number; its change names it independently of its line."""
 
     number: int
     id: str
@@ -92,7 +92,7 @@ def trees_of(root: Path, files: list[str]) -> dict[str, Tree]:
 
 
 def mutants_of(root: Path, files: list[str]) -> list[Mutant]:
-    """All of them, numbered from 1 in the order of files and places."""
+    """All mutants, numbered from 1 in order of files and places."""
     trees = trees_of(root, files)
     digest = hashlib.sha256(b"".join((root / file).read_bytes() for file in files)).hexdigest()
     found: list[Mutant] = []
@@ -111,7 +111,7 @@ def mutants_of(root: Path, files: list[str]) -> list[Mutant]:
 
 
 class Fault(NamedTuple):
-    """One place and what becomes of it."""
+    """One place and its change."""
 
     operator: str
     before: str
@@ -120,13 +120,13 @@ class Fault(NamedTuple):
 
 
 class Places:
-    """The places of one file."""
+    """Places for faults in one file."""
 
     def __init__(self, data: bytes, tree: Tree) -> None:
         self.data, self.tree = data, tree
 
     def all(self) -> Iterator[tuple[str, Fault]]:
-        """Each fault after the name of the function that it is in."""
+        """Every fault with the name of its function."""
         bodies = [n for n in descendants(self.tree) if n["nodeType"] in WITH_BODY and n.get("body")]
         modifiers = {n["name"]: n for n in bodies if n["nodeType"] == "ModifierDefinition"}
         for function in bodies:
@@ -140,7 +140,7 @@ class Places:
                     yield name, fault
 
     def unmodified(self, used: Tree, modifier: Tree) -> Fault:
-        """A modifier of the function's own, which does nothing when the mutant is planted."""
+        """Disables a modifier of the function."""
         name, body = modifier["name"], self.text(modifier["body"])
         head = name + "_{number}" + self.text(modifier["parameters"])
         own = "{old} modifier " + head + "{{ if (mutant({number})) {{ _; }} else {new} }}"
@@ -148,7 +148,7 @@ class Places:
         return Fault("modifier", self.text(used), "", (called, Edit(*span(modifier), body, own)))
 
     def fault(self, operator: str, node: Tree, after: str) -> Fault:
-        """Another expression in place of the node, or no statement."""
+        """Replaces a node by another expression, or removes a statement."""
         start, end = span(node)
         if not after:
             end = self.data.index(b";", end) + 1
@@ -243,12 +243,12 @@ def kind(node: Tree) -> str:
 
 
 def is_constant(node: Tree) -> bool:
-    """Whether it is a number that is written there."""
+    """True if it is a number literal."""
     return kind(node).startswith("int_const")
 
 
 def instrumented(root: Path, mutants: Iterable[Mutant]) -> dict[str, str]:
-    """The sources and what the tests import, by their names, with these mutants waiting in them."""
+    """Sources, and what the tests import, by name, with these mutants selectable."""
     texts = {CHOICE: CHOOSER}
     for file in [*root.glob("src/**/*.sol"), *root.glob("test/**/*.sol")]:
         name = file.relative_to(root).as_posix()
@@ -264,7 +264,7 @@ def instrumented(root: Path, mutants: Iterable[Mutant]) -> dict[str, str]:
 
 
 class Copy:
-    """A file with its edits: those of one place beside one another, those within a place inside it."""
+    """A file with its edits, which may be adjacent or nested."""
 
     def __init__(self, data: bytes, edits: list[tuple[Edit, int]]) -> None:
         self.data = data
@@ -288,7 +288,7 @@ class Copy:
         return out + self.data[at:end].decode()
 
     def _chosen(self, place: tuple[int, int], old: str) -> str:
-        """What stands there: `old` unless a mutant is planted."""
+        """Text of a place: `old` unless a mutant is selected."""
         for edit, number in self.places[place]:
             old = edit.form.format(number=number, new=edit.new, old=old)
         return old

@@ -39,9 +39,9 @@ GROUPS = {
     "market": (("src/market/*.sol", "src/dispute/Chunks.sol"), ("test/market/*.t.sol",)),
     "dispute": (("src/dispute/*.sol",), ("test/dispute/*.t.sol",)),
 }
-"""The sources to plant in, but those of a group before, and the tests that their mutants have to fail."""
+"""Sources to mutate, without those of an earlier group, and the tests that must fail."""
 OTHER_BUILD = re.compile("Gas|Layouts")
-"""Files of tests of what something costs, or of artefacts: the copy's are nobody's."""
+"""Test files about cost or artifacts, which the copy does not have."""
 FIRST_COINBASE = 1 << 32
 COMPILE_S, TEST_S = 1800.0, 300.0
 LIKELY = 24
@@ -49,7 +49,8 @@ LIKELY = 24
 
 
 def compiled(group: str, mutants: list[Mutant]) -> list[Mutant]:
-    """Writes and compiles the copy; the mutants that the compiler takes. RuntimeError: it refuses more."""
+    """Writes and compiles the copy; returns mutants that the compiler accepts. RuntimeError: it refuses
+    more."""
     tests = dict(quick_tests(GROUPS[group][1]))
     while True:
         texts = instrumented(CONTRACTS, mutants) | tests
@@ -66,7 +67,7 @@ def compiled(group: str, mutants: list[Mutant]) -> list[Mutant]:
 
 
 def sources(group: str) -> list[str]:
-    """The names of the files to plant in, sorted."""
+    """Names of the files to mutate, sorted."""
     before = list(GROUPS)[: list(GROUPS).index(group)]
     return sorted(
         set(names(GROUPS[group][0])) - {name for other in before for name in names(GROUPS[other][0])}
@@ -78,7 +79,7 @@ def names(patterns: Iterable[str]) -> list[str]:
 
 
 def quick_tests(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The files of tests by name, without tests of gas, and bounds of it."""
+    """Test files by name, without gas tests and bounds on gas."""
     for name in names(patterns):
         if not OTHER_BUILD.search(Path(name).name):
             text = re.sub(r"(?m)^ *assertLt\(.*[gG]as.*\);$", "", (CONTRACTS / name).read_text())
@@ -86,7 +87,7 @@ def quick_tests(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def write(texts: Mapping[str, str]) -> None:
-    """Makes the copy these files and no others; what is as it was is not compiled again."""
+    """Writes exactly these files; unchanged ones are not compiled again."""
     for old in COPY.glob("*/**/*.sol"):
         if old.is_file() and old.relative_to(COPY).as_posix() not in texts and "out" not in old.parts:
             old.unlink()
@@ -98,7 +99,7 @@ def write(texts: Mapping[str, str]) -> None:
 
 
 def refusals(output: str, texts: Mapping[str, str]) -> Iterator[int]:
-    """The mutants that the compiler's errors are about: the last one that begins at or before each place."""
+    """Mutants that the compiler's errors are about: the last one at or before each place."""
     for error in re.split(r"\n\n|\n(?=Error)", output):
         place = re.search(r"--> cache/mutants/(src/\S+?):(\d+):(\d+):", error)
         if error.lstrip().startswith("Error") and place:
@@ -121,8 +122,7 @@ def forge(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def killer(number: int, likely: Iterable[str] = ()) -> str:
-    """The first test that fails with the mutant planted (0: none is), or nothing if all pass; the `likely`
-    ones run before all others."""
+    """The first test that fails with the mutant (0: none); empty if all pass. The `likely` tests run first."""
     chosen = "|".join(likely)
     by = _first_failing(number, "--match-test", f"^({chosen})\\b") if chosen else ""
     return by or _first_failing(number)
@@ -143,23 +143,23 @@ def _first_failing(number: int, *chosen: str) -> str:
 
 
 def killed_before(out: Path | None) -> dict[str, str]:
-    """The changes that an earlier run has seen killed, and by which tests."""
+    """Changes that an earlier run has killed, with the test that killed each."""
     lines = out.read_text().splitlines() if out and out.exists() else []
     return {said["change"]: said["by"] for said in map(json.loads, lines) if said["result"] == "killed"}
 
 
 def reasons() -> dict[str, str]:
-    """Why a mutant that survives is none, by its change."""
+    """Reason by change why a surviving mutant is accepted."""
     return tomllib.loads(REASONS.read_text())["equivalent"] if REASONS.exists() else {}
 
 
 def sampled(mutants: list[Mutant], count: int) -> list[Mutant]:
-    """Another `count` of them for other sources."""
+    """A deterministic sample of `count` mutants that depends on the sources."""
     return sorted(mutants, key=lambda m: hashlib.sha256(m.digest.encode() + m.id.encode()).digest())[:count]
 
 
 def run(mutants: Iterable[Mutant], out: Path | None) -> list[Mutant]:
-    """Those that survive without a reason. What each came to is printed, and appended to `out`."""
+    """Survivors without a reason. Each result is printed, and appended to `out`."""
     if by := killer(0):
         raise RuntimeError(f"{by} fails with no mutant planted, so nothing was tested")
     known, survivors, counts = reasons(), [], Counter[str]()

@@ -1,6 +1,6 @@
-"""Whether two wheels install the same files, and have what a user needs beside code.
+"""Checks that two wheels install the same files, and include what a user needs beside code.
 
-Usage: same_wheels.py WHEEL WHEEL. The exit status is 1 where they differ.
+Usage: same_wheels.py WHEEL WHEEL. The exit status is 1 if they differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NEEDED = ("assay/py.typed", "assay/contracts/src/market/Vault.sol", "assay/contr
 
 
 def digests(wheel: str) -> dict[str, str]:
-    """Files of a wheel; RECORD names them all, in an order of its own."""
+    """Digests of a wheel's files; RECORD lists them in its own order."""
     with ZipFile(wheel) as held:
         return {
             name: sha256(held.read(name)).hexdigest()

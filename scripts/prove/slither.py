@@ -1,10 +1,10 @@
-"""Slither over the contracts: every finding of high or medium impact is absent or accounted for.
+"""Runs Slither over the contracts: every finding of high or medium impact must be absent or accepted.
 
-`contracts/slither.toml` names each accepted finding by detector and place, with the reason why it is none. A
-finding that is not there fails, and so does an entry that nothing matches any more.
+`contracts/slither.toml` lists each accepted finding by detector and place, with the reason. A new finding
+fails, and so does an entry without a finding.
 
-Contract: slither runs in an environment of its own (it pins another web3) with the repository's own solc;
-nothing but the Python package is fetched. Not guaranteed: anything that slither does not look for.
+Contract: slither runs in its own environment (it pins another web3) with the repository's solc; only the
+Python package is fetched. Not guaranteed: anything that slither does not look for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Finding = tuple[str, str]
 
 
 def tool() -> Path:
-    """The slither executable, installed if it is not there yet."""
+    """Path of slither, installed on first use."""
     home = ROOT / ".assay" / "tools" / f"slither-{VERSION}"
     if not (home / "bin" / "slither").exists():
         venv.create(home, with_pip=True)
@@ -54,7 +54,7 @@ def analyse() -> list[dict[str, Any]]:
 
 
 def place(element: dict[str, Any]) -> str:
-    """Where an element is: `Contract.function`, with the variable's name where it is one."""
+    """Place of an element: `Contract.function`, with the variable's name if it is one."""
     parts = [element["name"]]
     parent = element.get("type_specific_fields", {}).get("parent")
     while parent and parent["type"] in ("function", "contract"):

@@ -1,12 +1,12 @@
-"""Holds the arbiter on chain to the integer-only model on a million and more vectors, part by part.
+"""Compares the on-chain arbiter with the integer-only model on a million and more vectors.
 
-Each part is written by `gen_vectors` under a seed of its own into a scratch folder (ignored by git), read by
-forge's VectorsTest, and removed; with it node encodings, sound and broken, which the chain must accept and
-refuse as the validator does (`gen_nodes`, NodesTest). Prints a table of the cases of each instruction and the
-time; exits 1 at the first part in which one bit differs, leaving its files there to look at.
+Each part is generated under its own seed into a scratch folder (ignored by git), read by forge's VectorsTest,
+and removed. With it come valid and invalid node encodings, which the chain must accept and refuse as the
+validator does (NodesTest). Prints the number of cases of each instruction and the time; exits 1 at the first
+part with a wrong bit, keeping its files.
 
 Contract: the same `--count`, `--part` and `--seed` run the same vectors. Not guaranteed: that a part fits in
-memory when `--part` is far above its default: forge keeps a whole file in the EVM's memory.
+memory if `--part` is far above its default: forge keeps a whole file in the EVM's memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCRATCH = ROOT / "tests" / "vectors" / "large"
 
 
 def write_part(folder: Path, count: int, seed: int, only: Sequence[Op]) -> Counter[str]:
-    """Vector files of these instructions; their numbers of cases."""
+    """Writes vector files of these instructions; returns their numbers of cases."""
     folder.mkdir(parents=True, exist_ok=True)
     cases: Counter[str] = Counter()
     for op in only:
@@ -48,7 +48,7 @@ def write_part(folder: Path, count: int, seed: int, only: Sequence[Op]) -> Count
 
 
 def run_part(folder: Path, count: int, only: Sequence[Op]) -> tuple[int, str]:
-    """Number of tests that passed in forge, and what it said."""
+    """Number of passed forge tests, and forge's output."""
     where = f"../{folder.relative_to(ROOT)}"
     environment = os.environ | {"ASSAY_VECTORS": where, "ASSAY_VECTOR_COUNT": str(count)}
     tests = "|".join(re.sub(r"_(.)", lambda m: m[1].upper(), op.word) for op in only)
