@@ -1,13 +1,12 @@
-"""Write the archive with which a machine that has PyTorch for CUDA and nothing else runs
-``scripts/gpu_check.sh``.
+"""Builds the archive with which a machine that only has PyTorch for CUDA can run ``scripts/gpu_check.sh``.
 
-Contract: assay-gpu.tar.xz, of at most 60 MB, for Linux on x86-64 and the Pythons of `PYTHONS`, holds the
-tracked sources that the check needs, the compiled contracts, Anvil, and every package that the project needs
-beside PyTorch and what PyTorch brings: wheels in the versions and with the hashes of requirements.lock, which
-pip fetches and checks, unpacked side by side (pure ones once, the others once for each Python). Not
-guaranteed: a C compiler and Python's headers, which the machine must have.
+Contract: assay-gpu.tar.xz, of at most 60 MB, is for Linux on x86-64 and the Python versions of `PYTHONS`. It
+has the tracked sources that the check needs, the compiled contracts, Anvil, and every package that the
+project needs besides PyTorch and its dependencies: wheels in the versions and with the hashes of
+requirements.lock, which pip fetches and checks, unpacked side by side (pure ones once, the others once per
+Python). Not guaranteed: a C compiler and Python's headers, which the machine must have.
 
-Usage: `scripts/gpu_bundle.py [--out FILE]`. Needs the packages' index; on the other machine no network:
+Usage: `scripts/gpu_bundle.py [--out FILE]`. Needs the packages' index; the other machine needs no network:
 `python3 -m tarfile -e assay-gpu.tar.xz && assay-gpu/scripts/gpu_check.sh`.
 """
 
@@ -42,7 +41,7 @@ PYTHONS = ("3.11", "3.12")
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 LIMIT_BYTES = 60_000_000
 LEFT_OUT = ("torch",)
-"""With what they need: the machine has them."""
+"""Packages left out with their dependencies: the machine has them."""
 SOURCES = (
     "assay",
     "chain",
@@ -55,12 +54,12 @@ SOURCES = (
     "LICENSE",
 )
 DICTIONARY_BYTES = 128 << 20
-"""What xz remembers: the libraries that a package has for both Pythons are stored once."""
+"""Dictionary size of xz: libraries that a package has for both Pythons are stored once."""
 
 
 def needed(name: str, python: str, but: Sequence[str] = LEFT_OUT, seen: set[str] | None = None) -> set[str]:
-    """The distribution and all that it needs under this Python, but for those left out, by canonical name; as
-    what is installed here says."""
+    """The distribution and its dependencies under this Python, except those left out, by canonical name, as
+    installed here."""
     seen = set() if seen is None else seen
     seen.add(canonicalize_name(name))
     known: dict[str, Any] = {
@@ -84,7 +83,7 @@ def needed(name: str, python: str, but: Sequence[str] = LEFT_OUT, seen: set[str]
 
 
 def locked(names: Set[str]) -> str:
-    """The lines of requirements.lock for these. Raises SystemExit for one that has none."""
+    """Lines of requirements.lock for these. Raises SystemExit if one is missing."""
     text = (ROOT / "requirements.lock").read_text()
     entries = re.findall(r"^([A-Za-z0-9_.-]+)(==(?:.*\\\n)*.*\n)", text, re.MULTILINE)
     lines: dict[str, str] = {canonicalize_name(name): name + rest for name, rest in entries}
@@ -94,7 +93,7 @@ def locked(names: Set[str]) -> str:
 
 
 def fetch(names: set[str], python: str, folder: Path) -> list[Path]:
-    """The wheels, checked against the lock's hashes."""
+    """Fetches wheels, checked against the lock's hashes."""
     folder.mkdir(parents=True)
     asked = folder / "requirements.txt"
     asked.write_text(locked(names))
@@ -113,7 +112,7 @@ def fetch(names: set[str], python: str, folder: Path) -> list[Path]:
 
 
 def unpack(wheels: dict[str, list[Path]], target: Path) -> None:
-    """Every wheel once if all Pythons have the same one, else once for each that has it."""
+    """Unpacks every wheel once if all Pythons have the same one, otherwise once per Python."""
     for python, own in wheels.items():
         for wheel in own:
             same = all(wheel.name in {other.name for other in others} for others in wheels.values())
@@ -127,7 +126,7 @@ def unpack(wheels: dict[str, list[Path]], target: Path) -> None:
 
 
 def sources(target: Path) -> None:
-    """The tracked files that the check needs, links as links."""
+    """Copies the tracked files that the check needs, links as links."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", *SOURCES], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -141,7 +140,7 @@ def sources(target: Path) -> None:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """The folder as an archive; files of the same name lie side by side, so that xz sees what they share."""
+    """Archives the folder; files of the same name are adjacent, so that xz finds what they share."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": DICTIONARY_BYTES}]
     archive.parent.mkdir(parents=True, exist_ok=True)
     files = [path for path in folder.rglob("*") if path.is_symlink() or path.is_file()]
@@ -163,7 +162,7 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def main() -> None:
-    """Gather, pack, measure."""
+    """Gathers, packs and measures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist" / f"{NAME}.tar.xz")
     archive = parser.parse_args().out

@@ -1,13 +1,13 @@
-"""Low-communication training beside data parallel: held-out loss, and the bytes that others fetch for it.
+"""Compares low-communication training with data parallel: held-out loss, and bytes that others fetch for it.
 
-Every arm begins with the same parameters and AdamW state, of one worker's warm start, and trains as many
-steps on as many workers (the single worker: alone, so on a quarter of the tokens). All arithmetic of training
-is order-free: inner steps compiled, compressions and outer steps by their programs; native fp32 only looks at
-the results. Bytes are those of the wires, each fetched by all other workers; data parallel is the one step of
-a joint batch that it equals, its bytes those of one f32 gradient of each worker a step.
+Every arm starts with the same parameters and AdamW state, from one worker's warm start, and trains as many
+steps on as many workers (the single worker alone, so on a quarter of the tokens). All arithmetic of training
+is order-free: inner steps compiled, compressions and outer steps by their programs; native fp32 only
+evaluates. Bytes are those of the wires, each fetched by all other workers; data parallel is the equivalent
+step on the joint batch, its bytes one f32 gradient per worker and step.
 
 Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--seeds 3] [--work DIR] [--json [FILE]]
-[--record]`. Arms that are done are read from disk.
+[--record]`. Completed arms are read from disk.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ SMALL = models.GptConfig(n_layer=2, n_head=2, d_model=32, context=32)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained, for how long, and how often it is looked at."""
+    """Model, duration and evaluation interval."""
 
     config: models.GptConfig = SMALL
     batch: int = 8
     workers: int = 4
     warm: int = 1000
-    """Steps of one worker before any arm begins."""
+    """Steps of one worker before any arm starts."""
     steps: int = 2560
     optimiser: Optimiser = field(
         default_factory=lambda: AdamW(lr=3e-3, schedule=Schedule(100), clip_norm=1.0)
     )
     every: int = 320
-    """Steps between looks, about."""
+    """Approximate steps between evaluations."""
     records: int = 256
-    """Held-out records of a look; the last one takes all."""
+    """Held-out records per evaluation; the last one uses all."""
     max_bytes: int = 2 << 20
     compiled: bool = True
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A row of the table: an inner optimiser, and how the workers are joined."""
+    """A row of the table: an inner optimiser, and the algorithm that joins the workers."""
 
     how: Algorithm | None = None
     """None: one worker, or all in one step."""
     steps: int = 1
-    """Inner steps a round."""
+    """Inner steps per round."""
     optimiser: Optimiser | None = None
     """None: the warm start's AdamW, with its state."""
     together: bool = False
@@ -82,25 +82,25 @@ class Arm:
 
 @dataclass
 class Result:
-    """An arm's run with one seed."""
+    """Result of an arm with one seed."""
 
     loss: float
     accuracy: float
     curve: list[tuple[int, float]]
-    """(steps after the warm start, held-out loss of few records)."""
+    """(steps after the warm start, held-out loss on few records)."""
     sent: int
-    """Bytes of changes that one worker sent, on average."""
+    """Average bytes of changes that one worker sent."""
     fetched: int
     """Bytes of changes that all workers fetched from others."""
     largest: int
-    """Bytes that one worker sent at once, at most."""
+    """Maximum bytes that one worker sent at once."""
     digest: str
-    """Of the last parameters."""
+    """Digest of the last parameters."""
     seconds: float
 
 
 class Bench:
-    """Arms of one setting; programs are made once, for all seeds."""
+    """Arms of one setting; programs are traced once for all seeds."""
 
     def __init__(self, setting: Setting, work: Path, cache: Path) -> None:
         self.setting, self.cache = setting, cache if setting.compiled else None
@@ -114,7 +114,7 @@ class Bench:
         self._warm: dict[int, list[Tensor]] = {}
 
     def _program(self, optimiser: Optimiser, batch: int, seed: int) -> tuple[job.JobArtifacts, Executor]:
-        """The artifacts with this seed's parameters, and what runs the step."""
+        """Job files with this seed's parameters, and the step's executor."""
         setting = self.setting
         made = job.build_job(
             models.build(setting.config, seed),
@@ -155,7 +155,7 @@ class Bench:
         return Cluster(made, ready, workers, seed, setting.warm, start, self.cache)
 
     def run(self, name: str, arm: Arm, seed: int) -> Result:
-        """The whole run, or what is on disk of it."""
+        """Runs an arm, or reads its result from disk."""
         key = hashlib.sha256(repr(arm).encode()).hexdigest()[:8]
         kept = self.folder / f"{'-'.join(name.replace('=', '').replace(',', '').split())}-{key}-{seed}.json"
         if kept.exists():
@@ -212,7 +212,7 @@ MULOCO = "MuLoCo H=50, 2 bits"
 
 
 QUICKLY = (SINGLE, PARALLEL, H50, H64, MULOCO)
-"""What `--quick` runs."""
+"""Arms of `--quick`."""
 FULL = Setting()
 QUICK = Setting(
     models.GptConfig(n_layer=1, n_head=2, d_model=16, context=16),
@@ -228,7 +228,7 @@ QUICK = Setting(
 
 
 def arms(setting: Setting) -> dict[str, Arm]:
-    """The table's rows. Where a paper's round of 30 does not divide the rest's, 32 is taken."""
+    """Rows of the table. A paper's round of 30 steps becomes 32 where it does not divide the total."""
     wide = E3M0(1024)  # a scale for 64 elements would cost an eighth of the bits
     short = setting.steps < 64
     h50, h64, h32 = (2, 4, 2) if short else (50, 64, 32)
@@ -253,7 +253,7 @@ def _mean(results: Sequence[Result], key: str) -> float:
 
 
 def figures(found: Results) -> dict[str, Any]:
-    """The keys that have goals, and each arm beside data parallel: losses of means over the seeds."""
+    """The recorded figures, and each arm relative to data parallel: losses averaged over the seeds."""
     out: dict[str, Any] = {}
     losses = {name: _mean(results, "loss") for name, results in found.items()}
     if PARALLEL in found:
@@ -274,7 +274,7 @@ def figures(found: Results) -> dict[str, Any]:
 
 
 def rows(found: Results) -> list[list[str]]:
-    """A row for each arm: means over the seeds, and the losses' spread."""
+    """A row per arm: means over the seeds, and the losses' spread."""
     base = found.get(PARALLEL)
     out = []
     for name, results in found.items():

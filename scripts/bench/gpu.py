@@ -1,8 +1,7 @@
-"""How long a training step and its products take on a device, beside PyTorch's own in fp32, TF32 and bf16.
+"""Times a training step and its products on a device, beside PyTorch's own in fp32, TF32 and bf16.
 
-Contract: all forms take turns in one process and wait for the device; a first turn compiles. `profile`
-says which kernels the time goes to. Not guaranteed: anything about another device, PyTorch or commit than
-this one.
+Contract: all forms take turns in one process and wait for the device; a first turn compiles. `profile` lists
+the kernels by time. Not guaranteed: anything about another device, PyTorch or commit.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Size:
     batch: int
 
     def model(self) -> models.Gpt:
-        """The module, freshly initialised, with the same numbers in every process."""
+        """The module, initialised with the same numbers in every process."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(7)
             made = models.Gpt(self.config)
@@ -69,7 +68,7 @@ SMALL = Size(models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, tied=
 
 @dataclass(frozen=True)
 class Native:
-    """One way in which PyTorch trains by itself."""
+    """One native way to train with PyTorch."""
 
     name: str
     tf32: bool = False
@@ -77,7 +76,7 @@ class Native:
 
     @contextmanager
     def settings(self, device: torch.device) -> Iterator[None]:
-        """TF32 and autocast as named, and as they were afterwards."""
+        """Sets TF32 and autocast for a `with` block."""
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         try:
@@ -91,7 +90,7 @@ NATIVE = (Native("native fp32"), Native("native TF32", tf32=True), Native("nativ
 
 
 def natives(device: torch.device) -> list[Native]:
-    """Those that the device has."""
+    """Native ways that the device supports."""
     return [native for native in NATIVE if device.type == "cuda" or not native.tf32]
 
 
@@ -103,7 +102,7 @@ def synchronise(device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """What a timed step needs of a job."""
+    """A job's data for a timed step."""
 
     inner: Program
     genesis: list[Tensor]
@@ -126,7 +125,7 @@ def job_of(size: Size, model: models.Gpt) -> Work:
 
 
 def native_step(native: Native, device: torch.device, size: Size, model: models.Gpt, made: Work) -> Step:
-    """The same step by PyTorch itself, compiled; each form compiles its own."""
+    """The same step in native PyTorch, compiled; each form compiles its own."""
     layout = datasets.TextLayout(size.config.context)
     compiled = torch.compile(job.step_function(model, cross_entropy, optimisers.AdamW(), layout))
     node = next(node for node in made.inner.nodes if node.op is Op.DATA)
@@ -141,7 +140,7 @@ def native_step(native: Native, device: torch.device, size: Size, model: models.
 
 
 def timed(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str, list[float]]:
-    """Wall seconds of every form, all taking turns, the order reversed each time; a first turn compiles."""
+    """Wall seconds of every form, taking turns in alternating order; a first turn compiles."""
     found: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(turns + 1):
         for name in list(steps) if turn % 2 else reversed(steps):
@@ -155,14 +154,14 @@ def timed(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str,
 
 
 def native_steps(device: torch.device, size: Size, model: models.Gpt, made: Work) -> dict[str, Step]:
-    """The step in the ways in which people train by PyTorch itself: in fp32 only where there is no TF32."""
+    """The step in native PyTorch's usual ways; fp32 only without TF32."""
     ways = [native for native in natives(device) if native.tf32 or native.bf16 or device.type != "cuda"]
     steps = {native.name: native_step(native, device, size, model, made) for native in ways}
     return steps | {NANOGPT: nanogpt_step(size.config, size.vocabulary, size.batch, device)}
 
 
 def step_times(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str, Any]:
-    """Least and median wall ms of each form, and order-free time over each native form's."""
+    """Minimum and median wall ms of each form, and order-free time relative to each native form."""
     found = timed(steps, device, turns)
     best = {name: min(times) for name, times in found.items()}
     return {
@@ -173,7 +172,7 @@ def step_times(steps: dict[str, Step], device: torch.device, turns: int) -> dict
 
 
 def ratios(best: dict[str, float]) -> dict[str, float]:
-    """Order-free time over each native form's."""
+    """Order-free time relative to each native form."""
     return {
         f"ratio_vs_{name.removeprefix('native ').split()[0].lower()}": round(best[ORDER_FREE] / seconds, 3)
         for name, seconds in best.items()
@@ -182,7 +181,8 @@ def ratios(best: dict[str, float]) -> dict[str, float]:
 
 
 def profile(steps: dict[str, Step], device: torch.device) -> dict[str, Any]:
-    """Of each form: kernels launched in a step, their time, and the longest of them, [ms, launches, name]."""
+    """For each form: number of kernel launches per step, their time, and the longest, [ms, launches,
+    name]."""
     found = {}
     for name, step in steps.items():
         with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
@@ -199,7 +199,7 @@ def profile(steps: dict[str, Step], device: torch.device) -> dict[str, Any]:
 
 
 def peaks(steps: dict[str, Step], device: torch.device) -> dict[str, int]:
-    """Most memory of PyTorch's during a step of each form, all forms' states included."""
+    """Peak PyTorch memory during a step of each form, all forms' states included."""
     found = {}
     for name, step in steps.items() if device.type == "cuda" else ():
         torch.cuda.reset_peak_memory_stats(device)
@@ -210,8 +210,8 @@ def peaks(steps: dict[str, Step], device: torch.device) -> dict[str, int]:
 
 
 def product_times(device: torch.device, turns: int) -> dict[str, dict[str, float]]:
-    """Least ms of products of the large step as a compiled step makes them, whose parts are there already,
-    and by PyTorch."""
+    """Minimum ms of the large step's products, as a compiled step computes them from existing parts, and by
+    PyTorch."""
     found = {}
     for name, (batch, m, n, k) in PRODUCTS.items():
         x, y = (torch.randn(batch, rows, k, device=device) for rows in (m, n))

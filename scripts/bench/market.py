@@ -1,15 +1,15 @@
-"""What the market adds to training: a job through a devnet of processes, and the same rounds in one process.
+"""Measures the market's overhead: a job on a devnet of processes, and the same rounds in one process.
 
 The job is `assay job init --template gpt`'s by one algorithm, with its default sampling. The rounds run in
-one process first, with the same executor and one thread, and the market begins with the forms compiled there.
-Each solver's worker has a core, everybody else shares the last one. Compared are the output roots of every
-settled claim, tasks and outer steps, and the fetched model, bit by bit. Clocks begin at the end of the first
-segment and end with the last outer claim.
+one process first, with the same executor and one thread, and the market starts with the forms compiled there.
+Each solver's worker has a core; everybody else shares the last one. The output roots of every settled claim
+and the fetched model are compared bit by bit. Clocks start at the end of the first segment and stop with the
+last outer claim.
 
 Usage: `scripts/bench/market.py [--quick] [--size SIZE] [--algorithm NAME] [--shards N] [--rounds N]
-[--baseline N] [--speed PART] [--json [FILE]] [--record]`. `--baseline N`: run N rounds alone and reckon the
-others as long as these. `--speed` leaves computing, in the market and alone, this part of its core's time,
-with blocks as much rarer, as if there were more cores for the others (cgroup v1, root). Keys `wall_ratio`,
+[--baseline N] [--speed PART] [--json [FILE]] [--record]`. `--baseline N`: run N rounds alone and extrapolate
+the others. `--speed` gives computing, in the market and alone, this share of its core's time, with blocks
+slower by the same factor, as if the others had more cores (cgroup v1, root). Keys `wall_ratio`,
 `round_ratio`, `computing_share`, `same_bits_as_in_process`.
 """
 
@@ -50,12 +50,12 @@ from scripts.bench.devnet import Led, lead, slowed, threads_of
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 STAKE, OWNED = '"1600tok"', Wei(60_000 * 10**18)
-"""Of a claim, enough for the dearest of the algorithms with several shards; and of a solver."""
+"""Stake of a claim, enough for the most expensive algorithm with several shards; and tokens of a solver."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A byte-level GPT, and how long its claims may take."""
+    """A byte-level GPT, and the time limits of its claims."""
 
     layers: int
     heads: int
@@ -100,19 +100,22 @@ def job_of(size: Size, algorithm: str, rounds: int, shards: int) -> JobFile:
 
 @dataclass
 class Alone:
-    """The rounds in one process. Seconds are from the end of the first segment of all."""
+    """The rounds in one process. Seconds count from the end of the first segment."""
 
     roots: dict[Place, bytes] = field(default_factory=dict)
-    """Of every claim's output, by kind, round and shard or slice."""
+    """Root of every claim's output, by kind, round and shard or slice."""
     ends: list[float] = field(default_factory=list)
-    """When each round was over."""
+    """End of each round."""
     params: State = field(default_factory=list)
-    """The last round's parameters, where the outer step is one slice."""
+    """The last round's parameters, if the outer step is one slice."""
 
 
 def run_alone(body: JobFile, files: JobArtifacts, engine: Engine, rounds: int) -> Alone:
-    """The first `rounds` rounds. Inputs are put together by the terms' own links (rule 4.4) from outputs in
-    memory; nothing is hashed, stored, sent or paid while it is timed."""
+    """Runs the first `rounds` rounds. Inputs are assembled by the terms' links (rule 4.4) from outputs in
+    memory.
+
+    Nothing is hashed, stored, sent or paid while it is timed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         storage = open_storage(Path(folder))
         terms = terms_of(body, publish_job(storage.blocks, files), bytes(32), ZERO_ADDRESS, 0)
@@ -150,7 +153,7 @@ def run_alone(body: JobFile, files: JobArtifacts, engine: Engine, rounds: int) -
 
 @contextmanager
 def on_core(core: int, speed: float) -> Iterator[None]:
-    """This process on one core, with this share of it."""
+    """Pins this process to one core, with this share of it."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -166,22 +169,22 @@ def on_core(core: int, speed: float) -> Iterator[None]:
 
 
 def ratio_of_rounds(led: list[float], alone: list[float]) -> float:
-    """How long a further round takes in the market over what it takes alone, by when its last task was
-    committed; of one round the whole."""
+    """Duration of a further round in the market relative to alone, by the commit of its last task; of the
+    only round, if one."""
     if min(len(led), len(alone)) < 2:
         return led[-1] / alone[-1]
     return ((led[-1] - led[0]) / (len(led) - 1)) / ((alone[-1] - alone[0]) / (len(alone) - 1))
 
 
 def reckoned(ends: list[float], rounds: int) -> float:
-    """Seconds of so many rounds alone: those that were run, and the further ones' mean for each more."""
+    """Seconds of this many rounds alone: those that were run, plus their mean for each further one."""
     if len(ends) < 2 or rounds <= len(ends):
         return ends[-1]
     return ends[-1] + (rounds - len(ends)) * (ends[-1] - ends[0]) / (len(ends) - 1)
 
 
 def compared(alone: Alone, led: Led, body: JobFile) -> dict[str, Any]:
-    """The figures. Bits are compared of the rounds that `alone` has."""
+    """The figures. Bits are compared for the rounds in `alone`."""
     rounds, shards, slices = body.training.rounds, body.training.shards, body.outer.slices or 1
     places = {(v.claim.kind, v.claim.round, v.claim.shard): v.claim.output_root for v in led.settled}
     whole = len(places) == rounds * (shards + slices)
@@ -218,7 +221,7 @@ def told(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run, lead, compare, print; fail where the bits differ."""
+    """Runs both, compares and prints; fails if the bits differ."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

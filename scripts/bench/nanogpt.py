@@ -1,6 +1,7 @@
-"""A GPT as nanoGPT trains it, to be timed beside the project's step: one query-key-value product, PyTorch's
-own fused attention, bf16 autocast, AdamW in one kernel, compiled. Sizes are those of a `GptConfig` with tied
-embeddings.
+"""A GPT as nanoGPT trains it, as a baseline for the project's step.
+
+It has one query-key-value product, PyTorch's fused attention, bf16 autocast, AdamW in one kernel, compiled.
+Sizes are those of a `GptConfig` with tied embeddings.
 """
 
 from __future__ import annotations

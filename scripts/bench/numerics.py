@@ -1,11 +1,10 @@
-"""What order-free arithmetic costs: a whole training step against native fp32, eager and compiled.
+"""Measures the cost of order-free arithmetic: a whole training step against native fp32, eager and compiled.
 
 Five forms of the same step (forward, backward, optimiser) from the same state and batch: native eager, native
 `torch.compile`, the same in bfloat16 (`torch.autocast`), the order-free reference, the order-free compiled
-form. All are timed in one run, taking turns, so that a busy machine slows all of them alike; the table gives
-the fastest and the median turn, and ratios of the fastest. The first step of the compiled form is compared
-with the reference, bit by bit. Memory is the most that PyTorch's allocator holds in a step, with the state
-that goes in.
+form. They take turns in one run, so that a busy machine slows all of them alike; the table gives the fastest
+and the median turn, and ratios of the fastest. The first step of the compiled form is compared with the
+reference, bit by bit. Memory is the peak of PyTorch's allocator in a step, including the input state.
 
 Usage: `python scripts/bench/numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 1 --threads 2]
 [--json FILE] [--record]`. Compiling takes minutes, once; forms are kept under `--cache`.
@@ -50,7 +49,7 @@ NATIVE_EAGER, NATIVE, NATIVE_BF16, REFERENCE, COMPILED = (
 
 @dataclass(frozen=True)
 class Size:
-    """A model of a template and its batch."""
+    """A template's model and its batch."""
 
     config: models.GptConfig | models.MlpConfig | models.CnnConfig
     batch: int
@@ -66,14 +65,14 @@ SIZES = {
 
 @dataclass
 class Timing:
-    """Wall and processor seconds of each turn."""
+    """Wall and CPU seconds of each turn."""
 
     wall: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
 
 
 def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
-    """A job of the size's model, how its records are laid out, and its optimiser."""
+    """A job of the size's model, its record layout, and its optimiser."""
     rule: optimisers.Optimiser = optimisers.Sgd(lr=0.05)
     if isinstance(size.config, models.GptConfig):
         data, rule = (
@@ -88,7 +87,7 @@ def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Opt
 
 
 def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
-    """The five steps, and what is known of them before timing."""
+    """The five steps, and figures known before timing."""
     made, layout, rule = built(size)
     context = StepContext(made.records, SEED, 0, 0)
     started = time.perf_counter()
@@ -122,7 +121,7 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
 def native_step(
     size: Size, made: job.JobArtifacts, layout: datasets.Layout, rule: optimisers.Optimiser
 ) -> tuple[Callable[..., object], list[torch.Tensor], torch.Tensor]:
-    """The template's step as PyTorch runs it, its first state, and the first step's batch."""
+    """The template's step in PyTorch, its first state, and the first step's batch."""
     native = job.step_function(models.build(size.config, 0), cross_entropy, rule, layout)
     context = StepContext(made.records, SEED, 0, 0)
     batch = next(
@@ -132,8 +131,7 @@ def native_step(
 
 
 def _in_bf16(native: Callable[..., object]) -> Callable[..., object]:
-    """The step with its products in bfloat16, as mixed-precision training has it: weights and sums stay
-    fp32."""
+    """The step with products in bfloat16, as in mixed-precision training: weights and sums stay fp32."""
 
     def step(state: list[torch.Tensor], batch: torch.Tensor) -> object:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -143,7 +141,7 @@ def _in_bf16(native: Callable[..., object]) -> Callable[..., object]:
 
 
 def timed(steps: dict[str, Step], turns: int, reference_turns: int) -> dict[str, Timing]:
-    """Every form once a turn, the order reversed each time; the reference only in the first turns.
+    """Times every form once a turn, in alternating order; the reference only in the first turns.
 
     The order-free forms have run before, when they were compared.
     """
@@ -163,7 +161,7 @@ def timed(steps: dict[str, Step], turns: int, reference_turns: int) -> dict[str,
 
 
 def peak_bytes(step: Step) -> int:
-    """Most bytes that PyTorch's CPU allocator hands out at once during a step, beyond those before it."""
+    """Peak bytes that PyTorch's CPU allocator hands out during a step, beyond those before it."""
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:

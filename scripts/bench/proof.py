@@ -1,12 +1,11 @@
-"""What it costs to be provable: committing to states, tracing a step, replaying a sampled segment.
+"""Measures the cost of verifiability: committing to states, tracing a step, replaying a sampled segment.
 
-Baseline, in the same run: a segment of 16 compiled steps and one compiled step. Measured beside it: the same
-segment while the state before it is hashed (what a solver does); a step of which every node's output is
-hashed under a key (what a vote needs); loading a segment's start from its bytes, checking its root, and
-taking the root of its end (what a replay adds to the segment); the root of a state with nothing beside it;
-reading a published state back from the block store and taking its root (what a solver that was started again
-does for each segment end that it goes on from). All take turns; the least of each counts, and processor
-seconds are those of all threads together. A trace runs node by node, so a step that runs so is timed as well.
+Baseline, in the same run: a segment of 16 compiled steps and one compiled step. Measured: the same segment
+while its start state is hashed (a solver); a step with every node's output hashed under a key (a vote);
+loading a segment's start, checking its root, and computing its end's root (a replay, besides the segment);
+the root of a state alone; reading a published state back from the block store and computing its root (a
+restarted solver, for each segment end). All take turns; the minimum of each counts, and CPU seconds cover all
+threads. A trace runs node by node, so such a step is timed as well.
 
 Usage: `python scripts/bench/proof.py [--quick] [--size gpt-512] [--turns 3] [--threads 1] [--json [FILE]]
 [--record]`. Compiling takes minutes, once; forms are kept under `--cache` (those of
@@ -57,7 +56,7 @@ GOALS = {"commit_ratio": 0.03, "trace_ratio": 3.0, "replay_ratio": 1.05}
 
 
 class Subject:
-    """A job's program in both executors, from its genesis state on."""
+    """A job's program in both executors, from its genesis state."""
 
     def __init__(self, name: str, cache: Path, folder: Path) -> None:
         size = SIZES[name]
@@ -85,7 +84,7 @@ class Subject:
         self._compiled.run(self.state, self._context, SEGMENT_STEPS)
 
     def committing(self) -> None:
-        """A segment while the state that it starts from is hashed; over when both are done."""
+        """A segment while its start state is hashed; ends when both are done."""
         tree = begin_tree(self.state)
         self.segment()
         assert tree().root == self._root
@@ -99,18 +98,18 @@ class Subject:
         trace_step(self.program, self.state, self._context, KEY, executor=self._eager)
 
     def checks(self) -> None:
-        """What a replay of a segment does besides its steps."""
+        """A replay's work besides its steps."""
         assert state_root(load_state(self.program, self._bytes)) == self._root
         assert state_root(self.state) == self._root
 
     def kept(self) -> None:
-        """What is done with a state that an earlier process has left on disk before it is believed."""
+        """Verification of a state that an earlier process has stored."""
         data = self._store.read_file(self._kept, self.program.state_bytes)
         assert state_root(load_state(self.program, data)) == self._root
 
 
 def timed(works: dict[str, Callable[[], None]], turns: int) -> dict[str, dict[str, float]]:
-    """Least and median wall seconds, and least processor seconds, of each; all take turns."""
+    """Minimum and median wall seconds, and minimum CPU seconds, of each; all take turns."""
     wall: dict[str, list[float]] = {name: [] for name in works}
     processor: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(turns):

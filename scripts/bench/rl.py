@@ -1,9 +1,9 @@
-"""GRPO through the market: actors and a learner as solvers' processes on a chain, and in one process.
+"""Runs GRPO in the market, with actors and a learner as solver processes, and in one process.
 
 The job is `assay job init --template grpo`'s, with a model of a million parameters (`MILLION`). The actors'
-solvers take tasks alone; the learner's is another one, which takes outer claims alone. Rewards before and
-after are of rollouts that nobody learns from, by the actor's program with counters that no round has. Bytes
-are those of the files that hold a task's wire. The outer claims' roots must be those of one process.
+solvers take tasks only; the learner is a solver that takes outer claims only. Rewards before and after are
+measured on rollouts that nobody learns from, by the actor's program with counters that no round uses. Bytes
+are those of the files of a task's wire. The outer claims' roots must be those of one process.
 
 Usage: `scripts/bench/rl.py [--small] [--rounds N] [--json [FILE]] [--record]`. Keys `reward_before`,
 `reward_after`, `wire_bytes_a_rollout`, `same_bits_as_in_process`.
@@ -44,15 +44,16 @@ from scripts.bench.devnet import lead
 from scripts.bench.report import add_options, refuse_partial, report, table
 
 TOPLOC = 258 / 32
-"""Bytes a token that TOPLOC publishes of an inference to be checked."""
+"""Bytes per token that TOPLOC publishes for checking an inference."""
 LOOKS = 4
-"""Rollouts of a batch each, before and after."""
+"""Number of rollout batches, before and after."""
 UNUSED = 1_000_000
 """A round that no job reaches."""
 WINDOW, RESERVED = "6s", "1s"
-"""`RESERVED`: how long an outer claim waits for the actor whose turn it is; they leave it to the learner."""
+"""`RESERVED`: how long an outer claim waits for the actor whose turn it is; actors leave it to the
+learner."""
 A_ROUND_S = 90.0
-"""The longest that a round is waited for, on the whole."""
+"""Average time limit per round in seconds."""
 LEARNER = "learner"
 MILLION = {
     "model.width": "208",
@@ -61,11 +62,11 @@ MILLION = {
     "grpo.warm_batch": "128",
     "grpo.warm_rate": "0.001",
 }
-"""What the form of a million parameters changes of the template."""
+"""Changes of the template for a million parameters."""
 
 
 def job_file(rounds: int, changes: dict[str, str]) -> JobFile:
-    """The template's job of so many rounds, with these keys changed ("section.key" to TOML)."""
+    """The template's job with this many rounds and these changed keys ("section.key" to TOML)."""
     text = grpo_template(rounds, {**LOCAL, "window": WINDOW, "outer": RESERVED}, "")
     for key, value in changes.items():
         text = stated(text, key, value)
@@ -77,16 +78,16 @@ class Alone:
     """The same rounds in one process."""
 
     roots: list[bytes]
-    """Of the outer claims' outputs, by round."""
+    """Roots of the outer claims' outputs, by round."""
     rewards: list[float]
     theta: list[Tensor]
     wire_bytes: int
-    """Of the files of all wires: what a learner fetches."""
+    """Bytes of all wires' files: what a learner fetches."""
     seconds: float
 
 
 class Actors:
-    """A job's programs, run by hand."""
+    """A job's programs, run directly."""
 
     def __init__(self, body: JobFile, files: JobArtifacts) -> None:
         assert body.grpo is not None
@@ -97,7 +98,7 @@ class Actors:
         self._wire = [files.slot_names.index(name) for name in (ROLLOUT, KNOWN)]
 
     def rollout(self, theta: Sequence[Tensor], round_: int, shard: int) -> list[Tensor]:
-        """The wire of an actor that plays with the outer state's parameters."""
+        """Wire of an actor that plays with the outer state's parameters."""
         state = [*theta, *self.files.genesis[len(theta) :]]
         for step in range(self.steps):
             context = StepContext(None, bytes(32), shard, round_ * self.steps + step)
@@ -110,7 +111,7 @@ class Actors:
         return float(self.task.rewards(torch.cat(played)).mean())
 
     def alone(self) -> Alone:
-        """All rounds."""
+        """Runs all rounds."""
         began, params = time.perf_counter(), self.files.inner.params
         state, roots, rewards, wire_bytes = list(self.files.outer_genesis), [], [], 0
         there = [torch.tensor(True)] * self.shards
@@ -129,7 +130,7 @@ class Actors:
 
 
 def cast(actors: int) -> list[NodeSpec]:
-    """Solvers that take tasks alone, one a shard; a learner that takes outer claims alone; verifiers."""
+    """One task-only solver per shard; a learner that takes outer claims only; verifiers."""
     nodes = default_nodes(solvers=actors + 1, verifiers=3, whistleblowers=0)
     for i in range(actors):
         nodes[i] = replace(nodes[i], arguments=("--takes", "tasks", "--max-shards", "1"))
@@ -138,7 +139,7 @@ def cast(actors: int) -> list[NodeSpec]:
 
 
 def play(rounds: int, changes: dict[str, str]) -> dict[str, Any]:
-    """Both runs, and what they came to."""
+    """Runs both and returns the figures."""
     body = job_file(rounds, changes)
     files = build(body)
     actors = Actors(body, files)

@@ -27,7 +27,7 @@ SHARED_STORAGE = ("Tasks", "TasksExtension")
 
 
 def build() -> None:
-    """Let forge build what has changed. Raises SystemExit when it does not compile."""
+    """Builds changed contracts with forge. Raises SystemExit if that fails."""
     done = subprocess.run(["bin/foundry", "forge", "build"], cwd=CONTRACTS, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"the contracts do not compile, so there is nothing to compare:\n{done.stdout}{done.stderr}")

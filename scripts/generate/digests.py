@@ -1,6 +1,6 @@
-"""Write assay/fitness/digests.json: what the definition computes of every exercise and template.
+"""Writes assay/fitness/digests.json: the definition's results for every exercise and template.
 
-Takes minutes of a processor. Usage: `scripts/generate/digests.py`.
+Takes minutes of CPU time. Usage: `scripts/generate/digests.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write the hashes of requirements.lock: of every archive that the index has of each pinned version.
+"""Writes the hashes of requirements.lock: of every archive that the index has for each pinned version.
 
-Contract: versions and the comment above them stay; uv does it, installed into .assay/tools at the first use.
-To move a pin, change its version in requirements.lock and run this.
+Contract: versions and the comments above them stay; uv computes the hashes, installed into .assay/tools on
+first use. To change a pin, change its version in requirements.lock and run this.
 """
 
 from __future__ import annotations

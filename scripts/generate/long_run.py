@@ -1,8 +1,7 @@
-"""Write assay/fitness/long_run.json: ten thousand steps compiled and by the fast kernels, of the same roots,
-and the first thousand by the definition, with the same roots as well.
+"""Writes assay/fitness/long_run.json: ten thousand steps, compiled and by the fast kernels, with equal roots.
 
-Takes minutes. Usage: `scripts/generate/long_run.py [--check]`; `--check` compares all three with the file and
-writes nothing.
+The first thousand are also run by the definition, with the same roots. Takes minutes. Usage:
+`scripts/generate/long_run.py [--check]`; `--check` compares all three with the file and writes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DEFINITION_STEPS = 1_000
 
 
 def main() -> None:
-    """Compute by each form, compare, write."""
+    """Computes by each form, compares, writes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
     checked = parser.parse_args().check

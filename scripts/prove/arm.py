@@ -51,7 +51,7 @@ Argument = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Form:
-    """What is compiled how, and what it is held to."""
+    """What is compiled, how, and the tests it must pass."""
 
     name: str
     source: Path
@@ -99,7 +99,7 @@ FORMS = (
 
 
 class Emulated:
-    """A kernel's library in another process; used where a `ctypes.CDLL` is."""
+    """A kernel's library in another process; replaces a `ctypes.CDLL`."""
 
     def __init__(self, binary: Path) -> None:
         self._process = subprocess.Popen(
@@ -203,7 +203,7 @@ class Emulated:
 
 
 class _Function:
-    """As ctypes has functions: what it takes and returns may be declared."""
+    """Mimics a ctypes function, whose argument and result types may be declared."""
 
     restype: Any = None
     argtypes: Any = None
@@ -243,7 +243,7 @@ def _written(x: Any, size: int) -> Argument:
 
 @contextmanager
 def emulated(form: Form, source: Path) -> Iterator[Emulated]:
-    """The form's library from this source, compiled. Raises SystemExit where it does not compile."""
+    """Compiles the form's library from this source. Raises SystemExit if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder, "kernel")
         command = [COMPILER, "-O3", "-std=gnu11", "-static", "-fopenmp", "-ffp-contract=off", *form.flags]
@@ -259,7 +259,7 @@ def emulated(form: Form, source: Path) -> Iterator[Emulated]:
 
 
 def admitted(form: Form, library: Emulated) -> Any:
-    """The kernel, after what every kernel goes through before its first use. Raises Unusable."""
+    """The kernel, after the checks before any kernel's first use. Raises Unusable."""
     given = cast(ctypes.CDLL, library)
     if form.define == "PRODUCT":
         return product_kernel.checked(given)
@@ -269,7 +269,7 @@ def admitted(form: Form, library: Emulated) -> Any:
 
 
 def tried(form: Form, kernel: Any, seeds: int) -> int:
-    """The tests of bits that this machine's own kernel has; returns how many. Raises AssertionError."""
+    """Runs the bit tests of this machine's kernel; returns their number. Raises AssertionError."""
     if form.define == "PRODUCT":
         tests = [
             *(partial(products.test_products_have_the_definition_s_bits, kernel, n) for n in range(seeds)),
@@ -301,7 +301,7 @@ def tried(form: Form, kernel: Any, seeds: int) -> int:
 
 
 def found(form: Form, right: str, wrong: str) -> bool:
-    """Whether a kernel with this fault is refused."""
+    """True if a kernel with this fault is refused."""
     with tempfile.TemporaryDirectory() as folder:
         source = planted(Path(folder), form.source, right, wrong)
         with emulated(form, source) as library, suppress(Unusable):

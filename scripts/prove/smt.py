@@ -17,7 +17,7 @@ LONG_S = 60.0
 
 
 def ask(command: list[str], seconds: float) -> str:
-    """What it prints, or nothing if it is not done by then."""
+    """Output of the solver; empty if it is not done in time."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds).stdout
     except subprocess.TimeoutExpired:
@@ -25,7 +25,7 @@ def ask(command: list[str], seconds: float) -> str:
 
 
 def main(query: str) -> None:
-    """Ask one solver after the other."""
+    """Asks one solver after the other."""
     tools = os.environ["ASSAY_SYMBOLIC"]
     yices = [f"{tools}/yices-smt2", "--smt2-model-format", query]
     integers = [f"{tools}/python", str(Path(__file__).with_name("smt_integers.py")), query]

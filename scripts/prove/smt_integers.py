@@ -1,13 +1,13 @@
-"""A query of halmos, which is of bit vectors, as one of integers, for products and quotients of unknowns.
+"""Translates a bit-vector query of halmos to integers, for products and quotients of unknowns.
 
-Solvers of bit vectors cut a product of two unknowns of 96 bits into bits and never finish; over integers the
-same question is a step or two of algebra (z3 and cvc5). Run by scripts/prove/smt.py.
+Bit-vector solvers expand a product of two unknowns of 96 bits and never finish; over integers the same
+question is a step or two of algebra (z3 and cvc5). Run by scripts/prove/smt.py.
 
 Contract: `contradicts(path)` is True only if the query has no model. Every integer assertion follows from the
-query's own, with fresh unknowns defined by what they stand for; what is not translated (storage, hashes) is
-left out, which can only let more models in. Where a sum or a product may leave its width, how often it wraps
-round is an unknown; whether it can wrap at all is asked of the linear part alone first, so most wraps are
-gone before a product is looked at. Not guaranteed: that a contradiction is found.
+query's own, with fresh unknowns defined by what they stand for; untranslated parts (storage, hashes) are left
+out, which only admits more models. Where a sum or product may overflow, the number of wraps is an unknown;
+whether it can wrap at all is first asked of the linear part alone, so most wraps are gone before a product is
+considered. Not guaranteed: that a contradiction is found.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ REMAINDERS = (z3.Z3_OP_BUREM, z3.Z3_OP_BUREM_I)
 
 
 class Untold(Exception):
-    """An expression that is not translated; its assertion is left out."""
+    """An untranslated expression; its assertion is left out."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """An integer expression and the least and greatest value that it can have."""
+    """An integer expression with its minimum and maximum."""
 
     value: z3.ArithRef
     least: int
@@ -40,7 +40,7 @@ class Number:
 
 
 class Integers:
-    """What was translated so far, and the facts about the unknowns in it."""
+    """Translations so far, with facts about their unknowns."""
 
     def __init__(self, bounds: dict[str, int]) -> None:
         self._bounds = bounds
@@ -53,7 +53,7 @@ class Integers:
         self._products: dict[tuple[int, int], z3.ArithRef] = {}
 
     def add(self, fact: z3.BoolRef, linear: bool = True) -> None:
-        """A fact; one that is not `linear` is kept from the quick questions."""
+        """Adds a fact; one that is not `linear` is left out of quick queries."""
         self.all.add(fact)
         if linear:
             self._linear.add(fact)
@@ -171,7 +171,7 @@ class Integers:
         return Number(self._products[key], min(ends), max(ends))
 
     def _within(self, n: Number, width: int) -> Number:
-        """The number as it is kept in so many bits."""
+        """The number reduced to this many bits."""
         size = 2**width
         if n.least >= 0 and n.most < size:
             return n
@@ -203,7 +203,7 @@ class Integers:
 
 
 def _division(e: z3.ExprRef) -> z3.ExprRef | None:
-    """Of halmos's `ite(b == 0, 0, a / b)` the quotient, or the remainder of the same form."""
+    """Quotient or remainder in halmos's `ite(b == 0, 0, a / b)`."""
     test, zero, division = e.children()
     if (
         division.decl().kind() not in QUOTIENTS + REMAINDERS
@@ -225,7 +225,7 @@ def _sum(parts: list[Number]) -> Number:
 
 
 def _bound(e: z3.ExprRef) -> tuple[str, int] | None:
-    """Of `x == concat(0, extract(k, 0, x))`, which halmos says of a parameter: its name and bound."""
+    """Name and bound of a parameter in halmos's `x == concat(0, extract(k, 0, x))`."""
     if e.decl().kind() != z3.Z3_OP_EQ or not z3.is_bv(e.arg(0)):
         return None
     x, same = e.children()
@@ -238,7 +238,7 @@ def _bound(e: z3.ExprRef) -> tuple[str, int] | None:
 
 
 def contradicts(path: Path) -> bool:
-    """Whether the query is found to have no model."""
+    """True if the query is found to have no model."""
     given = z3.parse_smt2_file(str(path))
     integers = Integers(dict(found for e in given if (found := _bound(e)) is not None))
     for e in sorted(given, key=_difficulty):
