@@ -1,4 +1,4 @@
-"""``python -m drills``: watch a cheat being caught, or start a node that cheats, on a devnet."""
+"""``python -m drills``: runs scenarios in which a cheat is caught, and nodes that cheat, on a devnet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ root.add_typer(nodes.whistle, name="whistle")
 
 @root.command("list")
 def list_scenarios(context: typer.Context) -> None:
-    """Scenarios there are, each with the numbers that its attacks have in docs/threats.md."""
+    """List the scenarios, each with the numbers of its attacks in docs/threats.md."""
     from drills.scenarios import SCENARIOS
 
     rows = table("scenarios", "name", "attacks", "what happens")
@@ -61,7 +61,7 @@ def run_one(
     ] = False,
     devices: Annotated[str | None, typer.Option(help=DEVICES_HELP)] = None,
 ) -> None:
-    """Run a scenario on a devnet of its own; exit status 1 if anything that it promises did not happen."""
+    """Run a scenario on its own devnet; exit status 1 if a promise is broken."""
     from drills.run import Shown, run_scenario
 
     app, by_name = app_of(context), parse_devices(devices)
@@ -99,9 +99,10 @@ def chaos(
     ] = 0.88,
     schedule: Annotated[bool, typer.Option("--schedule", help="Show a hundred strikes, and end.")] = False,
 ) -> None:
-    """A market of eight nodes under a storm of faults: kills, sleeps, full disks, bad endpoints, a chain that
-    stops, jumps and is reorganised, and a cheat every tenth round. In the end there must be the bits of an
-    undisturbed run, and no honest token gone. In a folder of its own, which stays if it fails."""
+    """Run a market of eight nodes under injected faults: kills, suspensions, full disks, bad endpoints, a
+    chain that stops, jumps and is reorganised, and a cheat every tenth round. The result must have the bits
+    of an undisturbed run, and no honest account may lose tokens. Uses a folder of its own, which stays if it
+    fails."""
     from drills.storm import left_out, schedule_of, storm_of
 
     app = app_of(context)
@@ -140,8 +141,10 @@ def cheating(
         ),
     ],
 ) -> list[NodeSpec]:
-    """The nodes with this scenario's cheats among them. Raises Ask where another chain is configured, Stop
-    for an unknown scenario or round."""
+    """The nodes with this scenario's cheats among them.
+
+    Raises Ask if another chain is configured, Stop for an unknown scenario or round.
+    """
     from drills.scenarios import lineup_of
 
     refuse_other_chain(app)
