@@ -58,7 +58,8 @@ _MODULES = {
     "assay.training.schedules": ("Schedule",),
 }
 FRONT_DOOR = "assay-market"
-"""Whose package this is: others install one of this name (docs/decisions/0077-names-and-packages.md)."""
+"""Identifies this package: another distribution may install one of this name
+(docs/decisions/0077-names-and-packages.md)."""
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_ORIGINS)
 

@@ -76,7 +76,7 @@ def show_status(app: App, address: Address, command: str) -> None:
 
 
 def details(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a node says of its work, its workers and its counts, in words: name and value, both printable."""
+    """A node's work, workers and counters as printable names and values."""
     for name in ("sleep", "at_risk", "job", "round", "step", "loss"):
         if (value := body.get(name)) not in (None, "", 0):
             shown = f"{value:.4f}" if isinstance(value, float) else printable(value)

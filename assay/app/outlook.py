@@ -1,7 +1,7 @@
-"""What a job does now, until when, and what comes then.
+"""Lists what a job is doing now: each activity with its deadline and what follows it.
 
-Contract: pure, of one moment; the most urgent first. Of a job that goes on something is always said. Moments
-are the chain's; one that is over may not have passed yet (protocol 7.4).
+Contract: pure, at one chain time; most urgent first; never empty while the job goes on. Times are the
+chain's; a deadline that is over may not have passed yet (protocol 7.4).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Who = Callable[[Address], str]
 
 @dataclass(frozen=True)
 class Doing:
-    """One thing that goes on. `until`: when it is over at the latest; None where no clock runs."""
+    """One activity. `until`: its latest end; None without a deadline."""
 
     now: str
     next: str
@@ -51,7 +51,7 @@ def outlook(
     closes: Seconds | None,
     who: Who,
 ) -> list[Doing]:
-    """What goes on in a job, of whose shards these are the holders. `closes`: from when on it can be closed
+    """Activities of a job whose shards have these holders. `closes`: when it can first be closed
     (``client.closing``)."""
     progress, back = job.progress, f"{round_amount(job.escrow)} come back to its client"
     if progress.closed:
@@ -70,7 +70,7 @@ def outlook(
 
 
 def outlook_of(market: MarketView, job: JobView, now: Seconds, who: Who) -> list[Doing]:
-    """The same, read from a market."""
+    """As `outlook`, read from a market."""
     if job.progress.closed:  # of which there may be many
         return outlook(job, Claims(()), (), (), now, None, who)
     holders = [market.holder(job.job_id, shard) for shard in range(job.terms.shards)]
@@ -79,13 +79,13 @@ def outlook_of(market: MarketView, job: JobView, now: Seconds, who: Who) -> list
 
 
 def in_words(doing: Doing, now: Seconds) -> str:
-    """As a line: what goes on, until when, and what comes then."""
+    """Formats an activity as a line."""
     until = "" if doing.until is None else f" (until {show_moment(doing.until, now)})"
     return f"{doing.now}{until}" + (f"; then {doing.next}" if doing.next else "")
 
 
 def who_of(names: Mapping[Address, str]) -> Who:
-    """An account's name, else the ends of its address."""
+    """Formats an account as its name or abbreviated address."""
     return lambda address: names.get(address) or f"{address[:8]}…{address[-4:]}"
 
 
@@ -100,7 +100,7 @@ def _game(view: GameView, who: Who) -> Doing:
 def _round(
     job: JobView, claims: Claims, holders: Sequence[Holder], now: Seconds, who: Who
 ) -> Iterator[Doing]:
-    """What goes on in the present round."""
+    """Activities of the present round."""
     progress, terms, at = job.progress, job.terms, job.progress.round
     if closable(job, claims, now):
         until = Seconds(closable_since(job, claims) + terms.outer_time)

@@ -56,7 +56,7 @@ class Room(TyperGroup):
 
     @commands.setter
     def commands(self, _: Any) -> None:
-        """Nothing is kept here: the module has the commands."""
+        """Ignores assignments: the module has the commands."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         return self._loaded.make_context(*arguments, **options)

@@ -111,7 +111,7 @@ _STEPS = {Phase.COMMITTED: "committed", Phase.SEEDED: "verifiers drawn"}
 
 
 def _moved(old: Phase, new: Phase, state: str) -> str:
-    """What came of a claim, which is in this state now."""
+    """Describes what happened to a claim that is in this state now."""
     before = _STEPS.get(old) or show_state(old)
     if new == Phase.NONE:
         return f"no longer {before}"

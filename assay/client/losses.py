@@ -64,7 +64,7 @@ class Losses:
         return self._scalar(view, leaf, LOSS_SLOT)
 
     def tested(self, view: ClaimView) -> float | None:
-        """As `held_out`, read anew at each call, and nothing else of the state."""
+        """As `held_out`, but not cached, and reads nothing else of the state."""
         return self._scalar(view, self._work.segments(Kind.TASK), HELD_OUT_LOSS)
 
     def _scalar(self, view: ClaimView, leaf: int, name: str) -> float | None:

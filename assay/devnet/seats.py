@@ -1,8 +1,8 @@
-"""Seats for a job on a devnet, before it is posted.
+"""Subscribes a devnet's verifiers to a job's class before the job is posted.
 
-Contract: a verifier agrees to a class of conditions when a job of it is open, and its stake counts two epochs
-later. By then the first tasks of a small job are committed, and nobody is drawn for them. So the devnet's own
-verifiers agree first, unless their class has an open job. On another market nothing is done.
+Contract: a verifier subscribes to a class when a job of it is open, and its stake counts two epochs later. By
+then a small job's first tasks are committed without a draw. So the devnet's own verifiers subscribe first,
+unless their class has an open job. No effect on other markets.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from assay.protocol.ports import Market
 from assay.protocol.types import Conditions, Role, Wei
 
 WAIT_S = 60.0
-"""At most; two epochs of a devnet are eight blocks."""
+"""Maximum wait in seconds; two epochs of a devnet are eight blocks."""
 LOOK_S = 1.0
 
 
 def seat_verifiers(
     app: App, market: Market, conditions: Conditions, wait: Callable[[float], object] = time.sleep
 ) -> None:
-    """Have the idle verifiers of this home's devnet agree to the job's class, and wait until their stake
-    counts in it. Says what it waits for, and when that was in vain. Raises what sending raises."""
+    """Subscribes the idle verifiers of this home's devnet to the job's class, and waits until their stake
+    counts in it.
+
+    Reports the wait, and a timeout. Raises errors of sending.
+    """
     from assay.client.posting import open_class
 
     devnet = read_devnet(app.settings.home)
@@ -45,7 +48,7 @@ def seat_verifiers(
 
 
 def _seated(app: App, name: str, class_id: bytes) -> Wei:
-    """What the stake of a verifier will count in the class, which it agrees to if it is idle."""
+    """Stake that a verifier will have in the class; subscribes it if it is idle."""
     connection = app.connect(name)
     try:
         market = connection.writer

@@ -104,7 +104,7 @@ class BadConditions(Stop):
 
 
 def check_conditions(conditions: Conditions, bounds: Bounds) -> None:
-    """Raise BadConditions for the first rule of 3.4 that the conditions break, in the contract's order."""
+    """Raises BadConditions for the first rule of 3.4 that the conditions break, in the contract's order."""
 
     def within(field: str, value: int, least: int, most: int) -> None:
         if not least <= value <= most:
@@ -129,7 +129,7 @@ def check_conditions(conditions: Conditions, bounds: Bounds) -> None:
 
 
 def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
-    """Raise BadTerms for the first rule of 2.5, 3.1 and 3.4 that the terms break, in the contract's order.
+    """Raises BadTerms for the first rule of 2.5, 3.1 and 3.4 that the terms break, in the contract's order.
 
     `conditions`: those of `terms.class_id`.
     """

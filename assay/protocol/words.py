@@ -44,7 +44,7 @@ def show_place(kind: Kind, round_: int, unit: int) -> str:
 
 
 def attested(view: ClaimView, terms: Terms) -> bool:
-    """Whether every seat of a task has a valid vote that stands (rule 4.7.1). An outer step has no seats."""
+    """True if every seat of a task has a standing valid vote (rule 4.7.1). An outer step has no seats."""
     return view.claim.kind == Kind.TASK and 0 < terms.verifiers <= view.status.valid
 
 

@@ -62,7 +62,7 @@ class OuterSgd(FromZeros):
     """True if a step is a linear map, which ``training.stability`` can analyse."""
 
     def check(self) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 0, "OuterSgd.slots", self.slots, "0, as its steps return")
         positive("OuterSgd.lr", self.lr)
 
@@ -81,7 +81,7 @@ class Nesterov(FromZeros):
     linear: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 1, "Nesterov.slots", self.slots, "1, as its steps return")
         positive("Nesterov.lr", self.lr)
         decay("Nesterov.momentum", self.momentum)
@@ -105,7 +105,7 @@ class DelayedNesterov:
     slots: int = 3
 
     def check(self) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 3, "DelayedNesterov.slots", self.slots, "3, as its steps return")
         positive("DelayedNesterov.lr", self.lr)
         decay("DelayedNesterov.momentum", self.momentum)
@@ -137,7 +137,7 @@ class OuterAdam(FromZeros):
     slots: int = 2
 
     def check(self) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 2, "OuterAdam.slots", self.slots, "2, as its steps return")
         positive("OuterAdam.lr", self.lr)
         decay("OuterAdam.beta1", self.beta1)
@@ -158,7 +158,7 @@ class Sign(FromZeros):
     slots: int = 0
 
     def check(self) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 0, "Sign.slots", self.slots, "0, as its steps return")
         positive("Sign.lr", self.lr)
 
@@ -223,7 +223,7 @@ class MedianNorm:
     """Why a slice of a parameter has no mean by itself."""
 
     def check(self, shards: int, min_shards: int) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         if shards < 2:
             raise Stop(
                 "changes are clipped to the median of their norms, and one shard's change is its own median",
@@ -243,7 +243,7 @@ class Trimmed:
     cut: int = 1
 
     def check(self, shards: int, min_shards: int) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         whole("Trimmed.cut", self.cut, 0)
         if min_shards <= 2 * self.cut:
             raise Stop(
@@ -281,7 +281,7 @@ class CentredClip:
     mixes: ClassVar[str] = "it clips by norms of whole parameters, of which a slice has a part"
 
     def check(self, shards: int, min_shards: int) -> None:
-        """Raises Stop where θ cannot be trained by these numbers."""
+        """Raises Stop if these numbers cannot train θ."""
         positive("CentredClip.radius", self.radius)
         whole("CentredClip.steps", self.steps, 1)
         if min_shards < CENTRED_SHARDS:

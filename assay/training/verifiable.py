@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 PLUS, EQUALS = 10, 11
-"""Of addition; digits are their own tokens."""
+"""Tokens of addition; digits are their own tokens."""
 ORDERED = 10
-"""Of sorting: what stands between digits and the same in order."""
+"""Token of sorting between the digits and the sorted digits."""
 
 
 class Verifiable(ABC):

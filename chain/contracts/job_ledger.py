@@ -1,9 +1,9 @@
-"""Every token that came into a job's pots or left them, and what happened to it, from the events alone.
+"""Reconstructs a job's token ledger, with a reason for each payment, from the contracts' events.
 
-Contract: the payments of a pot add up to what the contracts say it holds at the same block, to the unit;
-`JobLedger.gaps` names the pots where they do not. A payment is the job's by the key of its pot. What goes
-through the stakes' pot and the market's own has no such key: it belongs to the cause in the same transaction
-before or after which the contracts move it. Not guaranteed: what a claimant or verifier pays for gas.
+Contract: the payments of a pot add up to the balance that the contracts report at the same block, to the
+unit; `JobLedger.gaps` names pots for which they do not. A payment belongs to the job by the key of its pot.
+Payments through the stakes' pot and the market's own account have no such key: they belong to the nearest
+possible cause in the same transaction. Not guaranteed: what a claimant or verifier pays for gas.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from assay.protocol.types import Address, JobId, Phase, Role
 
 ESCROW, BONDS, SEIZED, SET_ASIDE = "escrow", "bonds", "taken stakes", "set aside"
 _FREE, _STAKE, _ESCROW, _BOND, _COMPENSATION = 0, 1, 3, 4, 5
-"""Of ``IVault.Bucket``."""
+"""Values of ``IVault.Bucket``."""
 _PENALTY = {"VoteFined": "verifier", "ShardReleased": "solver"}
-"""What is told before a stake is taken, and whose it names."""
+"""Event before a stake is seized, and the field that names its account."""
 
 
 @dataclass(frozen=True)
 class Payment:
-    """One change of one of the job's pots. `amount`: into it, or, negative, out of it, in smallest units."""
+    """One change of one of the job's pots. `amount`: in smallest units; negative for payments out of it."""
 
     block: int
     log_index: int
@@ -38,7 +38,7 @@ class Payment:
     """In: budget, stake, bond. Out: price, fee, reward, compensation, burnt, bond back, bond won, back.
     Between: set aside."""
     account: Address | None
-    """Whose it was or is now; None of what is burnt or stays with the job."""
+    """Account that pays or is paid; None for what is burnt or stays with the job."""
     role: str
     """client, solver, verifier, finder or defender; empty without an account."""
     amount: int
@@ -46,24 +46,24 @@ class Payment:
 
 @dataclass(frozen=True)
 class JobLedger:
-    """A job's payments and events, oldest first, and what the contracts say of its pots at the same block."""
+    """A job's payments and events, oldest first, and its pots' balances at the same block."""
 
     payments: tuple[Payment, ...]
     events: tuple[Event, ...]
     pots: Mapping[str, int]
 
     def held(self, pot: str) -> int:
-        """What the payments of a pot add up to."""
+        """Sum of a pot's payments."""
         return sum(each.amount for each in self.payments if each.pot == pot)
 
     @property
     def gaps(self) -> dict[str, int]:
-        """By pot, what the contracts hold more than the payments say; empty if all reconcile."""
+        """Balance minus payments, for each pot that does not reconcile; empty if all do."""
         return {pot: gap for pot, there in self.pots.items() if (gap := there - self.held(pot))}
 
 
 class JobBook:
-    """A job's ledger, read on from where it was; what a reorganisation has taken back is struck out."""
+    """Incremental ledger of a job; removes payments that a reorganisation replaced."""
 
     def __init__(self, view: ChainView, job_id: JobId) -> None:
         self._view, self._job_id = view, job_id
@@ -73,10 +73,10 @@ class JobBook:
         self._claims: set[bytes] = set()
         self._bonds: set[bytes] = set()
         self._put: dict[bytes, bytes] = {}
-        """Who put each bond."""
+        """Account that put each bond."""
         self._aside: set[bytes] = set()
         self._heard = {self._job_id.hex()}
-        """Topics of which a transaction of this job has one."""
+        """Topics that identify this job's transactions."""
         self._events = self._view.reader(self._heeds)
         self._payments: list[Payment] = []
         self._told: list[Event] = []
@@ -87,7 +87,7 @@ class JobBook:
         return any(topic.removeprefix("0x") in self._heard for topic in topics.split('"'))
 
     def read(self) -> JobLedger:
-        """The ledger as of the view's latest block. Raises Unknown, RpcUnreachable."""
+        """Ledger as of the view's latest block. Raises Unknown, RpcUnreachable."""
         view = self._view
         if not self._whole:  # something has failed after the news, which is told once
             self._begin()
@@ -122,7 +122,7 @@ class JobBook:
             return JobLedger(tuple(self._payments), tuple(self._told), pots)
 
     def _is_mine(self, event: Event) -> bool:
-        """Whether an event that is not the vault's names this job, or a claim or game of it."""
+        """True if an event, other than the vault's, names this job, or a claim or game of it."""
         a = event.arguments
         if event.contract in ("Vault", "Stakes"):
             return False
@@ -131,7 +131,7 @@ class JobBook:
         return "gameId" in a and int(a["gameId"]).to_bytes(32, "big") in self._bonds
 
     def _paid(self, group: Sequence[Event]) -> Iterator[Payment]:
-        """What the vault and the stakes tell in one transaction of this job's pots."""
+        """Payments of this job's pots in one transaction."""
         handlers = {
             "Transfer": self._moved,
             "Paid": self._shared,
@@ -168,7 +168,7 @@ class JobBook:
             yield self._entry(event, SEIZED, "reward", -amount, _account(a["toKey"]), "finder")
 
     def _won(self, event: Event, group: Sequence[Event]) -> bool:
-        """Whether this is the reward of who convicted a claim, or a vote on one, of this job."""
+        """True if this is the reward for convicting a claim of this job, or a vote on one."""
         a = event.arguments
         if a["from"] == _STAKE:
             return self._caused(event, group, before=("Convicted",))
@@ -234,7 +234,7 @@ class JobBook:
     def _cause(
         self, event: Event, group: Sequence[Event], before: tuple[str, ...], after: tuple[str, ...]
     ) -> Event | None:
-        """The nearest of the events of which the contracts tell `before` this one, or `after` it."""
+        """The nearest event that the contracts emit `before` this one, or `after` it."""
         place = event.log_index
         return _nearest(
             event,
@@ -242,7 +242,7 @@ class JobBook:
         )
 
     def _is_own(self, key: bytes) -> bool:
-        """Whether an account is the market's own, through which taken stakes go."""
+        """True if the account is the market's own, through which seized stakes go."""
         return _account(key) == self._view.contracts["Tasks"].address
 
 

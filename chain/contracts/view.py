@@ -358,7 +358,7 @@ class ChainView:
             return Wei(self._answers.read("Stakes", "classWeight", class_id))
 
     def held_for(self, bucket: int, key: bytes) -> int:
-        """What the vault holds in an entry of a bucket (``IVault.Bucket``)."""
+        """Tokens in an entry of a vault bucket (``IVault.Bucket``)."""
         with self._pinned():
             return int(self._answers.read("Vault", "balance", bucket, key))
 

@@ -89,8 +89,10 @@ class Session:
         return self.connection.market.game(self.game_id)
 
     def step(self) -> tuple[Played | None, Pursuit | None]:
-        """The one thing that is to be done now: a move, or a step of proving a wrong input; (None, None)
-        when a finding was announced and a block must pass."""
+        """Takes the next action: a move, or a step of proving a wrong input.
+
+        (None, None) if a finding was announced and a block must pass.
+        """
         from assay.dispute.player import play
         from assay.node.audit import wrong_slot
         from assay.node.challenger import Challenger

@@ -1,4 +1,4 @@
-"""Commands that every role has beside `run`: what its node does, to let it rest, and what came of it."""
+"""Commands of every role besides `run`: `status`, `drain` and `earnings`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Name = Annotated[str | None, typer.Argument(help="Name or address. Default: --ac
 
 
 def add_verbs(commands: typer.Typer, group: str, rests: str) -> None:
-    """`status`, `drain` and `earnings` of a role's group; `rests`: what a drained node does."""
+    """Adds `status`, `drain` and `earnings` to a role's group; `rests`: what a drained node does."""
 
     @commands.command()
     def status(context: typer.Context, name: Name = None) -> None:
