@@ -58,7 +58,7 @@ def progress_table(following: Following, doing: Sequence[str] = ()) -> Table:
 
 
 def doing(app: App, connection: Connection, job: JobView) -> list[str]:
-    """What a job does now, until when, and what comes next, a line each."""
+    """Formats each activity of a job, with its deadline and what follows, as a line."""
     now, market = connection.clock.now(), connection.market
     return [outlook_line(each, now) for each in outlook_of(market, job, now, who_of(names_of(app)))]
 

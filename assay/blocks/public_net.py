@@ -102,7 +102,8 @@ class _Backend(httpcore.AnyIOBackend):
 
 
 class PublicTransport(httpx.AsyncHTTPTransport):
-    """What a client reaches strangers through. httpx has no option for a pool's backend."""
+    """HTTP transport of a client to strangers, with the backend put into its pool, for which httpx has no
+    option."""
 
     def __init__(self, private: Sequence[Network] = ()) -> None:
         super().__init__(trust_env=False)

@@ -122,7 +122,7 @@ def forge(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def killer(number: int, likely: Iterable[str] = ()) -> str:
-    """The first test that fails with the mutant (0: none); empty if all pass. The `likely` tests run first."""
+    """The first test that fails with the mutant (0: none), `likely` ones first; empty if all pass."""
     chosen = "|".join(likely)
     by = _first_failing(number, "--match-test", f"^({chosen})\\b") if chosen else ""
     return by or _first_failing(number)
