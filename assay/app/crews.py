@@ -1,8 +1,8 @@
-"""A crew's file, and the keys by which its members know each other.
+"""Reads crew files and creates the members' TLS keys.
 
-Contract: a crew file lists the members in the order of their stages, each with the address where it listens
-and the file of its certificate, beside the crew file. A key file holds a private key and its certificate and
-is the owner's alone; it signs nothing but connections, and has no part in the market.
+Contract: a crew file lists the members in the order of their stages, each with its listen address and
+certificate file, beside the crew file. A key file holds a private key and its certificate, readable by its
+owner alone; it authenticates connections only, and is unrelated to market accounts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BadCrew(Stop):
 
 
 def new_key(path: Path, name: str) -> Path:
-    """Write a key file, and its certificate beside it, of which the path is returned. Raises FileExistsError
-    where one of them is there."""
+    """Writes a key file and a certificate beside it; returns the certificate's path. Raises FileExistsError
+    if either exists."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -57,7 +57,7 @@ def new_key(path: Path, name: str) -> Path:
 
 
 def read_crew(path: Path) -> tuple[Peer, ...]:
-    """The members of a crew file. Raises BadCrew."""
+    """Reads the members from a crew file. Raises BadCrew."""
     try:
         entries = tomllib.loads(path.read_text())["member"]
         return tuple(_peer(path.parent, entry["address"], entry["certificate"]) for entry in entries)
@@ -76,7 +76,7 @@ def _peer(folder: Path, address: str, certificate: str) -> Peer:
 
 
 def member_of(peers: Sequence[Peer], key: Path) -> int:
-    """Which member a key file belongs to. Raises BadCrew where it is none's."""
+    """Index of the member with this key file. Raises BadCrew if there is none."""
     own = x509.load_pem_x509_certificate(key.read_bytes()).public_bytes(Encoding.DER)
     for member, peer in enumerate(peers):
         if peer.known_as == own:

@@ -1,9 +1,9 @@
-"""One member's part of a segment, as an order.
+"""Trains one crew member's stage for some segments, as an order to a worker.
 
 Contract: all members together compute the steps of the whole program, bit for bit. Each returns the root of
-the whole state at every segment's end, and every member's transcript: from its own slots' roots, and from
-what the others told. Raises `Blame` where another member does not do its part. Not guaranteed: that another's
-part is right; whoever replays the segment finds out.
+the whole state at every segment's end, and every member's transcript, computed from its own slots' roots and
+the roots that others report. Raises `Blame` if another member fails to do its part. Not guaranteed: that
+other members' results are right; a replay of the segment reveals that.
 """
 
 from __future__ import annotations
@@ -33,23 +33,22 @@ DIGEST = 32
 
 @dataclass(frozen=True)
 class Segment:
-    """What one member brings away from some steps."""
+    """One member's result of some steps."""
 
     state: list[Tensor]
-    """Of the slots that it owns."""
+    """New tensors of the slots that it owns."""
     roots: tuple[bytes, ...]
-    """Of the whole state, at the ends of segments."""
+    """Roots of the whole state, at the segments' ends."""
     transcripts: tuple[tuple[bytes, ...], ...]
-    """Of each segment every member's transcript (docs/protocol.md, section 8), in order."""
+    """By segment, every member's transcript (docs/protocol.md, section 8), in order."""
     sent: int
     received: int
-    """Bytes, headers included."""
+    """Bytes, as `sent`, headers included."""
 
 
 @dataclass
 class _Told:
-    """What a member has said of its stage: the roots of its own slots, of what it has received, of what it
-    has sent."""
+    """Roots that a member reports for its stage: of its own slots, of received tensors, of sent tensors."""
 
     slots: list[bytes]
     received: list[bytes]
@@ -57,13 +56,14 @@ class _Told:
 
     @property
     def leaves(self) -> list[bytes]:
-        """The leaves of its stage's state."""
+        """Leaves of the stage's state."""
         return [*self.slots, *self.received, *self.sent]
 
 
 @dataclass(frozen=True)
 class Together(Order[Segment]):
-    """Steps of one stage. `state`: of the slots that it owns; `roots`: of all slots, from which all begin."""
+    """Trains one stage. `state`: tensors of the slots that it owns; `roots`: roots of all slots at the
+    start."""
 
     plan: Plan
     crew: Crew
@@ -88,7 +88,8 @@ class Together(Order[Segment]):
             lines.close()
 
     def _frames(self, member: int) -> list[Frame]:
-        """What a member sends to this one in a step: its outputs, then the roots of its stage's state."""
+        """Frames that a member sends to this one in a step: its outputs, then the roots of its stage's
+        state."""
         nodes, own = self.plan.whole.nodes, self.plan.stages[self.crew.member]
         theirs = self.plan.stages[member]
         outputs = [
@@ -124,7 +125,7 @@ class Together(Order[Segment]):
         return Segment(state, tuple(roots), tuple(transcripts), sent, received)
 
     def _before(self, stage: Stage) -> _Told:
-        """Before the first step nothing has been sent: zeros stand there."""
+        """Roots of a stage before the first step; tensors to be sent count as zeros."""
         nodes = self.plan.whole.nodes
         sent = [trees.tensor_root(bytes(nodes[node].bytes)) for node in stage.sent]
         return _Told([self.roots[slot] for slot in stage.slots], [], sent)
@@ -154,8 +155,8 @@ class Together(Order[Segment]):
         return after, _Told(begin_roots(after)(), received, sent)
 
     def _exchange(self, lines: Lines, own: _Told, step: int) -> list[_Told]:
-        """What every member says of its stage after a step; each says what it received of the other as that
-        one sent it. Raises Blame."""
+        """Exchanges reports after a step: every member's roots, checked against the tensors exchanged with
+        it. Raises Blame."""
         node, said = len(self.plan.whole.nodes), b"".join(own.leaves)
         for outgoing in lines.outgoing.values():
             outgoing.send(step, node, DType.U8, from_bytes(said, torch.uint8, (len(said),)))
@@ -174,7 +175,8 @@ class Together(Order[Segment]):
         return told
 
     def _denied(self, own: _Told, member: int, theirs: _Told) -> int | None:
-        """A node whose output went between this member and another, of which that one says otherwise."""
+        """A node exchanged with this member for which the other one reports another root; None if there is
+        none."""
         mine, other = self.plan.stages[self.crew.member], self.plan.stages[member]
         took, gave = (
             dict(zip(mine.received, own.received, strict=True)),

@@ -1,8 +1,8 @@
-"""Executing one stage of a step, while other members execute theirs.
+"""Executes one stage of a training step, while other members execute theirs.
 
-Contract: the slots of a stage get the bits that the whole program gives them, if `receive` gives what the
-whole program computes. What is received is asked for when the first node reads it, and what is sent is given
-as soon as it is there; both in the order of the whole program's nodes, so members never wait in a circle.
+Contract: the stage's slots get the same bits as in the whole program, if `receive` returns what the whole
+program computes. A tensor is received when the first node reads it and sent as soon as it is computed, both
+in the order of the whole program's nodes, so members cannot deadlock.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from assay.program.kernels import FAST, Kernels
 from assay.program.stages import Stage
 
 Receive = Callable[[int], Tensor]
-"""The output of a node of the whole program, which another member computes."""
+"""Returns the output of a node of the whole program that another member computes."""
 Send = Callable[[int, Tensor], None]
-"""Gives the output of a node of the whole program to whoever reads it."""
+"""Sends the output of a node of the whole program to its readers."""
 _Task = tuple[int, Compute, tuple[tuple[int, int], ...], int | None, tuple[int, ...]]
-"""A node, what computes it, what it is the first to read of others (place, node), as which node of the whole
-program it is sent, and what nobody reads after it."""
+"""A node, its kernel, the received tensors that it reads first (place, node), the node of the whole program
+as which its output is sent, and the tensors to free after it."""
 
 
 class StageExecutor:
-    """A stage made ready to run; reusable for any number of steps, not by two threads at once."""
+    """Executes a stage, prepared once; reusable for any number of steps, not by two threads at once."""
 
     def __init__(self, stage: Stage, device: str = "cpu", kernels: Kernels = FAST) -> None:
         self.stage, self.program = stage, stage.program
@@ -55,7 +55,7 @@ class StageExecutor:
             ]
 
     def _uses(self, own: int, received: int) -> tuple[dict[int, list[tuple[int, int]]], dict[int, int]]:
-        """By node what it is the first to read of others, and of each node who reads it last."""
+        """By node, the received tensors (place, node) that it reads first; by tensor, its last reader."""
         end = len(self.program.nodes)
         last = {index: index for index in range(self.program.slots, end)}
         unread = dict(zip(range(own, own + received), self.stage.received, strict=True))
@@ -74,7 +74,7 @@ class StageExecutor:
     def step(
         self, state: Sequence[Tensor], context: StepContext, receive: Receive, send: Send
     ) -> list[Tensor]:
-        """The stage's own slots after a step."""
+        """Runs one step; returns the new tensors of the stage's own slots."""
         with guarded(self.program, self.device), torch.inference_mode():
             tensors: list[Tensor | None] = [None] * len(self.program.nodes)
             tensors[: len(state)] = [x.to(self.device) for x in state]

@@ -1,14 +1,14 @@
-"""Cutting a program into stages, each a program of its own, for members who train one state together.
+"""Cuts a program into pipeline stages, each a program, for members who train one state together.
 
-Contract: run in any order that gives each stage what it receives, the stages give every slot the bits that
-the whole program gives it. Every node that depends on the state has one owner, and so has every slot: who
-writes it. A stage's state is the slots that it owns, then what it receives, then what it sends; so a claim on
-a stage is a claim as any other, and its game needs nothing new. The same program and number of stages give
-the same stages. Not guaranteed: the best cut; nobody is asked how fast a member is.
+Contract: run in any order that gives each stage what it receives, the stages compute the same bits for every
+slot as the whole program. Every node that depends on the state has one owner, and every slot is owned by its
+writer. A stage's state is the slots that it owns, then what it receives, then what it sends; so claims and
+games on a stage are ordinary ones. Deterministic by program and number of stages. Not guaranteed: the best
+cut; members' speeds are not considered.
 
-Forward, backward and update of a parameter fall to one stage by reach alone: a node of the forward pass of
-layer i reads parameters up to i and changes all later ones, one of its backward pass reads them all and
-changes those up to i. So the smaller of the two is i.
+Forward, backward and update of a parameter fall into one stage by reachability alone: a node of the forward
+pass of layer i reads parameters up to i and affects all later ones, one of its backward pass reads them all
+and affects those up to i. So the smaller of the two is i.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from assay.protocol.errors import Stop
 
 MAX_MEMBERS = 8
 SLACK = 1.2
-"""How much heavier than the best cut's a stage may be, for fewer bytes between members."""
+"""Accepted weight of the heaviest stage, relative to the best cut, in return for less traffic."""
 
 
 class NoCut(Stop):
@@ -37,31 +37,31 @@ class NoCut(Stop):
 
 @dataclass(frozen=True)
 class Stage:
-    """One member's part. Nodes and slots are numbered as in the whole program."""
+    """One member's part. `slots`, `received` and `sent` are numbered as in the whole program."""
 
     program: Program
     slots: tuple[int, ...]
-    """That it owns: the first slots of `program`, in order."""
+    """Slots that it owns: the first slots of `program`, in order."""
     received: tuple[int, ...]
-    """Nodes of others that it reads: the next slots of `program`."""
+    """Nodes of other members that it reads: the next slots of `program`."""
     sent: tuple[int, ...]
-    """Nodes of its own that others read: the last slots of `program`."""
+    """Own nodes that other members read: the last slots of `program`."""
 
     @property
     def received_bytes(self) -> int:
-        """In a step."""
+        """Bytes received in a step."""
         first = len(self.slots)
         return sum(node.bytes for node in self.program.nodes[first : first + len(self.received)])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A program in stages."""
+    """A program cut into stages."""
 
     whole: Program
     owners: tuple[int, ...]
-    """Of each node. One that does not depend on the state is copied into every stage that reads it, and so is
-    a quantised operand; its owner is a stage that does."""
+    """Owner of each node. A node that does not depend on the state, or a quantised operand, is copied into
+    every stage that reads it; its owner is one of them."""
     slot_owners: tuple[int, ...]
     stages: tuple[Stage, ...]
 
@@ -71,12 +71,12 @@ class Plan:
 
     @cached_property
     def root(self) -> bytes:
-        """What members agree to: the root over their programs' roots."""
+        """The Merkle root over the stages' program roots, on which members agree."""
         return trees.root([stage.program.root for stage in self.stages])
 
 
 def cut(program: Program, members: int) -> Plan:
-    """A plan for so many members. Raises NoCut where there is none."""
+    """Cuts a program into stages for this many members. Raises NoCut if there is no cut."""
     if not 2 <= members <= MAX_MEMBERS:
         raise NoCut(
             f"a crew has 2 to {MAX_MEMBERS} members, not {members}", hint="give --members another number"
@@ -94,7 +94,7 @@ def cut(program: Program, members: int) -> Plan:
 
 
 class _Graph:
-    """What of a program decides where it is cut. A key is the place of a parameter in the order of first
+    """The properties of a program that decide its cut. A key is a parameter's place in the order of first
     reads; every slot and node has one."""
 
     def __init__(self, program: Program) -> None:
@@ -117,7 +117,7 @@ class _Graph:
         self.sources = self._sources()
 
     def _reach(self, outputs: dict[int, int]) -> list[int]:
-        """For each node the greatest rank of a parameter whose next value depends on it; -1: none."""
+        """For each node, the greatest rank of a parameter whose next value depends on it; -1: none."""
         reach = [outputs.get(index, -1) for index in range(len(self.program.nodes))]
         for index in range(len(reach) - 1, -1, -1):
             for x in self.program.nodes[index].inputs:
@@ -133,7 +133,8 @@ class _Graph:
         return [max(0, min(before, last if after < 0 else after)) for before, after in pairs]
 
     def _sources(self) -> list[frozenset[int]]:
-        """For each node what a stage that reads it needs of others: itself, or what its copy reads."""
+        """For each node, the nodes that its reader needs from other members: itself, or the inputs of its
+        copy."""
         sources: list[frozenset[int]] = []
         for index, node in enumerate(self.program.nodes):
             below = frozenset().union(*(sources[x.ref] for x in node.inputs))
@@ -141,7 +142,7 @@ class _Graph:
         return sources
 
     def weights(self) -> tuple[list[float], list[float]]:
-        """Of each key its share of the operations, and of the memory."""
+        """Each key's share of the operations, and of the memory."""
         whole, alive = measure(self.program), _at_peak(self.program)
         work, memory = [0] * len(self.ranked), [0] * len(self.ranked)
         for index, node in enumerate(self.program.nodes):
@@ -152,7 +153,7 @@ class _Graph:
         return [n / whole.operations for n in work], [n / held for n in memory]
 
     def crossing(self) -> list[int]:
-        """Bytes that cross between a key and the next one."""
+        """Bytes that cross each border between neighbouring keys, in a step."""
         first, last = list(self.keys), list(self.keys)
         first[: self.program.slots] = last[: self.program.slots] = self.ranks
         for index, node in enumerate(self.program.nodes):
@@ -168,8 +169,8 @@ class _Graph:
 
 
 def _local(program: Program) -> list[bool]:
-    """Nodes that whoever reads them computes: those that do not depend on the state, and quantised operands,
-    which a product may read only in the program that quantises them."""
+    """Marks nodes that every reader computes itself: those that do not depend on the state, and quantised
+    operands, which a product may read only in the program that quantises them."""
     free: list[bool] = []
     quantised: list[bool] = []
     for node in program.nodes:
@@ -180,7 +181,7 @@ def _local(program: Program) -> list[bool]:
 
 
 def _first_read(program: Program) -> list[int]:
-    """The parameters that are read, by the first node that reads each."""
+    """Parameters that are read, in the order of their first readers."""
     order: dict[int, None] = {}
     for node in program.nodes:
         order.update((x.ref, None) for x in node.inputs if x.ref < program.params)
@@ -188,7 +189,7 @@ def _first_read(program: Program) -> list[int]:
 
 
 def _at_peak(program: Program) -> set[int]:
-    """Nodes whose outputs are alive when most bytes are."""
+    """Nodes whose outputs are alive at peak memory."""
     last = last_uses(program)
     dying: list[list[int]] = [[] for _ in range(len(program.nodes) + 1)]
     for index, end in enumerate(last):
@@ -204,7 +205,8 @@ def _at_peak(program: Program) -> set[int]:
 
 
 def _ends(weights: tuple[list[float], list[float]], crossing: Sequence[int], parts: int) -> list[int]:
-    """Where each part of the keys ends: the heaviest part is light, and few bytes cross."""
+    """End of each part of the keys. The heaviest part is at most `SLACK` times the lightest possible; under
+    that bound the fewest bytes cross."""
     count = len(crossing) - 1
     if count < parts:
         raise NoCut(
@@ -225,8 +227,8 @@ def _ends(weights: tuple[list[float], list[float]], crossing: Sequence[int], par
 
 
 def _best(count: int, parts: int, extended: Callable[[float, int, int], float]) -> tuple[float, list[int]]:
-    """The least value of `count` keys in `parts` parts, and where these end. `extended`: the value of parts
-    that have one, with the keys from `start` to `end` as one more."""
+    """The least value of `count` keys in `parts` parts, and the parts' ends. `extended`: value of parts with
+    a given value when the keys from `start` to `end` are appended as one more part."""
     best: list[tuple[float, list[int]]] = [(0.0, []), *[(inf, [])] * count]
     for part in range(parts):
         following: list[tuple[float, list[int]]] = [(inf, [])] * (count + 1)
@@ -238,7 +240,7 @@ def _best(count: int, parts: int, extended: Callable[[float, int, int], float]) 
 
 
 def _stage(graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int) -> Stage:
-    """The program of one member."""
+    """Builds one member's stage. Raises NoCut if it would have too many slots."""
     program = graph.program
     slots = [slot for slot, owner in enumerate(slot_owners) if owner == member]
     kept, received = _needed(graph, owners, member, [program.outputs[slot] for slot in slots])
@@ -275,7 +277,7 @@ def _stage(graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], mem
 def _needed(
     graph: _Graph, owners: Sequence[int], member: int, outputs: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Nodes that a member computes, and those that it receives."""
+    """Nodes that a member computes, and nodes that it receives."""
     program = graph.program
     own = [
         index
@@ -300,7 +302,7 @@ def _needed(
 def _read_elsewhere(
     graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int
 ) -> set[int]:
-    """Nodes of a member that others read, or put into their slots."""
+    """A member's nodes that other members read, or whose outputs become their slots."""
     program, found = graph.program, set[int]()
     for index, node in enumerate(program.nodes):
         if not graph.local[index] and owners[index] != member:
@@ -312,7 +314,7 @@ def _read_elsewhere(
 
 
 def boundaries(plan: Plan) -> list[tuple[int, int]]:
-    """Of each member the bytes that it sends and receives in a step."""
+    """Bytes that each member sends and receives in a step."""
     return [
         (
             sum(plan.whole.nodes[node].bytes * len(plan.readers(member, node)) for node in stage.sent),
