@@ -1,4 +1,4 @@
-"""``assay crew``: one training step on several machines, a stage each."""
+"""``assay crew``: train one shard on several machines, a stage of the model on each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ commands = typer.Typer(no_args_is_help=True, help="Train one shard on several ma
 def plan(
     context: typer.Context,
     file: FileArgument,
-    members: Annotated[int, typer.Option(help="Machines that train together.")] = 2,
+    members: Annotated[int, typer.Option(help="How many machines train together.")] = 2,
 ) -> None:
     """Cut a job's training step into stages: what each member computes, holds, sends and receives.
 
@@ -67,7 +67,7 @@ def plan(
 @commands.command()
 def key(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Where the key goes, such as alice.pem.")],
+    file: Annotated[Path, typer.Argument(help="File to write, such as alice.pem.")],
 ) -> None:
     """Make the key by which the other members know this machine, and its certificate, which they need."""
     from assay.app.crews import new_key
@@ -81,13 +81,13 @@ def key(
 @commands.command()
 def run(
     context: typer.Context,
-    crew: Annotated[Path, typer.Argument(help="The crew file: addresses and certificates, in order.")],
+    crew: Annotated[Path, typer.Argument(help="File with the members' addresses and certificates.")],
     file: FileArgument,
-    key: Annotated[Path, typer.Option(help="This member's key, made by `assay crew key`.")],
-    out: Annotated[Path, typer.Option(help="Where this member's part of the state goes (safetensors).")],
-    shard: Annotated[int, typer.Option(help="Whose data it trains on.")] = 0,
-    steps: Annotated[int, typer.Option(help="Of the first round; 0: all.", min=0)] = 0,
-    patience: Annotated[float, typer.Option(help="Seconds for which a member is waited for.")] = 600.0,
+    key: Annotated[Path, typer.Option(help="Key of this member, from `assay crew key`.")],
+    out: Annotated[Path, typer.Option(help="File for this member's part of the state (safetensors).")],
+    shard: Annotated[int, typer.Option(help="Number of the shard to train.")] = 0,
+    steps: Annotated[int, typer.Option(help="Steps to train. 0: a round.", min=0)] = 0,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a member.")] = 600.0,
 ) -> None:
     """Train the first steps of a job with the other members, and say the state's root at each segment's end.
 

@@ -62,14 +62,14 @@ contract Crew is ICrew {
 
     function join(Member[] calldata members, uint256 member) external known(members) {
         _requireMember(members, member);
-        uint256 bit = 1 << member;
+        uint256 bit = uint256(1) << member;
         if (_joined & bit != 0) revert AlreadyJoined(member);
         uint256 joined = _joined | bit;
         _joined = joined.toUint8();
         emit Joined(member, msg.sender);
         TOKEN.safeTransferFrom(msg.sender, address(this), _each);
         uint256 count = members.length;
-        if (joined + 1 != 1 << count) return;
+        if (joined + 1 != uint256(1) << count) return;
         _count = count.toUint8();
         uint256 all = count * _each;
         TOKEN.forceApprove(address(VAULT), all);
@@ -80,7 +80,7 @@ contract Crew is ICrew {
     function quit(Member[] calldata members, uint256 member) external known(members) {
         _requireMember(members, member);
         if (_count != 0) revert Complete();
-        uint256 bit = 1 << member;
+        uint256 bit = uint256(1) << member;
         if (_joined & bit == 0) revert NotMember(member);
         _joined = (_joined ^ bit).toUint8();
         emit Left(member, msg.sender);
@@ -89,6 +89,8 @@ contract Crew is ICrew {
 
     function relay(address target, bytes calldata data) external complete returns (bytes memory result) {
         if (msg.sender != leader) revert NotLeader(leader);
+        // What is called: the rest are its arguments.
+        // forge-lint: disable-next-line(unsafe-typecast)
         bytes4 selector = bytes4(data);
         bool announces = target == address(STAKES) && selector == IStakes.setEndpoint.selector;
         if (target != TASKS && target != COURT && !announces) revert NotAllowed(target, selector);
