@@ -4,7 +4,8 @@ Contract: a connection carries one direction between two members. Each shows the
 others know it, and another one is refused. A frame is a header (step, node, dtype, length) and the tensor's
 canonical bytes. The receiver knows which frames come, in which order; any other, one that is not canonical,
 or one that does not come in time raises `Blame` with the member's number. It reads at most one step ahead of
-what it computes, so whoever sends faster waits. Not guaranteed: that what comes is right.
+what it computes, so whoever sends faster waits. Not guaranteed: that what comes is right; a start while many
+strangers connect.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from assay.protocol.errors import Ask, Retry
 log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">QIBI")
 _HELLO = struct.Struct(">32sQ")
+_HANDSHAKE_S = 5.0
+"""How long whoever connects may take to say who it is: the next one waits."""
 _CONNECT_S = 0.2
 """Between two attempts to reach a member."""
 
@@ -262,7 +265,7 @@ def _accept(crew: Crew, hello: bytes, listener: socket.socket, accepted: dict[in
         except OSError:  # the wait is over
             return
         with suppress(OSError, EOFError):
-            raw.settimeout(crew.patience_s)
+            raw.settimeout(_HANDSHAKE_S)
             line = context.wrap_socket(raw, server_side=True)
             member = known.get(line.getpeercert(binary_form=True) or b"")
             if member is None or read_exactly(line, _HELLO.size) != hello:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from assay.app.crews import new_key
+from assay.compute import streams
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, Together
 from assay.compute.streams import Blame, Frame, Outgoing, connect
@@ -217,6 +219,25 @@ def test_an_impostor_is_not_let_in(job: Job, tmp_path: Path) -> None:
     each[1] = replace(each[1], crew=replace(each[1].crew, key=str(key)))
     outcome = all_at_once(each)[0]
     assert isinstance(outcome, Blame) and outcome.member == 1 and "is not who" in outcome.message
+
+
+def test_a_silent_stranger_holds_nobody_up(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_HANDSHAKE_S", 0.2)
+    each = orders(job, tmp_path, members=2)
+    silent: list[socket.socket] = []
+    listening = socket.create_server
+
+    def first_a_stranger(address: tuple[str, int], **options: Any) -> socket.socket:
+        listener = listening(address, **options)
+        silent.append(socket.create_connection(address))
+        return listener
+
+    monkeypatch.setattr(socket, "create_server", first_a_stranger)
+    for segment in all_at_once(each):
+        assert isinstance(segment, Segment) and list(segment.roots) == expected(job)
+    assert len(silent) == 2
+    for stranger in silent:
+        stranger.close()
 
 
 def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
