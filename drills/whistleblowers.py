@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.node.findings import sampled
 from assay.node.orders import JobSpec
-from assay.node.upkeep import window_end
+from assay.node.upkeep import AuditVote, Pursue, window_end
 from assay.protocol.loops import locate
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, Kind, Phase
 from assay.whistleblower import policy
@@ -73,7 +73,7 @@ class LateChallenger(WhistleblowerService):
         super().__init__(*args, **options)
         self._told: set[ClaimId] = set()
 
-    async def _pursue(self, action: policy.Pursue) -> None:
+    async def _pursue(self, action: Pursue) -> None:
         view = self.market.claim(action.claim_id)
         if view.status.phase == Phase.ACCEPTED:
             left = window_end(view, self.market.job(action.job_id).terms) - self.clock.now()
@@ -99,7 +99,7 @@ class VoteChallenger(JunkChallenger):
     async def _audit_claim(self, action: policy.AuditClaim) -> None:
         await WhistleblowerService._audit_claim(self, action)
 
-    async def _audit_vote(self, action: policy.AuditVote) -> None:
+    async def _audit_vote(self, action: AuditVote) -> None:
         view, terms = self.market.claim(action.claim_id), self.market.job(action.job_id).terms
         segment = sampled(terms, view, action.verifier)[0]
         at = locate(terms.loops_of(Kind.TASK), segment, view.claim.shard)

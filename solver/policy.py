@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from assay.node.intents import turn
 from assay.node.rounds import accepted, closable, closable_since, moving
-from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Tick, Watcher, plays, poke_for, tick_for
+from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Tick, Wait, Watcher, plays, poke_for, tick_for
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open, with_outer
@@ -112,14 +112,6 @@ class Supply:
 
     job_id: JobId
     demand_id: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Do nothing for this job, for a reason."""
-
-    job_id: JobId
     reason: str
 
 

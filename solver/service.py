@@ -58,7 +58,7 @@ class SolverService(Node):
 
     LONG = (policy.TrainSegment, policy.TrainAhead)
     FETCHING = (policy.Examine, *LONG, policy.CommitOuter)
-    SILENT = (policy.Wait,)
+    SILENT = (upkeep.Wait,)
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class SolverService(Node):
             upkeep.Play: self.play,
             upkeep.Tick: self.tick_clock,
             policy.Supply: self._supply,
-            policy.Wait: self.wait_for,
+            upkeep.Wait: self.wait_for,
         }
 
     async def _examine(self, action: policy.Examine) -> None:

@@ -16,9 +16,12 @@ from assay.node.owed import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import closable_from, fallen, moving, stands
 from assay.node.upkeep import (
+    AuditVote,
     Play,
     Poke,
+    Pursue,
     Tick,
+    Wait,
     Watcher,
     challengeable_until,
     disputable,
@@ -170,35 +173,6 @@ class Abstain:
 @dataclass(frozen=True)
 class Subscribe:
     """Subscribe to the class with id `job_id`; zeros: to none."""
-
-    job_id: JobId
-    reason: str
-
-
-@dataclass(frozen=True)
-class AuditVote:
-    """Recompute the keyed traces of another's valid vote on a fallen claim."""
-
-    job_id: JobId
-    claim_id: ClaimId
-    verifier: Address
-    reason: str
-
-
-@dataclass(frozen=True)
-class Pursue:
-    """Announce and open (or prove at once) a finding: on a claim (zero address), or on a vote on a fallen
-    claim."""
-
-    job_id: JobId
-    claim_id: ClaimId
-    verifier: Address
-    reason: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Do nothing for this job, for a reason."""
 
     job_id: JobId
     reason: str

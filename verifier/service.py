@@ -59,9 +59,9 @@ class VerifierService(Node):
     """Service of one verifier account. `secret` (32 bytes, the operator's) derives its challenges' salts."""
 
     TOGETHER = (policy.SendVote, policy.Abstain, upkeep.Poke)
-    LONG = (policy.Replay, policy.AuditVote, policy.Pin)
+    LONG = (policy.Replay, upkeep.AuditVote, policy.Pin)
     FETCHING = LONG
-    SILENT = (policy.Wait,)
+    SILENT = (upkeep.Wait,)
 
     def __init__(
         self,
@@ -198,12 +198,12 @@ class VerifierService(Node):
         return {
             policy.Replay: self._replay,
             policy.Pin: self._pin_again,
-            policy.Pursue: self._pursue,
-            policy.AuditVote: self._audit_vote,
+            upkeep.Pursue: self._pursue,
+            upkeep.AuditVote: self._audit_vote,
             upkeep.Play: self.play,
             upkeep.Tick: self.tick_clock,
             policy.Subscribe: self._subscribe,
-            policy.Wait: self.wait_for,
+            upkeep.Wait: self.wait_for,
             Share: self.accusing.share,
         }
 
@@ -286,7 +286,7 @@ class VerifierService(Node):
         done = await self.actions.send(partial(self.market.subscribe, key, action.job_id))
         self.report.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
 
-    async def _audit_vote(self, action: policy.AuditVote) -> None:
+    async def _audit_vote(self, action: upkeep.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(vote for vote in view.votes if vote.verifier == action.verifier)
         finding = await self.order(JudgeVote(self.spec(action.job_id), subject(action), view, vote))
@@ -295,7 +295,7 @@ class VerifierService(Node):
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "verifier": action.verifier}
         self.report.emit("audited" if finding is None else "found", **place, finding=str(finding or ""))
 
-    async def _pursue(self, action: policy.Pursue) -> None:
+    async def _pursue(self, action: upkeep.Pursue) -> None:
         key = action.claim_id, action.verifier
         finding = self._findings.get(key)
         if finding is None:  # an earlier process has found it

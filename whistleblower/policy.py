@@ -19,7 +19,9 @@ from assay.node.owed import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import fallen, moving
 from assay.node.upkeep import (
+    AuditVote,
     Play,
+    Pursue,
     Tick,
     challengeable_until,
     disputable,
@@ -132,26 +134,6 @@ class AuditClaim:
 
     job_id: JobId
     claim_id: ClaimId
-    reason: str
-
-
-@dataclass(frozen=True)
-class AuditVote:
-    """Recompute the keyed traces of a valid vote."""
-
-    job_id: JobId
-    claim_id: ClaimId
-    verifier: Address
-    reason: str
-
-
-@dataclass(frozen=True)
-class Pursue:
-    """Announce and open (or prove at once) a finding."""
-
-    job_id: JobId
-    claim_id: ClaimId
-    verifier: Address
     reason: str
 
 

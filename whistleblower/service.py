@@ -56,7 +56,7 @@ class Audited:
 class WhistleblowerService(Node):
     """Service of one whistleblower account. `secret` (32 bytes, the operator's) derives its salts."""
 
-    LONG = (policy.AuditClaim, policy.AuditVote)
+    LONG = (policy.AuditClaim, upkeep.AuditVote)
     FETCHING = (*LONG, policy.Demand)
     SILENT = (policy.Advise,)
 
@@ -130,8 +130,8 @@ class WhistleblowerService(Node):
     def handlers(self) -> Mapping[type, Callable[..., Any]]:
         return {
             policy.AuditClaim: self._audit_claim,
-            policy.AuditVote: self._audit_vote,
-            policy.Pursue: self._pursue,
+            upkeep.AuditVote: self._audit_vote,
+            upkeep.Pursue: self._pursue,
             upkeep.Play: self.play,
             upkeep.Tick: self.tick_clock,
             policy.Demand: self._demand,
@@ -174,7 +174,7 @@ class WhistleblowerService(Node):
         found = await self.accusing.judge_segments(spec, what, view, segments, None)
         return next((finding for finding in found if not isinstance(finding, bytes)), None)
 
-    async def _audit_vote(self, action: policy.AuditVote) -> None:
+    async def _audit_vote(self, action: upkeep.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
         finding = await self.order(JudgeVote(self.spec(action.job_id), subject(action), view, vote))
@@ -182,7 +182,7 @@ class WhistleblowerService(Node):
         about = ZERO_ADDRESS if of_claim else action.verifier
         self._found(action.job_id, (action.claim_id, about), finding)
 
-    async def _pursue(self, action: policy.Pursue) -> None:
+    async def _pursue(self, action: upkeep.Pursue) -> None:
         await self.accusing.accuse(action, self.findings[action.claim_id, action.verifier])
 
     async def _demand(self, action: policy.Demand) -> None:

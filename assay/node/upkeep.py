@@ -64,6 +64,35 @@ class Play:
 
 
 @dataclass(frozen=True)
+class AuditVote:
+    """Recompute the keyed traces of another's valid vote."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    verifier: Address
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pursue:
+    """Announce and open (or prove at once) a finding: on a claim (zero address), or on a vote on a fallen
+    claim."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    verifier: Address
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do nothing for this job, for a reason."""
+
+    job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Tick the market's clock so that a missed deadline passes (rule 7.4)."""
 
