@@ -265,6 +265,9 @@ def main(commands: typer.Typer = root, program: str = "assay") -> None:
     Any other exception is a bug (status 1) and becomes a report with a log file.
     """
     as_json = "--json" in sys.argv
+    # PyTorch's threads spin while one waits for another, which takes several times a step's processor time on
+    # a machine that has other work; read once, when it is imported, also by a node's workers.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if strange := written_over():
         Output(as_json).fail(strange)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,16 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, .
     for name, command in getattr(group, "commands", {}).items():
         found += commands(command, (*path, name))
     return found
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, "passive"), ("active", "active")])
+def test_pytorchs_threads_sleep_while_they_wait_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, kept: str
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert assay("config", "show")[0] == 0 and os.environ["OMP_WAIT_POLICY"] == kept
 
 
 def leaves() -> list[tuple[str, ...]]:
