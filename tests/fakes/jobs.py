@@ -20,6 +20,7 @@ from assay.program.lowering import lower_step
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
+from assay.training.catalogue import CATALOGUE
 from assay.training.job import LOSS_SLOT, JobArtifacts, made_round
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo, Overlap, outer_genesis, outer_program
@@ -204,8 +205,11 @@ def reading_own_part(train: Program, paths: Paths) -> Program:
     return ordered(train, own_part(len(records), ROWS, paths.count))[0]
 
 
-PLAIN = ("fedavg", "fedopt", "lofi", "data-parallel", "demo", "sparseloco")
-RULES = {name: DiLoCo(0.7, 0.0) for name in PLAIN}
+RULES = {
+    name: DiLoCo(0.7, 0.0)
+    for name, entry in CATALOGUE.items()
+    if not hasattr(entry.algorithm.rule, "momentum")
+}
 RULES["delayed-nesterov"] = DiLoCo(0.7, 0.9, 2)
 """Of algorithms without an outer momentum, or whose momentum is late."""
 
