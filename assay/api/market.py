@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -214,8 +214,9 @@ class Market:
         data: Dataset,
         plan: Plan | None,
     ) -> tuple[JobFile, JobArtifacts]:
-        if plan is None:
-            plan = Plan(local=read_devnet(self._app.settings.home) is not None)
+        plan = plan or Plan()
+        if plan.local is None:
+            plan = replace(plan, local=read_devnet(self._app.settings.home) is not None)
         from assay.job.kept import traces
 
         return traced_job(model, loss, optimiser, data, plan, traces(self._app).keep)

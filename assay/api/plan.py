@@ -56,8 +56,8 @@ class Plan:
     stakes that pay for its votes; or one of your own, whose rate and momentum are its rule's. Further numbers
     are keys of ``sections["outer"]``. The round must fit `rounds`, `steps_per_round` and `shards`; otherwise
     it is refused with a fix."""
-    local: bool = False
-    """Use deadlines for a local chain instead of a public one."""
+    local: bool | None = None
+    """Use deadlines for a local chain instead of a public one; None: if the market is a devnet."""
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Any other keys of the job file by section: ``{"money": {"price_cap": "30tok"}}``."""
 
