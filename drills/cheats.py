@@ -46,8 +46,9 @@ def _numbers(text: str, count: int, form: str) -> list[int]:
     return found
 
 
-def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverService]:
-    """Factory of the solver: an honest one without `fault` and `cheat`. Raises Stop for a bad text."""
+def solver_kind(fault: str | None, cheat: str | None, waits: bool = False) -> Callable[..., SolverService]:
+    """Factory of the solver: an honest one without `fault` and `cheat`, which waits if `waits`. Raises Stop
+    for a bad text."""
     from assay.solver.service import SolverService
     from drills import orders, solvers
 
@@ -65,7 +66,7 @@ def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverSer
         "idle": partial(solvers.IdleSolver, first_round=1),
     }
     if cheat is None:
-        return SolverService
+        return solvers.WaitingSolver if waits else SolverService
     if cheat not in cheats:
         raise Stop(f"there is no cheat {cheat!r}", hint=f"choose {', '.join(CHEATS)}", code="bad-fault")
     return cheats[cheat]

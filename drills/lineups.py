@@ -21,7 +21,7 @@ PATIENT = (*LOOK, "--patience", "3s")
 
 DRILLS = frozenset(
     (
-        *("--fault", "--cheat", "--withhold"),
+        *("--fault", "--cheat", "--withhold", "--waits"),
         *("--collude-with", "--lazy", "--copy-from", "--silent"),
         *("--accuse", "--late"),
     )
@@ -36,11 +36,11 @@ def told(spec: NodeSpec, *words: str) -> NodeSpec:
 
 
 def lineup(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
-    """Two solvers, the second with a higher price, verifiers and whistleblowers.
+    """Two solvers, the second of which waits for a better price, verifiers and whistleblowers.
 
     `arguments`: extra arguments by name (solver_1).
     """
-    own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "12tok")}
+    own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--waits",)}
     specs = []
     for spec in default_nodes(2, verifiers, whistleblowers):
         common = LOOK if spec.role == "whistleblower" else PATIENT

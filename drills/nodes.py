@@ -30,10 +30,14 @@ def cheating_solver(
     fault: Annotated[str | None, typer.Option(help=FAULT_HELP)] = None,
     cheat: Annotated[str | None, typer.Option(help=CHEAT_HELP)] = None,
     withhold: Annotated[bool, typer.Option("--withhold", help="Serve no block to anybody.")] = False,
+    waits: Annotated[
+        bool,
+        typer.Option("--waits", help="Honest, and takes no shard before its price has risen by a fifth."),
+    ] = False,
 ) -> NodeKind:
     """A cheating solver's kind. Raises Ask unless the chain is a devnet's, Stop for a bad text."""
     require_devnet(app)
-    return NodeKind(solver_kind(fault, cheat), serves=not withhold)
+    return NodeKind(solver_kind(fault, cheat, waits), serves=not withhold)
 
 
 def cheating_verifier(

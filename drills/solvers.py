@@ -7,9 +7,11 @@ further aggregate. A job in which its cheat is impossible is refused before it t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.node.role import Action
 from assay.protocol.types import JobId, Phase
 from assay.solver import policy
 from assay.solver.observation import Observation
@@ -30,6 +32,19 @@ from drills.orders import (
     WrongInputSpec,
     spec_of,
 )
+
+
+class WaitingSolver(SolverService):
+    """An honest `SolverService` that takes no shard before its price has risen by a fifth."""
+
+    def decide(self) -> Sequence[Action]:
+        return [each for each in super().decide() if not self._is_early(each)]
+
+    def _is_early(self, action: Action) -> bool:
+        if not isinstance(action, policy.TakeShard):
+            return False
+        terms = self.market.job(action.job_id).terms
+        return 5 * action.price < 4 * terms.price_floor + terms.price_cap
 
 
 class CheatingSolver(SolverService):

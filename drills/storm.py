@@ -33,6 +33,7 @@ from assay.protocol.errors import AssayError
 from assay.protocol.types import Kind, Wei
 from drills.faulty_rpc import Weather
 from drills.life import CLIENT, Life, Process, children_of
+from drills.lineups import told
 
 if TYPE_CHECKING:
     from assay.node.artifacts import State
@@ -271,15 +272,14 @@ def job_text(rounds: int, steps: int) -> str:
 
 
 def lineup() -> list[NodeSpec]:
-    """Eight nodes with stakes for many rounds. The third solver has a higher price, and waits until a shard
-    is free."""
-    own = {"solver-3": ("--min-price", "12tok")}
+    """Eight nodes with stakes for many rounds. The third solver waits for a better price, until a shard is
+    free."""
+    own = {"solver-3": ("--waits",)}
     return [
         replace(
-            node,
+            told(node, *own.get(node.name, ())),
             tokens=Wei(20 * node.tokens),
             stake=Wei(10 * node.stake),
-            arguments=(*node.arguments, *own.get(node.name, ())),
         )
         for node in default_nodes(*NODES)
     ]

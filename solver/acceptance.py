@@ -61,9 +61,11 @@ USUAL = TermsLimits(
 def unacceptable(terms: Terms, limits: TermsLimits) -> str:
     """Reason why these terms are unacceptable; empty if they are acceptable."""
     if terms.solver_stake > limits.most_stake:
-        return f"a claim locks {terms.solver_stake}, the limit is {limits.most_stake}"
+        locks, most = show_amount(terms.solver_stake), show_amount(limits.most_stake)
+        return f"a claim locks {locks}, the limit is {most}"
     if terms.miss_penalty > limits.most_penalty:
-        return f"a missed task costs {terms.miss_penalty}, the limit is {limits.most_penalty}"
+        costs, most = show_amount(terms.miss_penalty), show_amount(limits.most_penalty)
+        return f"a missed task costs {costs}, the limit is {most}"
     if terms.task_time < limits.least_task:
         return f"a task has {terms.task_time} s, the least is {limits.least_task}"
     if terms.move_time < limits.least_move:

@@ -13,7 +13,6 @@ from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
 from assay.protocol.ports import MarketView
 from assay.protocol.types import Holder, JobView, Role, Wei
-from assay.solver import reasons
 from assay.solver.acceptance import unacceptable
 from assay.solver.observation import Limits
 
@@ -49,7 +48,7 @@ def read_job(market: MarketView, job: JobView, limits: Limits, refused: str) -> 
 def _matter(market: MarketView, job: JobView, limits: Limits, refused: str) -> bool:
     """True if holders and prices can affect the decision."""
     alone = refused or unacceptable(job.terms, limits.terms)
-    if not alone and not reasons.too_cheap(job.terms, limits):
+    if not alone:
         return True
     return market.holds_shard(job.job_id) or any(
         view.claim.claimant == market.me for view in market.claims(job.job_id)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from assay.node.rounds import CHALLENGEABLE, closable, moving, standing
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
+from assay.protocol.params import price_at, task_operations
 from assay.protocol.types import (
     Address,
     ClaimView,
@@ -47,6 +48,7 @@ class Limits:
     """The operator's limits."""
 
     min_price: Wei
+    """For 10^15 operations, at the least."""
     max_shards: int
     patience: Seconds
     """Seconds that the solver leaves others to make their own calls."""
@@ -105,6 +107,12 @@ class JobObservation:
     """Places (kind, round, shard or slice) of own claims that are being stored or committed."""
     outer_share: Fraction = Fraction(0)
     """Operations of an outer claim over those of a task; known once the job is examined."""
+    operations: tuple[int, ...] = ()
+    """Of a step of each of a task's loops; known once the job is examined."""
+
+    def least_price(self, limits: Limits, shard: int) -> Wei:
+        """Minimum price at which the operator takes a task of the shard, of a job that is examined."""
+        return price_at(limits.min_price, task_operations(self.view.terms, shard, self.operations))
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
         """The standing claim at a place of the job."""

@@ -335,7 +335,9 @@ def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     keep = [k for k in opened if (job.view.job_id, k) not in limits.release and limits.suits(terms, k)]
     start = turn(observation.me, job.view.job_id, len(keep))
     shard = keep[start]
-    if job.prices[shard] < observation.limits.min_price:
+    if job.prices[shard] < job.least_price(limits, shard):
         return
+    if holds(observation, job) and observation.now < job.holders[shard].since + limits.patience:
+        return  # others, who hold none of it, come first
     reason = f"shard {shard} is open at {show_amount(job.prices[shard])} a task"
     yield TakeShard(job.view.job_id, shard, job.holders[shard].since, job.prices[shard], reason)

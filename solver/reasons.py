@@ -11,8 +11,8 @@ from math import ceil
 from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.owed import JobParts, Owed, owed, resting
 from assay.node.rounds import moving
-from assay.protocol.types import ZERO_ADDRESS, Kind, Terms, Wei
-from assay.protocol.words import show_amount
+from assay.protocol.types import ZERO_ADDRESS, Kind, Wei
+from assay.protocol.words import round_amount, show_amount, show_rate
 from assay.solver.acceptance import unacceptable, unpaid_outer
 from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds, with_outer
 
@@ -23,9 +23,12 @@ def why(observation: Observation, job: JobObservation) -> str:
         return reason
     if not job.examined:
         return "its files are not fetched and validated yet"
+    opened = _suitable(observation, job)
+    if reason := _too_cheap(job, observation.limits, opened):
+        return reason
     if observation.limits.takes == Takes.TASKS:
         return ""
-    best = max(job.prices[k] for k in _suitable(observation, job))
+    best = max(job.prices[k] for k in opened)
     return unpaid_outer(job.view.terms, best, job.outer_share, observation.limits.terms)
 
 
@@ -35,8 +38,6 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
     if limits.takes == Takes.OUTER:
         return "this solver takes outer claims alone"
     if reason := _no_work(observation, job):
-        return reason
-    if reason := too_cheap(terms, limits):
         return reason
     if held_in_all(observation) >= limits.max_shards:
         return f"this solver already holds its {limits.max_shards} shard(s)"
@@ -60,13 +61,7 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
             f"shard and claim lock {show_amount(needed)} of stake, {show_amount(spare)} is to spare;"
             " deposit more solver stake"
         )
-    if reason := too_much(observation, at_risk(observation, terms)):
-        return reason
-    best = max(job.prices[k] for k in opened)
-    if best < limits.min_price:
-        low, least = show_amount(best), show_amount(limits.min_price)
-        return f"the price {low} is below the operator's floor {least}; it rises with time"
-    return ""
+    return too_much(observation, at_risk(observation, terms))
 
 
 def too_much(observation: Observation, then: Wei) -> str:
@@ -86,12 +81,17 @@ def _rests(limits: Limits) -> str:
     return f"{reason}: nothing new is taken" if reason else ""
 
 
-def too_cheap(terms: Terms, limits: Limits) -> str:
-    """Reason why the job's shards are below the operator's price; empty if they are not."""
-    if terms.price_cap >= limits.min_price:
+def _too_cheap(job: JobObservation, limits: Limits, opened: Sequence[int]) -> str:
+    """Reason why every open shard is below the operator's price now; empty if one is not."""
+    if any(job.prices[k] >= job.least_price(limits, k) for k in opened):
         return ""
-    cap, least = show_amount(terms.price_cap), show_amount(limits.min_price)
-    return f"its price rises to {cap}, which is below the operator's floor {least}"
+    lightest = opened[-1]  # shards with fewer steps come last
+    price, least = job.prices[lightest], job.least_price(limits, lightest)
+    rises = f"it rises to {round_amount(job.view.terms.price_cap)}"
+    return (
+        f"the price {round_amount(price)} is below the operator's floor, {round_amount(least, up=True)} for a"
+        f" task at {show_rate(limits.min_price)}; {rises}"
+    )
 
 
 def held_in_all(observation: Observation) -> int:
@@ -130,7 +130,10 @@ def why_no_outer(observation: Observation, job: JobObservation) -> str:
         return reason
     if reason := too_much(observation, with_outer(observation, job)):
         return reason
-    fee, least = job.view.terms.outer_fee, ceil(observation.limits.min_price * job.outer_share)
+    terms = job.view.terms
+    fee, least = terms.outer_fee, 0
+    if job.examined:
+        least = ceil(job.least_price(observation.limits, terms.shards - 1) * job.outer_share)
     if fee >= least:
         return ""
     return (

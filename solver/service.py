@@ -30,6 +30,7 @@ from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims, standing
 from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
+from assay.protocol.params import OPERATIONS
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Seconds, Wei
 from assay.protocol.words import show_amount
@@ -38,7 +39,7 @@ from assay.solver.books import Place, SolverBooks, Tasks
 from assay.solver.convictions import Convictions
 from assay.solver.drafting import Draft
 from assay.solver.looking import read_job
-from assay.solver.observation import JobObservation, Limits, Observation, at_risk, holds
+from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds
 from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
@@ -132,6 +133,7 @@ class SolverService(Node):
             view=job,
             examined=examined is not None,
             outer_share=Fraction(0) if examined is None else examined.outer_share,
+            operations=() if examined is None else examined.operations,
             refusal=refused,
             trained=trained,
             pending=frozenset(sent | stored),
@@ -238,8 +240,11 @@ class SolverService(Node):
         }
 
     async def _examine(self, action: policy.Examine) -> None:
-        order = Examine(self.spec(action.job_id), subject(action))
         ours = self._holds_any(action.job_id)  # strangers' jobs, of which there may be many, come last
+        spec, floor, most = self.spec(action.job_id), self.limits.min_price, None
+        if floor and not ours and self.limits.takes != Takes.OUTER:
+            most = spec.terms.price_cap * OPERATIONS // floor
+        order = Examine(spec, subject(action), most)
         priority = Priority.TRAINING if ours else Priority.AHEAD
         self._examined[action.job_id] = await self.order(order, priority)
         self.report.emit("examined", job=action.job_id.hex())

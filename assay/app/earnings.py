@@ -6,16 +6,22 @@ balances, and the result is shown either way.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 
+from assay.app.chain_settings import policy_of
 from assay.app.invocation import App
 from assay.app.output import plain, table
-from assay.app.times import show_moment
+from assay.app.times import show_moment, show_span
 from assay.app.units import round_amount, show_amount
+from assay.app.wiring import JOURNAL_FILE
 from assay.chain.contracts.ledger import FREE, Book, Entry, Ledger, ledger
 from assay.chain.contracts.view import ChainView
+from assay.chain.eth.fees import UNIT
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
 from assay.node.pending import Pending, pending
 from assay.protocol.errors import Stop
@@ -57,6 +63,65 @@ def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
     )
 
 
+@dataclass(frozen=True)
+class Net:
+    """Earnings of a role less gas, and over its time. Tokens are in smallest units."""
+
+    earned: int
+    gas_wei: int | None
+    """Gas of the account's transactions from this home; None if it sent none from here."""
+    gas: int | None
+    """The same in tokens; None without --token-worth."""
+    seconds: int
+    """From the first stake to the last pay; 0 without both."""
+
+    @property
+    def left(self) -> int:
+        return self.earned - (self.gas or 0)
+
+    @property
+    def hour(self) -> int | None:
+        return self.left * 3600 // self.seconds if self.seconds else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        amounts = {"gasWei": self.gas_wei, "gas": self.gas, "left": self.left, "hour": self.hour}
+        shown = {name: None if amount is None else str(amount) for name, amount in amounts.items()}
+        return {**shown, "seconds": self.seconds}
+
+
+def net(app: App, found: Ledger, role: str, rpc: Rpc) -> Net:
+    """Net earnings of an account in a role; gas is that of all its transactions, for any role."""
+    kinds, pot = EARNED[role]
+    begun = [entry.block for entry in found.entries if entry.pot == pot][:1]
+    paid = [entry.block for entry in found.entries if entry.pot == FREE and entry.kind in kinds][-1:]
+    first, last = (_time(rpc, block) for block in (*begun, *paid)) if begun and paid else (None, None)
+    gas_wei, worth = _gas_wei(app, found.account), policy_of(app.settings).token_worth_wei
+    return Net(
+        earned(found, role),
+        gas_wei,
+        gas_wei * UNIT // worth if gas_wei is not None and worth else None,
+        last - first if first is not None and last is not None else 0,
+    )
+
+
+def _names(app: App, account: Address) -> list[str]:
+    """Names of the account's key in this home."""
+    return [stored.name for stored in Keystore(app.settings.keystore).list() if stored.address == account]
+
+
+def _gas_wei(app: App, account: Address) -> int | None:
+    """Sum over the journals of this home: an account has one for each name of its key."""
+    paths = [app.node_home(name) / JOURNAL_FILE for name in _names(app, account)]
+    spent = []
+    for path in paths:
+        if path.exists():
+            journal = Journal(path)
+            spent.append(journal.gas_wei(account))
+            journal.close()
+    return sum(spent) if spent else None
+
+
 def show_earnings(app: App, address: Address, role: str, job: str | None, limit: int) -> None:
     """Prints an account's ledger, newest last, with a role's totals. Raises Stop for an unknown job."""
 
@@ -68,11 +133,13 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
     shown = entries[-limit:]
     to_come = [one for one in pending(market, address, role) if job_id is None or one.job_id == job_id]
     times = {block: _time(connection.rpc, block) for block in {entry.block for entry in shown}}
+    over = None if job_id is not None else net(app, found, role, connection.rpc)
     data = {
         "account": address,
         "role": role,
         "block": found.block,
         "earned": str(earned(found, role, job_id)),
+        "net": over and over.data,
         "byJob": {f"0x{j.hex()}": str(earned(found, role, j)) for j in _jobs(entries)},
         "entries": [_entry_data(entry, times[entry.block]) for entry in shown],
         "leftOut": len(entries) - len(shown),
@@ -82,7 +149,7 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
     }
     app.output.result("earnings", data, _lines(found, shown, times, connection.clock.now()))
     if not app.output.as_json:
-        app.output.out.print(_sums(app, found, role, job_id, entries, shown), markup=False)
+        app.output.out.print(_sums(app, found, role, job_id, entries, shown, over), markup=False)
         if to_come:
             app.output.out.print(_to_come(to_come, connection.clock.now()))
     if found.gaps:
@@ -136,8 +203,25 @@ def _to_come(payments: list[Pending], now: int) -> Table:
     return rows
 
 
+def _net_lines(over: Net) -> list[str]:
+    gas = "gas: not known, as no transaction of this account was sent from this home"
+    if over.gas_wei is not None:
+        in_tokens = "--token-worth 0.002ether takes it off" if over.gas is None else round_amount(over.gas)
+        gas = f"gas of all that it sent from this home: {round_amount(over.gas_wei, 'ether')} ({in_tokens})"
+    after = "" if over.gas is None else "after gas "
+    since = f" in {show_span(over.seconds)}, from the first stake to the last pay" if over.seconds else ""
+    hour = "" if over.hour is None else f": {signed(over.hour)} an hour"
+    return [gas, f"{after}{signed(over.left)}{since}{hour}"]
+
+
 def _sums(
-    app: App, found: Ledger, role: str, job_id: JobId | None, entries: list[Entry], shown: list[Entry]
+    app: App,
+    found: Ledger,
+    role: str,
+    job_id: JobId | None,
+    entries: list[Entry],
+    shown: list[Entry],
+    over: Net | None,
 ) -> str:
     lines = []
     if len(shown) < len(entries):
@@ -146,10 +230,15 @@ def _sums(
     lines.append(f"earned as {role}{of_job}: {signed(earned(found, role, job_id))}")
     if job_id is None:
         lines += [f"  job {j.hex()[:16]}: {signed(earned(found, role, j))}" for j in _jobs(entries)]
+    if over is not None:
+        lines += _net_lines(over)
     for pot, held in found.pots.items():
         if held or found.total(pot):
             lines.append(
                 f"{pot}: {round_amount(held)}" + (", as the entries add up to" if not found.gaps else "")
             )
-    lines.append(f"what is free goes to the wallet with: {app.command('token withdraw AMOUNT')}")
+    whose = (
+        "" if app.flags.account else "".join(f" --account {name}" for name in _names(app, found.account)[:1])
+    )
+    lines.append(f"what is free goes to the wallet with: {app.command(f'token withdraw AMOUNT{whose}')}")
     return "\n".join(lines)

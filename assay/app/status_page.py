@@ -22,6 +22,7 @@ _STYLE = (
 )
 _SHOWN = (
     *("address", "alarms", "action", "error", "lost", "sleep", "at_risk", "job", "round", "step", "loss"),
+    *("min_price", "operations_per_second", "up_s"),
     *("workers", "questions", "endpoints", "abandoned", "counters"),
 )
 _BAD = ("alarms", "error", "questions", "endpoints", "lost")

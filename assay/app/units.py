@@ -11,9 +11,20 @@ from decimal import Decimal, localcontext
 
 from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
-from assay.protocol.words import round_amount, show_amount
+from assay.protocol.words import round_amount, show_amount, show_rate
 
-__all__ = ["parse_amount", "parse_bytes", "parse_duration", "parse_payment", "round_amount", "show_amount"]
+__all__ = [
+    "parse_amount",
+    "parse_bytes",
+    "parse_duration",
+    "parse_payment",
+    "parse_rate",
+    "round_amount",
+    "show_amount",
+    "show_rate",
+]
+USUAL_RATE = "1000tok/1e15op"
+"""Default of `job init --price`."""
 _DIGITS = 100
 """Maximum digits of a number: longer ones are out of every bound, and Python refuses to convert them."""
 _AMOUNT = re.compile(r"(\d{1,100}(?:\.\d{1,100})?)(tok|wei|gwei|ether)", re.ASCII)
@@ -54,6 +65,19 @@ def parse_payment(text: str) -> Wei:
     if not value:
         raise Stop(f"{text!r} moves nothing", hint="name an amount above 0, such as 5tok", code="bad-amount")
     return value
+
+
+def parse_rate(text: str) -> Wei:
+    """Smallest units for 10^15 operations, from ``500tok/1e15op``. Raises Stop."""
+    amount, slash, per = text.partition("/")
+    if not slash or per.strip() != "1e15op":
+        raise Stop(
+            f"{text!r} is no price of operations; a price of a task, whatever its size, is taken no more",
+            hint="write what 10^15 operations cost, such as 500tok/1e15op; `assay job estimate` says what a"
+            " job pays for them",
+            code="bad-amount",
+        )
+    return parse_amount(amount.strip().replace(" ", ""))
 
 
 def parse_duration(text: str) -> Seconds:

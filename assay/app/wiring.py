@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from assay.blocks.traffic import Traffic
 
 
+JOURNAL_FILE = "journal.db"
+"""An account's, in its folder."""
 CLOCK_AGE_S = 0.2
 """Seconds for which the chain's time is reused."""
 
@@ -144,7 +146,7 @@ def _sender(
     """Sender of an account; its journal is in `home`."""
     key = open_key(settings, account)
     home.mkdir(parents=True, exist_ok=True)
-    return Sender(rpc, key, Journal(home / "journal.db"), registry, policy, sends=sends)
+    return Sender(rpc, key, Journal(home / JOURNAL_FILE), registry, policy, sends=sends)
 
 
 @contextmanager

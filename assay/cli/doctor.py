@@ -198,15 +198,18 @@ def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
     if role != "client":
         now = int(connection.clock.now())
         yield Line("sleep", "ok", f"its node may sleep {may_sleep(market, address, now) or ANY_TIME}")
-        yield from _tried("node", lambda: _node(app, connection, address))
+        yield from _tried("node", lambda: _node(app, connection, role, address))
 
 
-def _node(app: App, connection: Connection, address: Address) -> Iterator[Line]:
+def _node(app: App, connection: Connection, role: str, address: Address) -> Iterator[Line]:
     """Problems that the account's own node reports, and whether others can fetch its blocks."""
+    from assay.devnet.market import ROLE_COMMAND
+
     market = connection.market
     url = market.endpoints().get(address)
     if not url:
-        yield Line("node", "note", "none of this account announces where it serves", "start it")
+        start = app.command(f"{ROLE_COMMAND[role]} run")
+        yield Line("node", "note", "none of this account announces where it serves", f"start it: {start}")
         return
     yield from _reach(app, market, address, url)
     status = answer_of(url, networks_of(app, address))
@@ -347,8 +350,8 @@ def _device(app: App, role: str, device: str) -> Iterator[Line]:
         yield Line("exactness", "bad", f"{device} failed the comparison", again)
     else:
         yield Line("exactness", "ok", f"{device}: every bit that was compared is right")
-        if result.step_ms:
-            yield Line("speed", "ok", f"{device}: {result.step_ms:.3g} ms for a step of the comparison")
+        if speed := result.operations_per_second:
+            yield Line("speed", "ok", f"{device}: {speed:.3g} operations a second at best")
     for why in result.slower if result is not None else ():
         yield Line("slower", "bad", f"{device}: {why}", f"mend that, then {again}")
 

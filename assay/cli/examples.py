@@ -75,6 +75,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "assay job eval": ("assay job eval model job.toml",),
     "assay job export": ("assay job export model --out transformers",),
     "assay job sample": ("assay job sample model --prompt import",),
+    "assay market": ("assay market offers", "assay market offers --json"),
     "assay solver": (
         "assay solver bench",
         "assay stake deposit 1000tok --role solver --account gpu",

@@ -31,6 +31,7 @@ ROOMS = {
             (
                 ("devnet", "A whole market on this machine."),
                 ("job", "Post jobs, follow them, fetch the model."),
+                ("market", "Who trains for others, and at which prices."),
             ),
         ),
         (

@@ -28,6 +28,7 @@ from assay.program.execute import Executor
 from assay.program.isa import Node, Program
 from assay.program.kernels import FAST, REFERENCE
 from assay.program.state import state_root
+from assay.program.validate import measure
 
 SHOWN = 4
 _MODEL_READS = 4096
@@ -76,6 +77,8 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     step_ms: dict[str, dict[str, float]] = field(default_factory=dict)
     """run → form → minimum wall time of a step."""
+    operations: dict[str, int] = field(default_factory=dict)
+    """run → elementary operations of a step."""
 
 
 def forms_on(device: str, *, compiled: bool, cache: Path | None = None) -> list[Form]:
@@ -193,6 +196,7 @@ def _check_run(
     report: Report, stored: Stored, sample: Sample, forms: Sequence[Form], say: Say, steps: int
 ) -> None:
     say(f"{sample.name}: {steps} training steps")
+    report.operations[sample.name] = measure(sample.program).operations
     reference = Executor(sample.program)
     states = [sample.genesis()]
     for step in range(steps):

@@ -13,6 +13,7 @@ from assay.job.read import JobFile, Training
 from assay.job.wire import Wire, nothing_saved
 from assay.node.work import outer_share
 from assay.protocol.types import Terms
+from assay.solver.acceptance import USUAL, unacceptable
 from assay.training.catalogue import round_of
 from assay.training.job import JobArtifacts
 from assay.training.stability import covers_at_most, steady_rate
@@ -119,4 +120,6 @@ def cautions(body: JobFile, files: JobArtifacts, terms: Terms, wire: Wire | None
     if wire is not None:
         late += [*nothing_saved(body, wire), *seen_too_often(body.training, counted(files.records)[0])]
     share = outer_share(terms, files.tasks, files.outers)
+    if why := unacceptable(terms, USUAL):
+        late.append(f"usual solvers take no shard: {why}")
     return [*late, *short_amounts(body), *short_outer_fee(body, terms, share)]

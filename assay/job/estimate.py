@@ -16,8 +16,8 @@ from assay.job.terms import conditions_of, terms_of
 from assay.node.artifacts import publish_job
 from assay.node.job_programs import check_model, check_shapes
 from assay.program.execute import Records
-from assay.program.validate import measure
-from assay.protocol.params import admitting, worst_case
+from assay.program.validate import measure, step_operations
+from assay.protocol.params import admitting, task_operations, worst_case
 from assay.protocol.types import Bounds, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts
 
@@ -60,6 +60,8 @@ class Estimate:
     """Records processed, with repetition."""
     operations: int
     """Multiply-adds and elementwise operations of all loops of all claims."""
+    task_operations: int
+    """Of one task, of a shard that is not slow; solvers compare its price with these."""
     step_memory: int
     state: int
     """Bytes of the inner program's state, committed at each segment's end."""
@@ -94,6 +96,7 @@ def estimated(terms: Terms, files: JobArtifacts, batch: int) -> Estimate:
         steps=steps,
         examples=steps * batch,
         operations=terms.rounds * (trained + terms.slices * each_outer),
+        task_operations=task_operations(terms, 0, step_operations(files.tasks)),
         step_memory=terms.step_bytes,
         state=state,
         checkpoints=tasks * (segments + 1) * state,

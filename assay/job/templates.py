@@ -18,7 +18,8 @@ from assay.job.amounts import PRICE, least_amounts
 from assay.job.optimisers import optimiser_text
 from assay.job.outer import more_keys
 from assay.job.read import BadJobFile, JobFile, parse_job_file
-from assay.protocol.params import MAX_CALLS, least_stake, wasted_at_most
+from assay.protocol.params import MAX_CALLS, least_stake, price_at, wasted_at_most
+from assay.protocol.types import Wei
 from assay.protocol.words import meant, show_amount
 from assay.training.catalogue import CATALOGUE, OWN
 from assay.training.optimisers import OPTIMISERS
@@ -430,6 +431,27 @@ def with_held_out(text: str, records: int, origin: str) -> str:
         if amount != was:
             text = stated(text, f"money.{key}", f'"{show_amount(amount).replace(" ", "")}"')
     return text
+
+
+def with_price(text: str, operations: int, rate: Wei, origin: str) -> str:
+    """Sets the price cap of the job file `text` to the price of a task of so many operations.
+
+    The floor is half of it. A cap that is already higher stays, since gas and votes cost the same for a small
+    task. All other amounts are multiplied by the next power of two, so that jobs of similar size share a
+    class of conditions, to which verifiers have agreed.
+    """
+    body = parse_job_file(text, origin)
+    money, price = body.money, ceil(Fraction(price_at(rate, operations), _SHOWN)) * _SHOWN
+    if price <= money.price_cap:
+        return text
+    times = 1 << (ceil(Fraction(price, money.price_cap)) - 1).bit_length()
+    amounts = {"price_floor": price // 2, "price_cap": price}
+    amounts |= {key: times * getattr(money, key) for key in type(money).model_fields if key not in amounts}
+    found = {f"money.{key}": amount for key, amount in amounts.items()}
+    found["class.least_fee"] = times * body.conditions.least_fee
+    for key, amount in found.items():
+        text = stated(text, key, f'"{show_amount(amount).replace(" ", "")}"')
+    return _aligned(text)
 
 
 def _least_solver_stake(body: JobFile, fee: int) -> int:

@@ -306,16 +306,16 @@ def _dataset(
     return records
 
 
-def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
-    """Fetches and checks all files of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
+Programs = dict[Kind, tuple[Program, ...]]
+
+
+def load_programs(
+    blocks: Blocks, terms: Terms, resource_limits: ResourceLimits
+) -> tuple[dict[str, Any], Programs]:
+    """Fetches a job's manifest and programs, and checks each. Raises BadManifest, InvalidProgram, Retry."""
     manifest = read_manifest(blocks, terms.manifest)
-    names = manifest["slots"]
-    good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
-    if not good or len(names) != terms.slots or len(set(names)) != len(names):
-        raise bad("the manifest's slots are not one distinct name for each slot of a task's state")
     programs = {kind: _programs(blocks, manifest[WORDS[kind]], kind, terms) for kind in Kind}
-    every = [*programs[Kind.TASK], *programs[Kind.OUTER]]
-    for program in every:
+    for program in (*programs[Kind.TASK], *programs[Kind.OUTER]):
         validate(
             program,
             terms.record_size,
@@ -325,6 +325,17 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
         if program.state_bytes > resource_limits.state_bytes:
             limit = resource_limits.state_bytes
             raise bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
+    return manifest, programs
+
+
+def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
+    """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
+    manifest, programs = load_programs(blocks, terms, resource_limits)
+    names = manifest["slots"]
+    good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
+    if not good or len(names) != terms.slots or len(set(names)) != len(names):
+        raise bad("the manifest's slots are not one distinct name for each slot of a task's state")
+    every = [*programs[Kind.TASK], *programs[Kind.OUTER]]
     check_shapes(programs, terms)
     check_named(names, programs[Kind.TASK][0])
     check_model(names, terms)

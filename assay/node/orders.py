@@ -19,9 +19,9 @@ from assay.node.limits import ResourceLimits
 from assay.protocol.demands import Chunk, DemandView, StateLeaf
 from assay.protocol.dispute import Move
 from assay.protocol.game_state import GameView
-from assay.protocol.params import CHUNKS
+from assay.protocol.params import CHUNKS, task_operations
 from assay.protocol.ports import Blocks, MarketView
-from assay.protocol.types import ClaimView, JobId, Terms, Vote
+from assay.protocol.types import ClaimView, JobId, Kind, Terms, Vote
 
 if TYPE_CHECKING:
     from assay.node.artifacts import LoadedJob
@@ -96,17 +96,41 @@ class JobOrder(Order[R], Generic[R]):
 @dataclass(frozen=True)
 class Examined:
     """Facts about a valid job on which a node decides. `outer_share`: operations of an outer claim over a
-    task's."""
+    task's; `operations`: of a step of each of a task's loops."""
 
     outer_share: Fraction
+    operations: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Examine(JobOrder[Examined]):
-    """Fetches and checks the job's files."""
+    """Fetches and checks the job's files; its programs alone if tasks have more operations than `most`."""
+
+    most: int | None = None
+
+    def run(self, bench: Bench) -> Examined:
+        if self.most is not None:
+            found, last = self._by_programs(bench), self.job.terms.shards - 1  # whose task has the fewest
+            if task_operations(self.job.terms, last, found.operations) > self.most:
+                return found
+        return super().run(bench)
+
+    def _by_programs(self, bench: Bench) -> Examined:
+        from assay.node.absent import Absent, SparingBlocks
+        from assay.node.artifacts import load_programs
+        from assay.node.work import examined
+
+        assert bench.desk is not None, "a job's orders need a node"
+        absent: Absent = bench.cache.setdefault("absent", Absent())
+        with absent.during(self.what, part=True):
+            blocks = SparingBlocks(bench.desk.blocks, absent)
+            _, programs = load_programs(blocks, self.job.terms, self.job.limits)
+        return examined(self.job.terms, programs[Kind.TASK], programs[Kind.OUTER])
 
     def do(self, job: OpenJob, bench: Bench) -> Examined:
-        return Examined(job.work.outer_share)
+        from assay.node.work import examined
+
+        return examined(job.work.terms, job.work.files.tasks, job.work.files.outers)
 
 
 @dataclass(frozen=True)

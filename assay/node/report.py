@@ -53,6 +53,12 @@ class Status:
     """How long the node may be offline from now on."""
     at_risk: str = ""
     """The most that the node may lose now."""
+    min_price: str = ""
+    """Minimum price of a solver, as ``app.units.parse_rate`` reads it."""
+    operations_per_second: int | None = None
+    """Of all its devices together, as `solver bench` measured them."""
+    up_s: int = 0
+    """Seconds since its process started."""
 
     def counted(self, name: str) -> Status:
         return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})

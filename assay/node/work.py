@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,12 +16,14 @@ from torch import Tensor
 from assay.dispute.replay import Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.orders import Examined
 from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
 from assay.program.state import state_root
-from assay.program.validate import measure
+from assay.program.validate import step_operations
 from assay.protocol.loops import Byte, FromClaim, Located, Place, Stands, locate, source_of
+from assay.protocol.params import task_operations
 from assay.protocol.types import Kind, Terms
 
 Faults = Mapping[tuple[int, ...], Fault]
@@ -34,15 +35,15 @@ def outer_share(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program
 
     Its holder owes outer claims too, and is paid for a task with fewer steps.
     """
-    last = terms.shards - 1
-    outer, task = (
-        sum(
-            loop.of(shard).steps * measure(program).operations
-            for loop, program in zip(terms.loops_of(kind), programs, strict=True)
-        )
-        for kind, programs, shard in ((Kind.OUTER, outers, 0), (Kind.TASK, tasks, last))
-    )
+    task = task_operations(terms, terms.shards - 1, step_operations(tasks))
+    loops = zip(terms.outer_loops, step_operations(outers), strict=True)
+    outer = sum(loop.of(0).steps * each for loop, each in loops)
     return Fraction(outer, max(task, 1))
+
+
+def examined(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program]) -> Examined:
+    """Facts on which a node decides about the job."""
+    return Examined(outer_share(terms, tasks, outers), step_operations(tasks))
 
 
 def put_together(
@@ -91,11 +92,6 @@ class Work:
             made = self._engine.executor(program, steps) if trains else self._engine.eager(program)
             self._executors[kind, loop] = made
         return self._executors[kind, loop]
-
-    @cached_property
-    def outer_share(self) -> Fraction:
-        """Operations of an outer claim over those of a task."""
-        return outer_share(self.terms, self.files.tasks, self.files.outers)
 
     def programs(self, kind: Kind) -> tuple[Program, ...]:
         """Programs of the loops of this kind of claim; all have the same slots."""

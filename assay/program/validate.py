@@ -8,6 +8,7 @@ the program trains anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -128,6 +129,11 @@ def operations(node: Node) -> int:
     if node.op is Op.PRODUCT:
         return node.elements * node.inputs[0].shape[-1]
     return max([node.elements, *(ref.elements for ref in node.inputs)])
+
+
+def step_operations(programs: Iterable[Program]) -> tuple[int, ...]:
+    """Operations of a step of each program."""
+    return tuple(measure(program).operations for program in programs)
 
 
 def measure(program: Program) -> Cost:

@@ -7,6 +7,7 @@ do. Nothing has a default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.protocol.errors import Stop
@@ -260,6 +261,25 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
         instead = link.otherwise == NO_SLOT or link.otherwise + link.count <= terms.slots_of(reader)
         _require(instead, field, f"name slots instead that their reader has not in {where}")
     return sum(link.slots for link in links)
+
+
+OPERATIONS = 10**15
+"""A rate is the price of this many operations."""
+
+
+def task_operations(terms: Terms, shard: int, steps: Sequence[int]) -> int:
+    """Operations of a shard's task; `steps`: those of a step of each of its loops."""
+    return sum(loop.of(shard).steps * each for loop, each in zip(terms.loops, steps, strict=True))
+
+
+def price_at(rate: Wei, operations: int) -> Wei:
+    """Price of operations at a rate, rounded up."""
+    return Wei(-(-rate * operations // OPERATIONS))
+
+
+def rate_of(price: Wei, operations: int) -> Wei:
+    """Rate at which operations have this price, rounded down."""
+    return Wei(price * OPERATIONS // max(operations, 1))
 
 
 def worst_case(terms: Terms) -> Wei:

@@ -36,6 +36,12 @@ def round_amount(amount: int, unit: str = "tok", *, up: bool = False) -> str:
     return show_amount(int(rounded.scaleb(TOKEN_DECIMALS, _EXACT)), unit)
 
 
+def show_rate(rate: int) -> str:
+    """``12.5 tok/1e15op``: an amount for 10^15 operations, to whole tokens from a hundred on."""
+    rounded = rate if rate < 100 * 10**TOKEN_DECIMALS else round(rate, -TOKEN_DECIMALS)
+    return f"{round_amount(rounded)}/1e15op"
+
+
 def show_place(kind: Kind, round_: int, unit: int) -> str:
     """``task 1/0`` or ``outer step 1``; for a slice after the first ``outer step 1/2``."""
     if kind == Kind.TASK:

@@ -330,6 +330,11 @@ class Journal:
         intents = self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
         return sum(i.worst_cost_wei for i in intents) + int(self.fact(f"failed/{sender}") or 0)
 
+    def gas_wei(self, sender: str) -> int:
+        """Gas paid by all executed intents."""
+        paid = sum(i.receipt.cost_wei for i in self.executed(sender, 0) if i.receipt is not None)
+        return paid + int(self.fact(f"failed/{sender}") or 0)
+
     def next_nonce(self, sender: str) -> int:
         """Highest nonce of an entry plus one; 0 if there is none."""
         with self._lock:

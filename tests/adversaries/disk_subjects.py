@@ -177,7 +177,8 @@ def write_fitness(folder: Path, snap: Snap) -> None:
 
 
 def read_fitness(folder: Path) -> bool | None:
-    return fitness.verdict(folder, "cpu")
+    found = fitness.found(folder, "cpu")
+    return None if found is None else found.fit
 
 
 def _app(folder: Path) -> Any:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from assay.app.invocation import App, app_of
+from assay.app.units import USUAL_RATE, parse_rate, round_amount, show_rate
 from assay.protocol.errors import Ask
+from assay.protocol.params import rate_of, task_operations
+from assay.protocol.types import Wei
 from assay.training.catalogue import CATALOGUE, defined_with
 from assay.training.optimisers import OPTIMISERS
 
@@ -95,6 +98,13 @@ def init(
     published: Annotated[
         str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
     ] = "",
+    price: Annotated[
+        str,
+        typer.Option(
+            help="With --from or --from-pretrained: what 10^15 operations are paid, as `assay market offers`"
+            " shows it; amounts follow from the operations of a task."
+        ),
+    ] = USUAL_RATE,
     held_out: Annotated[
         int,
         typer.Option(
@@ -123,7 +133,7 @@ def init(
     if optimiser and needed and optimiser != needed:
         raise typer.BadParameter(f"--optimiser of {algorithm} is {needed}, not {optimiser}; leave it out")
     _check_data(model, "" if own or pretrained else data)
-    times = LOCAL if local else PUBLIC
+    times, rate = LOCAL if local else PUBLIC, parse_rate(price)
     if model == "infer":
         init_inference(app, file, weights, prompts, new_bytes, temperature, times)
         return
@@ -143,11 +153,11 @@ def init(
         given = (pretrained, tokenizer or pretrained, data, context, rank)
         with recipe_written(file, *given) as own:
             what = (app, file, own, batch, rounds, times, optimiser, algorithm, come_together, held_out)
-            init_own(*what, fine_tuned=rank > 0)
+            init_own(*what, rate, fine_tuned=rank > 0)
         return
     if own:
         come_together = partial(by_algorithm, name=algorithm, rounds=asked)
-        init_own(app, file, own, batch, rounds, times, optimiser, algorithm, come_together, held_out)
+        init_own(app, file, own, batch, rounds, times, optimiser, algorithm, come_together, held_out, rate)
         return
     if published:
         init_published(app, file, published, model, data, times, asked, held_out)
@@ -181,6 +191,7 @@ def _check_given(context: typer.Context, model: str, own: str, pretrained: str, 
         ("rank", "--lora", bool(pretrained)),
         ("optimiser", "--optimiser", not uses and not published),
         ("algorithm", "--algorithm", not uses and not published),
+        ("price", "--price", bool(brought) and not uses),
         ("batch", "--batch", bool(brought) or model == "eval"),
         ("rounds", "--rounds", model != "infer"),
         ("held_out", "--held-out", not uses),
@@ -268,18 +279,23 @@ def init_own(
     algorithm: str,
     come_together: Callable[..., str],
     held_out: int,
+    rate: Wei,
     fine_tuned: bool | None = None,
 ) -> None:
     """Traces a client's own model, and writes its job file if that succeeds.
 
-    `come_together`: ``job.templates.by_algorithm`` with the chosen options; `fine_tuned`: by adapters, or
-    whole.
+    `come_together`: ``job.templates.by_algorithm`` with the chosen options; `rate`: the price of 10^15
+    operations; `fine_tuned`: by adapters, or whole.
     """
+    from assay.blocks.unstored import UnstoredBlocks
     from assay.job.build import build
     from assay.job.kept import traces
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
-    from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template
+    from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template, with_price
+    from assay.job.terms import terms_of
+    from assay.node.artifacts import publish_job
+    from assay.program.validate import step_operations
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
@@ -303,13 +319,24 @@ def init_own(
     body = parse_job_file(text, str(file))
     with app.output.working(f"tracing {own} into a program"):
         files = build(body, made, keep=traces(app, own).keep)
+    terms = terms_of(body, publish_job(UnstoredBlocks(), files))
+    operations = task_operations(terms, 0, step_operations(files.tasks))
+    text = with_price(text, operations, rate, str(file))
+    cap = parse_job_file(text, str(file)).money.price_cap
     _write(app, file, text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
-    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
+    paid = f"{round_amount(cap)} at most, which is {show_rate(rate_of(Wei(cap), operations))}"
+    data = {
+        "file": str(file),
+        "nodes": len(files.inner.nodes),
+        "parameters": count,
+        "taskOperations": operations,
+    }
     app.output.result(
         "job-init",
         data,
         f"{own} is a program of {len(files.inner.nodes):,} nodes that trains {count:,} parameters;"
+        f" a task is {operations:.3g} operations and is paid {paid};"
         f" wrote {file}; check it with `assay job validate {file}`",
     )
 

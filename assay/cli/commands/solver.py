@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from assay.app.invocation import App, app_of
-from assay.app.units import parse_amount, parse_duration
+from assay.app.units import parse_amount, parse_duration, parse_rate, show_rate
 from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import NodeOptions
 from assay.cli.node.starting import say_start, tells
 from assay.cli.node.verbs import add_verbs
 from assay.protocol.errors import Ask
+from assay.protocol.types import Wei
 from assay.solver.observation import Takes
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -24,7 +25,9 @@ def run(
     kind_of: Callable[[App], NodeKind],
     context: typer.Context,
     node: NodeOptions,
-    min_price: Annotated[str, typer.Option(help="Minimum price of a task.")] = "0tok",
+    min_price: Annotated[
+        str, typer.Option(help="Minimum price of 10^15 operations; the node's status announces it.")
+    ] = "0tok/1e15op",
     max_loss: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +80,7 @@ def run(
     wait = parse_duration(patience)
     most = None if max_loss is None else parse_amount(max_loss)
     limits = Limits(
-        parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes, max_loss=most
+        parse_rate(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes, max_loss=most
     )
     fitness = Fitness(app, devices_of(app.settings.device))
 
@@ -98,7 +101,10 @@ def run(
         fitness.look(service.pool, parts.clock)
         return service
 
-    run_node(app, node.port, make, tell=tell, serve=kind.serves, take_over=node.take_over)
+    def offer() -> dict[str, object]:
+        return {"min_price": show_rate(limits.min_price), "operations_per_second": fitness.speed}
+
+    run_node(app, node.port, make, tell=tell, serve=kind.serves, take_over=node.take_over, offer=offer)
     fitness.check()
 
 
@@ -173,7 +179,7 @@ def why(context: typer.Context, job: str) -> None:
         storage.blocks,
         connection.clock,
         app.node_home(app.settings.account),
-        Limits(parse_amount("0tok"), 4, parse_duration("5s")),
+        Limits(Wei(0), 4, parse_duration("5s")),
         RESOURCE_LIMITS,
     )
     reason = service.why(job_id)

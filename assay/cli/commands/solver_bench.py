@@ -16,12 +16,14 @@ from assay.app.computing import engine_of
 from assay.app.invocation import App
 from assay.app.machine import FORMS_FOLDER
 from assay.app.output import table
+from assay.app.units import USUAL_RATE, parse_rate, round_amount
 from assay.cli.node.fitness import Result, keep, machine_of
 from assay.fitness.check import Report, check, forms_on
 from assay.fitness.digests import FILE, stored
 from assay.fitness.samples import BRIEF_STEPS, STEPS
 from assay.numerics import slower
 from assay.protocol.errors import Ask
+from assay.protocol.params import price_at
 
 SHOWN = 5
 
@@ -32,10 +34,8 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
     started = time.monotonic()
     report = _compared(app, device, full=full, compiled=compiled, path=path)
     elapsed = time.monotonic() - started
-    timed = next(iter(report.step_ms.values()), {})
-    least_ms = min((ms for form, ms in timed.items() if form.endswith(f" on {device}")), default=0.0)
-    slow = slower.noted()
-    keep(app.settings.home, device, Result(not report.findings, least_ms, slow))
+    speed, slow = speed_of(report, device), slower.noted()
+    keep(app.settings.home, device, Result(not report.findings, speed, slow))
     verdict = verdict_on(device, report, slow)
     if report.findings:
         app.output.say(verdict)
@@ -50,10 +50,15 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
         "steps": report.steps,
         "seconds": round(elapsed, 1),
         "step_ms": report.step_ms,
+        "operationsPerSecond": speed,
         "slower": slow,
         "verdict": verdict,
     }
     app.output.result("solver-bench", data, rows)
+    hour = round_amount(price_at(parse_rate(USUAL_RATE), 3600 * speed))
+    app.output.say(
+        f"{device}: {speed:.3g} operations a second at best; at {USUAL_RATE} an hour of them is {hour}"
+    )
     app.output.say(verdict)
     if slow:
         raise Ask(
@@ -62,6 +67,19 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
             hint="mend that and run `assay solver bench` again; a node on it works, and earns less",
             code="slow-machine",
         )
+
+
+def speed_of(report: Report, device: str) -> int:
+    """Operations a second of the fastest run and form on a device; 0 if none was timed."""
+    return max(
+        (
+            int(1000 * report.operations[run] / ms)
+            for run, times in report.step_ms.items()
+            for form, ms in times.items()
+            if ms and form.endswith(f" on {device}")
+        ),
+        default=0,
+    )
 
 
 def verdict_on(device: str, report: Report, slow: Sequence[str]) -> str:

@@ -44,12 +44,12 @@ def machine_of(device: str) -> dict[str, str]:
 class Result:
     """Result of a comparison.
 
-    Whether the machine passed, the minimum step time of the first timed run in its fastest form (0 if none),
-    and why it was slower than possible.
+    Whether the machine passed, the operations a second of the fastest timed run and form (0 if none was
+    timed), and why it was slower than possible.
     """
 
     fit: bool
-    step_ms: float = 0.0
+    operations_per_second: int = 0
     slower: tuple[str, ...] = ()
 
 
@@ -68,20 +68,16 @@ def found(home: Path, device: str) -> Result | None:
     """The stored result of this machine as it is now; None if it was not compared. Raises DamagedRecord."""
     machine = machine_of(device)
     results = (one for one in _kept(home) if one["machine"] == machine)
-    return next((Result(one["fit"], one["step_ms"], tuple(one["slower"])) for one in results), None)
-
-
-def verdict(home: Path, device: str) -> bool | None:
-    """True if it passed; None and errors as `found`."""
-    result = found(home, device)
-    return None if result is None else result.fit
+    return next(
+        (Result(one["fit"], one["operations_per_second"], tuple(one["slower"])) for one in results), None
+    )
 
 
 def _kept(home: Path) -> list[dict[str, Any]]:
     hint = "run `assay solver bench`, which compares this machine anew"
     kept = record.read(home / RECORD, _KIND, hint=hint, earlier=_unsealed)
     results: list[dict[str, Any]] = [] if kept is None else kept.get("results", [kept])
-    return [{"step_ms": 0.0, "slower": [], **one} for one in results]
+    return [{"operations_per_second": 0, "slower": [], **one} for one in results]
 
 
 def _unsealed(data: bytes) -> dict[str, Any]:
@@ -96,8 +92,8 @@ def bench_command(device: str) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict(Order[bool | None]):
-    """`verdict` of a worker's device."""
+class Look(Order[Result | None]):
+    """`found` of a worker's device."""
 
     home: Path
     on: str
@@ -107,8 +103,8 @@ class Verdict(Order[bool | None]):
     def device(self) -> str:
         return self.on
 
-    def run(self, bench: Bench) -> bool | None:
-        return verdict(self.home, self.on)
+    def run(self, bench: Bench) -> Result | None:
+        return found(self.home, self.on)
 
 
 class Fitness:
@@ -116,25 +112,29 @@ class Fitness:
 
     def __init__(self, app: App, devices: Sequence[str]) -> None:
         self._app, self._devices = app, devices
+        self.speed: int | None = None
+        """Operations a second of all devices together; None if none is known."""
         self._unfit: BaseException | None = None
 
     def look(self, pool: Pool | InlinePool, clock: ChainClock) -> None:
         """Starts asking; the node ends if a device has failed."""
         for device in self._devices:
-            asked = pool.submit(Verdict(self._app.settings.home.resolve(), device), Priority.GAME)
+            asked = pool.submit(Look(self._app.settings.home.resolve(), device), Priority.GAME)
             asked.add_done_callback(partial(self._told, clock, device))
 
-    def _told(self, clock: ChainClock, device: str, asked: Future[bool | None]) -> None:
+    def _told(self, clock: ChainClock, device: str, asked: Future[Result | None]) -> None:
         if asked.cancelled():
             return
         command, error = bench_command(device), asked.exception()
-        fit = None if error is not None else asked.result()
-        if error is None and fit is None:
+        result = None if error is not None else asked.result()
+        if result is not None and result.operations_per_second:
+            self.speed = (self.speed or 0) + result.operations_per_second
+        if error is None and result is None:
             self._app.output.say(
                 f"{device} was not compared with the definition yet: `{command}` does it in under a minute,"
                 " before a wrong bit costs the stake"
             )
-        elif error is None and not fit:
+        elif result is not None and not result.fit:
             error = Ask(
                 f"{device} failed `{command}`: its work would be convicted, so the node ended",
                 hint=f"mend what it named, or choose another --device, and run `{command}` again",

@@ -169,10 +169,11 @@ def run_node(
     tell: Sequence[Tell] = (),
     serve: bool = True,
     take_over: bool = False,
+    offer: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
     """Runs one role until stopped; `tell`: alert channels. Unless it `serves`, nobody gets its blocks.
 
-    Raises AccountElsewhere, unless told to `take_over`.
+    `offer`: more fields of the status. Raises AccountElsewhere, unless told to `take_over`.
     """
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
@@ -203,7 +204,12 @@ def run_node(
         unheard=connection.market.unheard,
     )
     connection.writer.sender.told = watch.raise_alarm
-    status = partial(_status, service, connection, emit, storage.traffic, watch)
+    began_s = time.monotonic()
+
+    def status() -> Status:
+        said = _status(service, connection, emit, storage.traffic, watch)
+        return replace(said, up_s=int(time.monotonic() - began_s), **offer())
+
     reaches = Reaches(connection.market.announced, storage.exchange.answers)
     face = node_app(served, status, role, storage.traffic, reaches)
     server = WebServer(face, reach.host, reach.port)

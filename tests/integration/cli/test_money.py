@@ -101,6 +101,7 @@ def test_every_token_in_the_vault_is_accounted_for(assay: Assay) -> None:
     for command in (("solver",), ("verifier",), ("whistle",)):
         ledger = assay(*command, "earnings").data
         assert ledger["reconciles"] is True and ledger["earned"] == "0"
+        assert int(ledger["net"]["gasWei"]) > 0 and ledger["net"]["left"] == "0"
     sums: dict[str, int] = {}
     for entry in ledger["entries"]:
         assert entry["why"] and entry["time"] > 0
@@ -108,6 +109,9 @@ def test_every_token_in_the_vault_is_accounted_for(assay: Assay) -> None:
     assert {pot: str(total) for pot, total in sums.items() if total} == {
         pot: held for pot, held in ledger["pots"].items() if held != "0"
     }
+    solver = assay("--token-worth", "0.001ether", "solver", "earnings").data["net"]
+    assert int(solver["gas"]) == 1000 * int(solver["gasWei"]) == -int(solver["left"]) > 0
+    assert solver["seconds"] == 0 and solver["hour"] is None, "nothing was paid yet"
     kinds = {entry["kind"] for entry in ledger["entries"]}
     assert {"deposit", "withdrawal", "staked", "unbonded"} <= kinds
     assert len(assay("solver", "earnings", "--limit", "2").data["entries"]) == 2

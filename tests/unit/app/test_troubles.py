@@ -236,7 +236,7 @@ def test_every_fault_has_its_line_and_the_next_step_in_every_face(tmp_path: Path
         with redirect_stdout(out):
             show_status(app, ME, "solver run")
         assert says(out.getvalue()), "`assay solver status`"
-        lines = list(doctor._node(app, cast(Any, SimpleNamespace(market=market)), ME))
+        lines = list(doctor._node(app, cast(Any, SimpleNamespace(market=market)), "solver", ME))
         found = [line for line in lines if says(line.found)]
         assert found and found[0].state == ("note" if row.ready else "bad"), "`assay doctor`"
         health = _health(url)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.app.units import parse_amount, parse_bytes, parse_duration
+from assay.app.units import parse_amount, parse_bytes, parse_duration, parse_rate, show_rate
 from assay.protocol.errors import Stop
 
 
@@ -45,3 +45,13 @@ def test_amounts_out_of_bounds_are_refused(text: str) -> None:
 def test_an_amount_below_nothing_is_told_that_it_is(text: str) -> None:
     with pytest.raises(Stop, match="is below 0"):
         parse_amount(text)
+
+
+def test_a_rate_is_read_as_it_is_shown_and_the_price_of_a_task_is_refused() -> None:
+    assert parse_rate("12.5tok/1e15op") == parse_rate(show_rate(125 * 10**17)) == 125 * 10**17
+    for text in ("12tok", "12tok/task", "/1e15op", "x/1e15op", "12tok/1e15op/s"):
+        with pytest.raises(Stop) as refused:
+            parse_rate(text)
+        assert refused.value.code == "bad-amount"
+    with pytest.raises(Stop, match="price of a task, whatever its size, is taken no more"):
+        parse_rate("12tok")

@@ -51,8 +51,8 @@ def test_a_scenario_or_round_that_there_is_not_is_refused(text: str) -> None:
     assert refused.value.hint
 
 
-def test_only_a_node_that_cheats_is_started_by_drills() -> None:
+def test_only_a_node_that_cheats_or_waits_is_started_by_drills() -> None:
     packages = {spec.name: spec.package for spec in lineup_of("one-ulp", default_nodes(3, 4, 1))}
-    cheats = {"solver-1", "verifier-1", "verifier-2", "verifier-3"}
+    cheats = {"solver-1", "solver-2", "verifier-1", "verifier-2", "verifier-3"}
     assert {name for name, package in packages.items() if package == "drills"} == cheats
     assert set(packages.values()) == {"assay", "drills"} and len(packages) == 3 + 4 + 1

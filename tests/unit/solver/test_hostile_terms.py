@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from assay.node.artifacts import load_job
-from assay.node.work import Work
+from assay.node.work import outer_share
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType
 from assay.program.validate import measure
@@ -97,7 +97,7 @@ def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(day: MarketDa
     files = load_job(day.blocks(), terms, RESOURCE_LIMITS)
     (task,), (outer,) = files.tasks, files.outers
     share = Fraction(STEPS * measure(outer).operations, max(measure(task).operations, 1))
-    assert Work(terms, files).outer_share == share > STEPS
+    assert outer_share(terms, files.tasks, files.outers) == share > STEPS
 
 
 def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(day: MarketDay) -> None:
@@ -106,7 +106,8 @@ def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(day: Market
     job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=2)
     alike, slow = (day.markets["client"].job(j).terms for j in (job, other))
     files = load_job(day.blocks(), alike, RESOURCE_LIMITS)
-    assert Work(slow, files).outer_share == 2 * Work(alike, files).outer_share > 0
+    of_slow, of_alike = (outer_share(each, files.tasks, files.outers) for each in (slow, alike))
+    assert of_slow == 2 * of_alike > 0
 
 
 def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(day: MarketDay) -> None:
@@ -120,6 +121,21 @@ def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(day: Ma
     assert terms.records * terms.record_size not in blocks.limits, "before it is fetched"
     load_job(blocks, terms, replace(RESOURCE_LIMITS, dataset_bytes=terms.records * 64))
     assert terms.records * terms.record_size in blocks.limits
+
+
+@pytest.mark.parametrize("floor", [0, 10**20])
+def test_attack_T34_of_a_job_that_pays_too_little_only_the_programs_are_fetched(
+    day: MarketDay, floor: int
+) -> None:
+    """Their operations say what the price pays for each."""
+    job = day.post(tiny_files(1), shards=1)
+    terms, blocks = day.markets["client"].job(job).terms, Reading(day.network)
+    solver = day.solver("solver", blocks=blocks)
+    solver.limits = replace(solver.limits, min_price=Wei(floor))
+    took = day.run(lambda: bool(day.named("took")), turns=20)
+    assert took == (floor == 0) and (day.named("examined") or took)
+    assert (terms.records * terms.record_size in blocks.limits) == took
+    assert ("below the operator's floor" in solver.why(job)) != took
 
 
 def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(day: MarketDay) -> None:

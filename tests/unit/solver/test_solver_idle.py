@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from assay.protocol.types import Kind, Phase, Role, Seconds, Wei
-from assay.solver.observation import Limits, Observation
+from assay.solver.observation import Observation
 from assay.solver.policy import decide
 from assay.solver.reasons import idle
 from tests.fakes.market_day import MarketDay
-from tests.unit.solver.test_solver_policy import ME, NOW, OTHER, claim, observation
+from tests.unit.solver.test_solver_policy import DEAR, ME, NOW, OTHER, claim, observation
 
 STAKED = Wei(1_000)
 
@@ -27,7 +27,7 @@ def seen(**changes: object) -> Observation:
         (replace(seen(), jobs=()), "no open job"),
         (seen(holders=(OTHER, OTHER)), "every shard is taken"),
         (seen(unlocked=99), "shard and claim lock 0.000000000000000107 tok of stake"),
-        (seen(limits=Limits(Wei(11), 2, Seconds(20))), "below the operator's floor"),
+        (seen(limits=DEAR), "below the operator's floor"),
         (
             seen(holders=(ME, OTHER), claims=(claim(Kind.TASK, 0, 0, Phase.ACCEPTED, ME),)),
             "task 0/0 of job 0707070707070707 waits for its challenge window, until ",

@@ -12,6 +12,7 @@ from assay.node.artifacts import Published
 from assay.node.job_programs import Sizes
 from assay.node.upkeep import Poke
 from assay.protocol.loops import diloco_links
+from assay.protocol.params import rate_of, task_operations
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -67,6 +68,19 @@ def terms(**changes: int) -> Terms:
     return tiny_terms(published, CLIENT, **changes)
 
 
+STEP = (8,)
+"""Operations of a step of the tests' job."""
+
+
+def floor_of(price: int) -> Wei:
+    """The least price of 10^15 operations for which a task of `terms` is taken at this price."""
+    return rate_of(Wei(price), task_operations(terms(), 0, STEP))
+
+
+DEAR = replace(LIMITS, min_price=floor_of(11))
+"""Of a solver that takes the tests' shards, at a price of 10, for one more."""
+
+
 def claim(
     kind: Kind, round_: int, shard: int, phase: Phase, by: Address = OTHER, since: int = NOW
 ) -> ClaimView:
@@ -94,7 +108,7 @@ def observation(
 ) -> Observation:
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)
     view = JobView(JOB, terms(min_shards=min_shards), progress, Wei(1_000))
-    job = JobObservation(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
+    job = JobObservation(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained, operations=STEP)
     return Observation(
         ME, Seconds(now), counted(now), Wei(unlocked), (job,), limits, Wei(max(staked, unlocked))
     )
@@ -113,7 +127,7 @@ def kinds(seen: Observation) -> list[type]:
         (observation(), [TakeShard]),
         (observation(refusal="hostile"), []),
         (observation(unlocked=99), []),
-        (observation(limits=Limits(Wei(11), 2, Seconds(20))), []),
+        (observation(limits=DEAR), []),
         (observation(limits=Limits(Wei(0), 2, Seconds(20), retire=True)), []),
         (observation((OTHER, OTHER)), []),
         (observation((ME, OTHER)), [TrainSegment]),
@@ -280,7 +294,6 @@ def test_a_solver_locks_no_more_for_a_client_than_its_owner_lets_it() -> None:
     [
         observation((OTHER, OTHER), examined=False),
         observation(unlocked=99, examined=False),
-        observation(limits=Limits(Wei(11), 2, Seconds(20)), examined=False),
         observation(limits=Limits(Wei(0), 0, Seconds(20)), examined=False),
         observation(limits=replace(LIMITS, release=frozenset({(JOB, 0), (JOB, 1)})), examined=False),
         observation(
@@ -296,9 +309,28 @@ def test_attack_T34_no_file_is_fetched_of_a_job_in_which_nothing_would_be_taken(
     assert kinds(replace(learner, unlocked=Wei(100))) == [Examine]
 
 
-def test_a_price_that_never_rises_to_the_operators_floor_is_named() -> None:
-    floor = observation(limits=Limits(Wei(10**30), 2, Seconds(20)))
-    assert "its price rises to" in why(floor, floor.jobs[0])
+def test_whoever_holds_a_shard_leaves_the_next_to_others_for_a_moment() -> None:
+    """Else the first that looks has them all, and nobody else earns."""
+    seen = observation((ME, ZERO_ADDRESS))
+    (job,) = seen.jobs
+    assert TakeShard in kinds(seen), "open for 50 s"
+    fresh = replace(job, holders=(job.holders[0], replace(job.holders[1], since=Seconds(NOW - 19))))
+    assert TakeShard not in kinds(replace(seen, jobs=(fresh,)))
+    stranger = replace(fresh, holders=(replace(fresh.holders[0], solver=OTHER), fresh.holders[1]))
+    assert TakeShard in kinds(replace(seen, jobs=(stranger,)))
+
+
+def test_a_floor_is_of_the_operations_of_a_task_whatever_its_price() -> None:
+    """Twice the steps are taken for twice the price."""
+    seen = observation(limits=replace(LIMITS, min_price=floor_of(10)))
+    assert kinds(seen) == [TakeShard]
+    (job,) = seen.jobs
+    loops = tuple(replace(loop, steps=2 * loop.steps) for loop in job.view.terms.loops)
+    longer_terms = replace(job.view.terms, loops=loops, price_cap=Wei(20))
+    longer = replace(job, view=replace(job.view, terms=longer_terms))
+    assert kinds(replace(seen, jobs=(longer,))) == []
+    assert "the operator's floor" in why(seen, longer)
+    assert kinds(replace(seen, jobs=(replace(longer, prices=(Wei(20),) * 2),))) == [TakeShard]
 
 
 def test_why_names_the_reason() -> None:
@@ -306,7 +338,7 @@ def test_why_names_the_reason() -> None:
         (observation((OTHER, OTHER)), "taken"),
         (observation(refusal="hostile"), "hostile"),
         (observation(unlocked=99), "stake"),
-        (observation(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
+        (observation(limits=DEAR), "price"),
         (observation(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
         (observation(progress=Progress(0, 0, 0, True, False, Seconds(NOW), Seconds(NOW), 1)), "over"),
     ]:

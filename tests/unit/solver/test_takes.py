@@ -12,7 +12,17 @@ from assay.solver.observation import Observation, Takes
 from assay.solver.policy import CommitOuter, CommitTask, Examine, TakeShard, TrainAhead, Wait
 from assay.solver.reasons import idle, why, why_no_outer
 from tests.fakes.market_day import MarketDay
-from tests.unit.solver.test_solver_policy import LIMITS, ME, NOW, OTHER, OVER, claim, kinds, observation
+from tests.unit.solver.test_solver_policy import (
+    LIMITS,
+    ME,
+    NOW,
+    OTHER,
+    OVER,
+    claim,
+    floor_of,
+    kinds,
+    observation,
+)
 
 TASKS, OUTER = (replace(LIMITS, takes=takes) for takes in (Takes.TASKS, Takes.OUTER))
 ACCEPTED = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in range(2))
@@ -59,7 +69,7 @@ def test_a_learner_examines_a_job_at_once_and_looks_at_its_terms() -> None:
 
 def test_a_learners_floor_is_its_price_in_proportion_to_the_operations() -> None:
     """The tests' outer claims pay 4."""
-    late = observation((OTHER, OTHER), ACCEPTED, now=NOW + 500, limits=replace(OUTER, min_price=Wei(2)))
+    late = observation((OTHER, OTHER), ACCEPTED, now=NOW + 500, limits=replace(OUTER, min_price=floor_of(2)))
     assert kinds(sharing(late, Fraction(2))) == [CommitOuter]
     dear = sharing(late, Fraction(201, 100))
     assert kinds(dear) == [] and "the operator's floor is" in why_no_outer(dear, dear.jobs[0])

@@ -12,6 +12,7 @@ import torch
 from assay.app.output import Exit
 from assay.cli.node import fitness
 from assay.disk import record
+from tests.unit.cli.node.test_fitness import verdict
 from tests.unit.cli.test_command_line import assay
 
 
@@ -36,26 +37,26 @@ def test_a_result_of_one_device_leaves_those_of_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     Gpus(monkeypatch)
-    fitness.keep(tmp_path, "cpu", fitness.Result(True, 3.5))
+    fitness.keep(tmp_path, "cpu", fitness.Result(True, 35))
     fitness.keep(tmp_path, "cuda:0", fitness.Result(False))
     fitness.keep(tmp_path, "cuda:1", fitness.Result(True))
-    assert [fitness.verdict(tmp_path, on) for on in ("cpu", "cuda:0", "cuda:1")] == [True, False, True]
-    assert fitness.found(tmp_path, "cpu") == fitness.Result(True, 3.5)
-    fitness.keep(tmp_path, "cuda:0", fitness.Result(True, 1.0))
-    assert fitness.found(tmp_path, "cuda:0") == fitness.Result(True, 1.0)
-    assert fitness.verdict(tmp_path, "cpu") is True
+    assert [verdict(tmp_path, on) for on in ("cpu", "cuda:0", "cuda:1")] == [True, False, True]
+    assert fitness.found(tmp_path, "cpu") == fitness.Result(True, 35)
+    fitness.keep(tmp_path, "cuda:0", fitness.Result(True, 10))
+    assert fitness.found(tmp_path, "cuda:0") == fitness.Result(True, 10)
+    assert verdict(tmp_path, "cpu") is True
 
 
 def test_a_result_of_before_several_devices_is_read(tmp_path: Path) -> None:
     body = {"machine": fitness.machine_of("cpu"), "fit": False}
     record.write(tmp_path / fitness.RECORD, "assay/fitness/1", body)
-    assert fitness.found(tmp_path, "cpu") == fitness.Result(False, 0.0)
+    assert fitness.found(tmp_path, "cpu") == fitness.Result(False, 0)
 
 
 def test_what_was_kept_before_does_not_hold_a_comparison_up_by_its_damage(tmp_path: Path) -> None:
     (tmp_path / fitness.RECORD).write_text("{}")
     fitness.keep(tmp_path, "cpu", fitness.Result(True))
-    assert fitness.verdict(tmp_path, "cpu") is True
+    assert verdict(tmp_path, "cpu") is True
 
 
 def test_the_doctor_names_each_device_with_memory_verdict_and_speed(
@@ -64,7 +65,7 @@ def test_the_doctor_names_each_device_with_memory_verdict_and_speed(
     Gpus(monkeypatch)
     home = tmp_path / "home"
     home.mkdir()
-    fitness.keep(home, "cuda:0", fitness.Result(True, 1.25))
+    fitness.keep(home, "cuda:0", fitness.Result(True, 1_250_000_000))
     fitness.keep(home, "cuda:1", fitness.Result(False, slower=("no kernel",)))
     (home / "forms").mkdir()
     (home / "forms" / "ab.refused").write_text("it gives other bits")
@@ -75,7 +76,7 @@ def test_the_doctor_names_each_device_with_memory_verdict_and_speed(
     assert "24.0 GB of memory" in told["device", "cuda:0"]["found"]
     assert "of memory" in told["device", "cpu"]["found"] and "PyTorch" in told["device", "cpu"]["found"]
     assert told["exactness", "cuda:0"]["state"] == "ok"
-    assert told["speed", "cuda:0"]["found"] == "cuda:0: 1.25 ms for a step of the comparison"
+    assert told["speed", "cuda:0"]["found"] == "cuda:0: 1.25e+09 operations a second at best"
     assert told["exactness", "cuda:1"]["state"] == "bad" and status == Exit.CONFIG
     assert told["exactness", "cuda:1"]["fix"] == f"assay --home {home} --device cuda:1 solver bench"
     assert ("speed", "cpu") not in told

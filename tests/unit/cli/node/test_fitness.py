@@ -57,6 +57,12 @@ class Stopped:
         self.stopped = True
 
 
+def verdict(home: Path, device: str) -> bool | None:
+    """Whether a device passed; None where it was not compared."""
+    found = fitness.found(home, device)
+    return None if found is None else found.fit
+
+
 def before_work(home: Path) -> None:
     """What a solver's worker is asked while the node starts; a device that failed stops the node."""
     looks, clock = fitness.Fitness(app_at(home), ["cpu"]), Stopped()
@@ -77,7 +83,7 @@ def test_a_machine_that_is_right_is_timed_and_remembered(
     short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
-    assert fitness.verdict(home, "cpu") is None
+    assert verdict(home, "cpu") is None
     bench(home, short)
     shown = json.loads(capsys.readouterr().out)["data"]
     assert shown["values"] > 1_000_000
@@ -85,8 +91,10 @@ def test_a_machine_that_is_right_is_timed_and_remembered(
     assert shown["slower"] == [] and shown["verdict"].startswith(
         "verdict on cpu: every bit right, and nothing"
     )
-    assert shown["step_ms"]["mlp"]["fast on cpu"] > 0
-    assert fitness.verdict(home, "cpu") is True
+    speed = shown["operationsPerSecond"]
+    assert shown["step_ms"]["mlp"]["fast on cpu"] > 0 and speed > 10**6
+    assert fitness.found(home, "cpu") == fitness.Result(True, speed)
+    assert verdict(home, "cpu") is True
     before_work(home)
     assert "solver bench" not in capsys.readouterr().err
 
@@ -115,8 +123,27 @@ def test_a_machine_that_is_slower_than_it_could_be_fails_and_may_work(
     ],
 )
 def test_a_verdict_is_one_line(findings: list[Finding], slow: list[str], said: str) -> None:
-    verdict = benchmark.verdict_on("cuda:1", Report(7, 3, findings), slow)
-    assert verdict.startswith("verdict on cuda:1: ") and said in verdict and "\n" not in verdict
+    line = benchmark.verdict_on("cuda:1", Report(7, 3, findings), slow)
+    assert line.startswith("verdict on cuda:1: ") and said in line and "\n" not in line
+
+
+def test_a_speed_is_of_the_fastest_run_and_form_of_the_device() -> None:
+    times = {
+        "mlp": {"fast on cpu": 2.0, "fast on cuda": 0.5},
+        "gpt": {"fast on cpu": 5.0, "slow on cpu": 9.0},
+    }
+    report = Report(step_ms=times, operations={"mlp": 1_000, "gpt": 4_000})
+    assert benchmark.speed_of(report, "cpu") == 800_000
+    assert benchmark.speed_of(report, "cuda") == 2_000_000
+    assert benchmark.speed_of(report, "cuda:1") == 0
+
+
+def test_a_node_announces_the_speed_of_its_devices_together(tmp_path: Path) -> None:
+    fitness.keep(tmp_path, "cpu", fitness.Result(True, 700))
+    looks = fitness.Fitness(app_at(tmp_path), ["cpu", "cpu"])
+    assert looks.speed is None
+    looks.look(InlinePool(), Stopped())  # type: ignore[arg-type]
+    assert looks.speed == 1_400
 
 
 def test_one_wrong_digest_is_a_refusal_with_the_next_step(
@@ -133,7 +160,7 @@ def test_one_wrong_digest_is_a_refusal_with_the_next_step(
     assert "reference on cpu: sum, contractions 256x1000, chunk 0" in refused.value.message
     assert "do not stake" in refused.value.hint
     assert capsys.readouterr().out == ""
-    assert fitness.verdict(home, "cpu") is False
+    assert verdict(home, "cpu") is False
     with pytest.raises(Ask, match="failed"):
         before_work(home)
 
@@ -147,14 +174,14 @@ def test_a_solver_that_was_never_compared_is_told_how(
 
 def test_a_result_of_another_machine_says_nothing(tmp_path: Path) -> None:
     (tmp_path / fitness.RECORD).write_text('{"machine": {"torch": "1.0"}, "fit": true}')
-    assert fitness.verdict(tmp_path, "cpu") is None
+    assert verdict(tmp_path, "cpu") is None
 
 
 def test_a_result_holds_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     fitness.keep(tmp_path, "cuda:1", fitness.Result(False))
-    assert fitness.verdict(tmp_path, "cuda:1") is False
-    assert fitness.verdict(tmp_path, "cuda:0") is fitness.verdict(tmp_path, "cpu") is None
+    assert verdict(tmp_path, "cuda:1") is False
+    assert verdict(tmp_path, "cuda:0") is verdict(tmp_path, "cpu") is None
 
 
 @pytest.mark.parametrize(("full", "amount"), [(False, (1, 20)), (True, (None, 100))])
