@@ -48,13 +48,18 @@ def progress_table(following: Following, doing: Sequence[str] = ()) -> Table:
             *("" if each is None else f"{each:.3f}" for each in (loss, tested[round_])[: 1 + len(last)]),
         )
     lines = [*doing]
-    if following.divergence or following.inaccuracy:
-        told = following.divergence or following.inaccuracy
+    if told := _problems(following):
         way_out = "; `assay job halt` ends it before the next round" if goes_on(job.progress) else ""
-        lines.append(f"{told}{way_out}")
+        lines += [*told[:-1], f"{told[-1]}{way_out}"]
     if lines:
         rows.caption, rows.caption_justify = "\n".join(lines), "left"
     return rows
+
+
+def _problems(following: Following) -> list[str]:
+    """Reasons against continuing the job."""
+    first = following.divergence or following.inaccuracy
+    return [*([str(first)] if first else []), *following.warnings]
 
 
 def doing(app: App, connection: Connection, job: JobView) -> list[str]:
@@ -130,9 +135,9 @@ def line_of(following: Following) -> str:
     paid = f"; paid {round_amount(following.paid)}"
     left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
     missing = f"; without {', '.join(left)}" if left else ""
-    diverged = f"; {following.divergence}" if following.divergence else ""
-    inaccurate = f"; {following.inaccuracy}" if following.inaccuracy else ""
-    return f"{in_words(following.job.progress, rounds)}{now}{losses}{paid}{missing}{diverged}{inaccurate}"
+    told = (following.divergence, following.inaccuracy, *following.warnings)
+    troubles = "".join(f"; {each}" for each in told if each)
+    return f"{in_words(following.job.progress, rounds)}{now}{losses}{paid}{missing}{troubles}"
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:

@@ -71,6 +71,8 @@ class Following:
 
     closes_at: Seconds | None = None
     """Chain time from which the job can be closed (``client.closing``)."""
+    warnings: tuple[str, ...] = ()
+    """Parameters that learn nothing or run away, and a rising loss (``client.warnings``)."""
 
     @property
     def done(self) -> bool:
@@ -135,7 +137,8 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
     amount, rewinds = paid(job, claims), job.progress.rewinds
     told = tuple(tasks), tuple(outer), tuple(slices), amount, convictions, rewinds
-    return Following(job, *told, first, inaccuracy, until)
+    following = Following(job, *told, first, inaccuracy, until)
+    return following if losses is None else replace(following, warnings=losses.warnings(following))
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:

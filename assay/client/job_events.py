@@ -37,6 +37,8 @@ class JobEventKind(StrEnum):
     """The job was rewound to an earlier round."""
     DIVERGED = "diverged"
     """A task's numbers became non-finite."""
+    WARNING = "warning"
+    """Parameters learn nothing or run away, or the loss rises (`Following.warnings`)."""
     HALTED = "halted"
     """No further round begins."""
     DONE = "done"
@@ -97,6 +99,9 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
             found.append(JobEvent(JobEventKind.OUTER, text, round_, phase=phase, following=now))
     if now.divergence is not None and (before is None or before.divergence is None):
         found.append(JobEvent(JobEventKind.DIVERGED, str(now.divergence), at, following=now))
+    for text in now.warnings:
+        if before is None or text not in before.warnings:
+            found.append(JobEvent(JobEventKind.WARNING, text, at, following=now))
     if now.job.progress.halted and not (before is not None and before.job.progress.halted):
         text = "halted: no further round begins"
         found.append(JobEvent(JobEventKind.HALTED, text, at, following=now))

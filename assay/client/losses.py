@@ -1,4 +1,4 @@
-"""Reads losses, divergence and accuracy from a job's published states.
+"""Reads losses, movements of parameters, divergence and accuracy from a job's published states.
 
 Contract: a loss is the one in the claim's own state; None if the state is unavailable, and retried.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from assay.client.warnings import Movement, movement, warnings_of
 from assay.node.artifacts import LoadedJob, State
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
@@ -22,6 +24,9 @@ from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
 from assay.training.evaluate import training_loss
 from assay.training.losses import HELD_OUT_LOSS, LOSS_SLOT
+
+if TYPE_CHECKING:
+    from assay.client.following import Following
 
 CACHE_BYTES = 1 << 28
 """Byte budget of tensors in memory while a job is followed."""
@@ -42,6 +47,7 @@ class Losses:
         self._inaccuracies: dict[int, Inaccuracy | None] = {}
         self._ends: dict[ClaimId, tuple[float | None, str, float | None]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}
+        self._movements: dict[ClaimId, Movement] = {}
         self._looks = 0
         self._refused: dict[tuple[ClaimId, str], tuple[int, int]] = {}
         """For each unavailable state: the poll at which it is retried, and the present wait in polls."""
@@ -86,6 +92,12 @@ class Losses:
         """The earlier of a divergence and this task's."""
         return earlier(first, self.divergence(view))
 
+    def warnings(self, following: Following) -> tuple[str, ...]:
+        """Of the tasks whose states were read, and of the losses."""
+        claims = [task.claim_id for task in following.tasks]
+        moves = [self._movements[claim] for claim in claims if claim in self._movements]
+        return warnings_of(moves, following.loss_by_round())
+
     def inaccuracy(self, view: ClaimView) -> Inaccuracy | None:
         """Inaccuracy of a task's round, measured at this task's last state if no other's was; None if
         unavailable or not measured."""
@@ -112,7 +124,23 @@ class Losses:
             loss = training_loss(held, found) if LOSS_SLOT in held else None
             tested = float(found[-1]) if HELD_OUT_LOSS in held else None
             self._ends[view.claim_id] = loss, not_finite(held, params, found), tested
+            self._see_movement(view, found)
         return self._ends[view.claim_id]
+
+    def _see_movement(self, view: ClaimView, end: Sequence[Tensor]) -> None:
+        """Compare what steps change of the parameters with the task's first state, if that is there."""
+        inner, claim = self._work.files.inner, view.claim
+        moving = [slot for slot in range(inner.params) if inner.outputs[slot] != slot]
+        start = self._some(view, 0, moving) if moving else None
+        if start is not None:
+            names = [self._work.files.slot_names[slot] for slot in moving]
+            ends = (end[slot] for slot in moving)
+            self._movements[view.claim_id] = movement(
+                (claim.round, claim.shard),
+                self._work.terms.main.of(claim.shard).steps,
+                dict(zip(names, start, strict=True)),
+                dict(zip(names, ends, strict=True)),
+            )
 
     def _if_due(self, view: ClaimView, what: str, wanted: Sequence[int]) -> list[Tensor] | None:
         """These slots of a task's last state, unless a recent attempt failed."""
