@@ -155,7 +155,7 @@ def noisy_descent(algorithm: Algorithm, shards: int) -> float:
 
 
 def test_four_shards_of_sparse_changes_come_nearer_than_one_and_not_as_near_as_dense_ones() -> None:
-    """Divided by those who sent a number, four shards' changes of it add up: 2,585 where one shard ends at 49."""
+    """Divided by the shards that sent a position, four shards end at 2,585 and one at 49."""
     one = noisy_descent(Algorithm(OuterSgd(1.0)), 1)
     dense, sparse = (noisy_descent(how, 4) for how in (Algorithm(OuterSgd(1.0)), RECIPES["sparseloco"]))
     assert dense < sparse < one / 2
