@@ -339,6 +339,25 @@ contract AvailabilityTest is Market {
         vm.stopPrank();
     }
 
+    function test_anOuterClaimsStateHasItsOwnSlotsAndSegments() external {
+        for (uint32 k; k < SHARDS; ++k) {
+            Claim memory task = draft(Kind.TASK, 0, k);
+            (task.inputRoot, task.outputRoot) = (Merkle.root(rootsOf("genesis")), Merkle.root(rootsOf("end")));
+            accept(submit(solvers[k], task));
+        }
+        Claim memory outer = commitOuter(0);
+        bytes32[] memory ends = segmentEnds(outer);
+        bytes32[] memory proof = memberProof(ends, 1);
+        uint32 slots = (2 + SHARDS) * PARAMS;
+        vm.startPrank(whistle);
+        availability.demand(outer, 1, ends[1], proof, onePlace(slots - 1, 0));
+        vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchSlot.selector, slots));
+        availability.demand(outer, 1, ends[1], proof, onePlace(slots, 0));
+        vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchSegment.selector, 2));
+        availability.demand(outer, 2, ends[1], proof, onePlace(0, 0));
+        vm.stopPrank();
+    }
+
     function test_onlyWhatWasAskedIsAnswered() external {
         (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
         IAvailability.Chunk[] memory chunks = pieces("end", asked);

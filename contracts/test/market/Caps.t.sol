@@ -140,6 +140,25 @@ contract CapsTest is RealCourt, Bound {
         tasks.takeShard(jobId, 0, 0);
     }
 
+    /// @notice What is refused is said to be beyond the cap where the stake alone would do, to the last unit of it.
+    function test_whatTheCapRefusesIsNoLackOfStake() external {
+        cap(107 ether, 107 ether);
+        vm.startPrank(address(tasks));
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IStakes.BeyondCap.selector, operator, Role.SOLVER, client, STAKE, 107 ether
+            )
+        );
+        stakes.lock(operator, Role.SOLVER, STAKE, client);
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IStakes.InsufficientStake.selector, operator, Role.SOLVER, STAKE + 1, STAKE
+            )
+        );
+        stakes.lock(operator, Role.SOLVER, STAKE + 1, client);
+        vm.stopPrank();
+    }
+
     function test_aClaimBeyondTheCapIsRefusedAndAMissCounts() external {
         cap(107 ether, 107 ether);
         postJob(aTerms());

@@ -584,6 +584,44 @@ contract StragglersTest is Market {
         assertEq(jobs.progress(jobId).dueSince, vm.getBlockTimestamp());
     }
 
+    /// @notice What was left out has nothing set aside for it when a rewind overtakes it, too: of what is there for others nothing
+    /// is burnt.
+    function test_whatWasLeftOutAndFallsOnceOvertakenBurnsNothingOfOthers() external {
+        uint256 below = challengeAs(stranger_(), playRound(0)[1], 0);
+        acceptedTask(1, 0);
+        Claim memory late = commitTask(1, 1);
+        uint256 game = challengeAs(whistle, late, 1);
+        afterTheStragglers();
+        submit(ownerOf(1), draft(Kind.OUTER, 1, 0));
+        court.decide(below, true);
+        uint256 aside = compensationSum();
+        assertEq(aside, 5 ether + 2 * 1 ether, "round 1's task, two outer claims");
+        court.decide(game, true);
+        assertPhase(late, Phase.CONVICTED);
+        skip(501);
+        tasks.freeSeats(late);
+        assertEq(compensationSum(), aside);
+        assertSolvent();
+    }
+
+    /// @notice Whoever has taken a shard late owes a task later, but not to a round that can be closed.
+    function test_noTaskIsCommittedToARoundThatCanBeClosed() external {
+        uint64 start = jobs.progress(jobId).roundStart;
+        acceptedTask(0, 0);
+        vm.warp(start + 900);
+        vm.prank(solvers[1]);
+        tasks.release(jobId, 1);
+        vm.prank(solvers[1]);
+        tasks.takeShard(jobId, 1, 0);
+        vm.warp(start + 1300);
+        uint256 open = vm.snapshotState();
+        commitTask(0, 1);
+        vm.revertToState(open);
+        vm.warp(start + 1301);
+        bytes memory refusal = abi.encodeWithSelector(ITasks.TooLate.selector, start + 1000);
+        refuseCommit(solvers[1], draft(Kind.TASK, 0, 1), refusal);
+    }
+
     function test_aLeftOutClaimThatWinsItsGameIsVoided() external {
         acceptedTask(0, 0);
         Claim memory late = commitTask(0, 1);
