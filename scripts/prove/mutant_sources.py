@@ -48,6 +48,7 @@ NAMES = {
 Tree = dict[str, Any]
 EXPRESSION = "(mutant({number}) ? {new} : {old})"
 STATEMENT = "{{if (!mutant({number})) {{{old}}}}}"
+MODIFIER = "{old} modifier {new} {{ if (mutant({number})) {{ _; }} else {block} }}"
 VALUE = r"u?int\d+|bytes\d+|address|bool"
 WITH_BODY = ("FunctionDefinition", "ModifierDefinition")
 
@@ -140,12 +141,11 @@ class Places:
                     yield name, fault
 
     def unmodified(self, used: Tree, modifier: Tree) -> Fault:
-        """Disables a modifier of the function."""
-        name, body = modifier["name"], self.text(modifier["body"])
-        head = name + "_{number}" + self.text(modifier["parameters"])
-        own = "{old} modifier " + head + "{{ if (mutant({number})) {{ _; }} else {new} }}"
+        """Gives the function a modifier of its own, which does nothing if the mutant is selected."""
+        name = modifier["name"]
         called = Edit(*span(used), self.text(used)[len(name) :], name + "_{number}{new}")
-        return Fault("modifier", self.text(used), "", (called, Edit(*span(modifier), body, own)))
+        own = Edit(*span(modifier), name + "_{number}" + self.text(modifier["parameters"]), MODIFIER)
+        return Fault("modifier", self.text(used), "", (called, own))
 
     def fault(self, operator: str, node: Tree, after: str) -> Fault:
         """Replaces a node by another expression, or removes a statement."""
@@ -288,7 +288,9 @@ class Copy:
         return out + self.data[at:end].decode()
 
     def _chosen(self, place: tuple[int, int], old: str) -> str:
-        """Text of a place: `old` unless a mutant is selected."""
+        """Text of a place: `old` unless a mutant is selected; `block`: its body with the mutants in it."""
+        block = " ".join(re.sub(r"//[^\n]*", "", "".join(old.partition("{")[1:])).split())
         for edit, number in self.places[place]:
-            old = edit.form.format(number=number, new=edit.new, old=old)
+            new = edit.new.replace("{number}", str(number))
+            old = edit.form.format(number=number, new=new, old=old, block=block)
         return old

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.prove.mutant_sources import EXPRESSION, STATEMENT, Copy, Edit, mutants_of
+from scripts.prove.mutant_sources import EXPRESSION, MODIFIER, STATEMENT, Copy, Edit, mutants_of
 from scripts.prove.mutants import CONTRACTS, compiled, refusals, run, sources
 
 ONCE_UNSEEN = {
@@ -39,6 +39,14 @@ def test_a_mutant_within_another_is_asked_for_where_the_outer_one_is_not_planted
 def test_a_statement_is_left_out_when_its_mutant_is_planted() -> None:
     edits = [(Edit(0, 2, "", STATEMENT), 7), (Edit(3, 4, "z", EXPRESSION), 8)]
     assert Copy(b"x; y;", edits).text() == "{if (!mutant(7)) {x;}} (mutant(8) ? z : y);"
+
+
+def test_what_is_planted_in_a_modifier_is_planted_in_each_use_of_it() -> None:
+    edits = [(Edit(13, 16, "a<=b"), 1), (Edit(0, 20, "m_{number}()", MODIFIER), 2)]
+    assert Copy(b"modifier m(){a<b;_;}", edits).text() == (
+        "modifier m(){(mutant(1) ? a<=b : a<b);_;} modifier m_2() { if (mutant(2)) { _; } else"
+        " {(mutant(1) ? a<=b : a<b);_;} }"
+    )
 
 
 def test_an_error_is_about_the_last_mutant_that_begins_before_it() -> None:
