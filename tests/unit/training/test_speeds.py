@@ -136,7 +136,7 @@ def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
 def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
     """One weight at the third of the slow shard's four steps: its segments are one step each, so the
     fault is in its third; in a fast shard it would be in the second."""
-    job_id = day.post(recipe_files("delayed-nesterov"), rounds=2, slow=SLOW, nonce=2)
+    job_id = day.post(recipe_files("delayed-nesterov"), rounds=2, slow=SLOW)
     plan = WeightPlan(round=0, step=2, slot=0, element=3)
     finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
     assert isinstance(finding, WrongSegment)
