@@ -18,6 +18,7 @@ from assay.app.node_status import answer_of, networks_of, printable
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import parse_rate, round_amount, show_rate
+from assay.chain.contracts.view import ChainView
 from assay.chain.eth.keystore import Keystore
 from assay.protocol.errors import PeerUnreachable, Stop
 from assay.protocol.params import price_at
@@ -111,6 +112,13 @@ def show_offers(app: App) -> None:
         for one in offers
     ]
     app.output.result("market-offers", {"offers": data, "silent": silent, "notAsked": more}, rows)
+
+
+def announced_price(app: App, market: ChainView) -> Wei:
+    """Minimum price that the account's own running node announces; 0 if none answers."""
+    url = market.endpoints().get(market.me, "")
+    body = _answer(app, {market.me: url}, market.me) if url else None
+    return (offer_of(market.me, url, Wei(0), body).price if body else None) or Wei(0)
 
 
 def _answer(app: App, urls: Mapping[Address, str], account: Address) -> dict[str, Any] | None:

@@ -15,7 +15,6 @@ from assay.cli.node.options import NodeOptions
 from assay.cli.node.starting import say_start, tells
 from assay.cli.node.verbs import add_verbs
 from assay.protocol.errors import Ask
-from assay.protocol.types import Wei
 from assay.solver.observation import Takes
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -169,6 +168,7 @@ def why(context: typer.Context, job: str) -> None:
     connection = app.connect()
     job_id = app.look_up(connection, job).job_id
     from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.offers import announced_price
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
@@ -179,7 +179,7 @@ def why(context: typer.Context, job: str) -> None:
         storage.blocks,
         connection.clock,
         app.node_home(app.settings.account),
-        Limits(Wei(0), 4, parse_duration("5s")),
+        Limits(announced_price(app, connection.market), 4, parse_duration("5s")),
         RESOURCE_LIMITS,
     )
     reason = service.why(job_id)

@@ -83,3 +83,15 @@ def test_the_most_staked_come_first_and_whoever_is_silent_is_counted(
     monkeypatch.setattr(offers, "MOST_ASKED", 1)
     data = json.loads(shown(monkeypatch, as_json=True, keystore=tmp_path))["data"]
     assert [one["account"] for one in data["offers"]] == [BOB] and data["notAsked"] == 2
+
+
+@pytest.mark.parametrize(
+    ("says", "price"), [({"min_price": "3 tok/1e15op"}, 3 * TOK), ({"min_price": 7}, 0), ({}, 0), (None, 0)]
+)
+def test_the_price_of_ones_own_node_is_what_it_announces(
+    monkeypatch: pytest.MonkeyPatch, says: dict[str, Any] | None, price: int
+) -> None:
+    monkeypatch.setattr(offers, "_answer", lambda app, urls, account: says)
+    for url, expected in (("http://ann", price), ("", 0)):
+        market = cast(Any, SimpleNamespace(me=ANN, endpoints=lambda url=url: {ANN: url}))
+        assert offers.announced_price(cast(App, None), market) == expected

@@ -14,7 +14,7 @@ from assay.job.templates import LOCAL, template
 from assay.node.audit import audit_claim
 from assay.node.findings import WrongSegment
 from assay.node.states import open_state_provider
-from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
+from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role, Wei
 from drills.cheats import solver_kind
 from drills.orders import AggregatePlan, FaultySpec, StatePlan, half_invented, interpolated
 from drills.solvers import FaultySolver, InventingSolver, PatchworkSolver, WrongDataSolver
@@ -158,3 +158,13 @@ def test_the_usual_fault_does_not_fit_the_small_template() -> None:
     terms: Any = SimpleNamespace(rounds=1, shards=1, main=SimpleNamespace(of=lambda _: loop))
     why = FaultySpec(JobId(bytes(32)), terms, RESOURCE_LIMITS, plan=plan).misfit(files)
     assert why == "it asks for element 777 of slot 4, which has 640, counted from 0"
+
+
+def test_a_solver_that_waits_is_honest_and_takes_a_shard_for_more_than_its_floor(day: MarketDay) -> None:
+    job = day.post(shards=1, price_floor=Wei(10), price_cap=Wei(20))
+    day.solver("ann", solver_kind(None, None, waits=True))
+    for i in range(2):
+        day.verifier(f"v{i}")
+    assert day.run(day.closed(job))
+    (took,) = day.named("took")
+    assert 12 <= took["price"] <= 20 and not day.named("fault-planted")
