@@ -13,7 +13,7 @@ import typer
 
 from assay.app.invocation import App, app_of
 from assay.app.units import USUAL_RATE, parse_rate, round_amount, show_rate
-from assay.protocol.errors import Ask
+from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import rate_of, task_operations
 from assay.protocol.types import Wei
 from assay.training.catalogue import CATALOGUE, defined_with
@@ -231,7 +231,6 @@ def _testing(text: str, records: int, file: Path, made: Recipe | None = None) ->
     from assay.job.parts import recipe_of
     from assay.job.read import parse_job_file
     from assay.job.templates import with_held_out
-    from assay.protocol.errors import Stop
 
     text = with_held_out(text, records, str(file))
     dataset = recipe_of(parse_job_file(text, str(file)), made).dataset
@@ -289,6 +288,7 @@ def init_own(
     """
     from assay.blocks.unstored import UnstoredBlocks
     from assay.job.build import build
+    from assay.job.estimate import drafted
     from assay.job.kept import traces
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
@@ -321,8 +321,19 @@ def init_own(
         files = build(body, made, keep=traces(app, own).keep)
     terms = terms_of(body, publish_job(UnstoredBlocks(), files))
     operations = task_operations(terms, 0, step_operations(files.tasks))
-    text = with_price(text, operations, rate, str(file))
-    cap = parse_job_file(text, str(file)).money.price_cap
+    priced = with_price(text, operations, rate, str(file))
+    cap = parse_job_file(priced, str(file)).money.price_cap
+    if priced != text:
+        try:
+            drafted(parse_job_file(priced, str(file)), files)
+        except Stop as error:
+            raise Stop(
+                f"at {show_rate(rate)} a task of {operations:.3g} operations is paid {round_amount(cap)}, and"
+                f" with amounts in proportion {error.message}; nothing was written",
+                hint="give a lower --price, or a smaller --batch",
+                code=error.code,
+            ) from error
+    text = priced
     _write(app, file, text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
     paid = f"{round_amount(cap)} at most, which is {show_rate(rate_of(Wei(cap), operations))}"

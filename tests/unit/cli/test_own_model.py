@@ -235,6 +235,23 @@ def test_an_operation_that_no_program_has_is_named_and_nothing_is_written(folder
     assert "docs/operations.md" in error["hint"] and not (folder / "job.toml").exists()
 
 
+def test_a_price_is_of_the_operations_of_a_task_and_within_what_a_market_admits(folder: Path) -> None:
+    asked = ("job", "init", "job.toml", "--from", "my_model.py:with_optimiser", "--price")
+    status, plain = assay(*asked, "0tok/1e15op")
+    assert status == Exit.OK and read_job_file(folder / "job.toml").money.price_cap == 20 * 10**18
+    (folder / "job.toml").unlink()
+    rate = 100 * 10**15 // plain["taskOperations"]
+    assert assay(*asked, f"{rate}tok/1e15op")[0] == Exit.OK
+    money = read_job_file(folder / "job.toml").money
+    assert 99 * 10**18 < money.price_cap <= 100 * 10**18 and money.verifier_stake == 8 * 40 * 10**18
+    (folder / "job.toml").unlink()
+    status, refused = assay(*asked, f"{100 * rate}tok/1e15op")
+    assert status == Exit.USAGE and "nothing was written" in refused["message"]
+    assert "lower --price" in refused["hint"] and not (folder / "job.toml").exists()
+    status, refused = assay("job", "init", "job.toml", "--price", "5tok/1e15op")
+    assert status == Exit.USAGE and "--price has no place here" in refused["message"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
