@@ -214,6 +214,21 @@ contract LedgerTest is Market {
         stakes.slash(solvers[0], Role.SOLVER, 1, client);
     }
 
+    function test_stakeThatAgreesToNoClassCountsInNone() external {
+        address loner = makeAddr("loner");
+        fund(loner, 100 ether);
+        stakeAs(loner, Role.VERIFIER, 100 ether);
+        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
+        assertEq(stakes.drawWeight(0, loner) + stakes.classWeight(0), 0);
+    }
+
+    function test_aDrawThatFindsNobodyFreeEndsWithoutASeat() external {
+        moreVerifiers(5);
+        bytes32 class = aTerms().classId;
+        vm.prank(tasks_);
+        assertEq(stakes.seat(class, "seed", 1, 1e6 ether, new address[](0), client).length, 0);
+    }
+
     function test_noMoreIsUnlockedThanIsLocked() external {
         vm.startPrank(tasks_);
         stakes.lock(solvers[0], Role.SOLVER, 5 ether, client);
