@@ -140,6 +140,15 @@ contract CapsTest is RealCourt, Bound {
         tasks.takeShard(jobId, 0, 0);
     }
 
+    /// @notice An allowance is for what goes into escrow alone: a bond comes out of what the operator has earned.
+    function test_aBoundOperatorNeedsNoAllowanceForABond() external {
+        fund(operator, 30 ether);
+        vm.prank(address(challenges));
+        bytes32 free_ = bytes32(uint256(uint160(operator)));
+        vault.move(IVault.Bucket.FREE, free_, IVault.Bucket.BOND, bytes32(uint256(1)), 30 ether);
+        assertEq(free(operator), 0);
+    }
+
     /// @notice What is refused is said to be beyond the cap where the stake alone would do, to the last unit of it.
     function test_whatTheCapRefusesIsNoLackOfStake() external {
         cap(107 ether, 107 ether);
