@@ -31,11 +31,17 @@ class BadCrew(Stop):
     code = "bad-crew"
 
 
-def new_key(path: Path, name: str) -> Path:
+def new_key(path: Path) -> Path:
     """Writes a key file and a certificate beside it; returns the certificate's path. Raises FileExistsError
-    if either exists."""
+    if either exists, Stop for a path without a file name."""
+    if not path.name or path.suffix == ".crt":
+        raise Stop(
+            f"{str(path)!r} names no file for a key, so nothing was written",
+            hint="name one such as alice.pem; the certificate is written beside it as alice.crt",
+            code="bad-file-name",
+        )
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "assay crew")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -48,11 +54,11 @@ def new_key(path: Path, name: str) -> Path:
         .sign(key, hashes.SHA256())
         .public_bytes(Encoding.PEM)
     )
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate)
     public = path.with_suffix(".crt")
     with public.open("xb") as out:
         out.write(certificate)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate)
     return public
 
 
@@ -76,8 +82,14 @@ def _peer(folder: Path, address: str, certificate: str) -> Peer:
 
 
 def member_of(peers: Sequence[Peer], key: Path) -> int:
-    """Index of the member with this key file. Raises BadCrew if there is none."""
-    own = x509.load_pem_x509_certificate(key.read_bytes()).public_bytes(Encoding.DER)
+    """Index of the member with this key file. Raises BadCrew if there is none, or if the file holds no certificate."""
+    try:
+        own = x509.load_pem_x509_certificate(key.read_bytes()).public_bytes(Encoding.DER)
+    except ValueError as error:
+        raise BadCrew(
+            f"{key} holds no certificate, so nothing was started",
+            hint="make a key with `assay crew key`; the private key and its certificate are in that file",
+        ) from error
     for member, peer in enumerate(peers):
         if peer.known_as == own:
             return member

@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
 def crew_of(folder: Path, members: int, plan: bytes, patience_s: float = PATIENCE_S) -> Sequence[Crew]:
     """Each member's view of a crew, with keys in `folder`."""
     keys = [folder / f"{i}.pem" for i in range(members)]
-    certificates = [new_key(key, f"member {i}").read_text() for i, key in enumerate(keys)]
+    certificates = [new_key(key).read_text() for i, key in enumerate(keys)]
     peers = tuple(
         Peer("127.0.0.1", port, text) for port, text in zip(free_ports(members), certificates, strict=True)
     )

@@ -23,11 +23,11 @@ commands = typer.Typer(no_args_is_help=True, help="Train one shard on several ma
 def plan(
     context: typer.Context,
     file: FileArgument,
-    members: Annotated[int, typer.Option(help="How many machines train together.")] = 2,
+    members: Annotated[int, typer.Option(help="Number of machines.")] = 2,
 ) -> None:
-    """Cut a job's training step into stages: what each member computes, holds, sends and receives.
+    """Cut a job's training step into stages, and show what each member computes, holds, sends and receives.
 
-    Traces the model for that, and asks no chain.
+    Traces the model; needs no chain.
     """
     from assay.job.read import read_job_file
     from assay.program.stages import boundaries, cut
@@ -69,12 +69,12 @@ def key(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="File to write, such as alice.pem.")],
 ) -> None:
-    """Make the key by which the other members know this machine, and its certificate, which they need."""
+    """Write a key that identifies this machine to the other members, and a certificate for them."""
     from assay.app.crews import new_key
 
     app = app_of(context)
-    public = new_key(file, file.stem)
-    line = f"wrote {file}, which is secret, and {public}: send that one to the other members"
+    public = new_key(file)
+    line = f"wrote {file}, which is secret, and {public}: send the certificate to the other members"
     app.output.result("crew-key", {"key": str(file), "certificate": str(public)}, line)
 
 
@@ -89,9 +89,9 @@ def run(
     steps: Annotated[int, typer.Option(help="Steps to train. 0: a round.", min=0)] = 0,
     patience: Annotated[float, typer.Option(help="Seconds to wait for a member.")] = 600.0,
 ) -> None:
-    """Train the first steps of a job with the other members, and say the state's root at each segment's end.
+    """Train the first steps of a job with the other members, and print the state root at each segment's end.
 
-    Asks no chain and commits nothing. Every member runs this with the same files; all say the same roots.
+    Needs no chain and commits nothing. Every member runs it with the same files, and prints the same roots.
     """
     from assay.app.crews import member_of, read_crew
     from assay.compute.inline import InlinePool

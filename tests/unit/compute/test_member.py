@@ -215,7 +215,7 @@ def test_another_plan_is_refused(job: Job, tmp_path: Path, caplog: pytest.LogCap
 def test_an_impostor_is_not_let_in(job: Job, tmp_path: Path) -> None:
     each = orders(job, tmp_path, members=2, patience_s=2.0)
     key = tmp_path / "impostor.pem"
-    new_key(key, "member 1")
+    new_key(key)
     each[1] = replace(each[1], crew=replace(each[1].crew, key=str(key)))
     outcome = all_at_once(each)[0]
     assert isinstance(outcome, Blame) and outcome.member == 1 and "is not who" in outcome.message
