@@ -166,13 +166,13 @@ class Sign(FromZeros):
         return theta - torch.sign(delta) * self.lr, []
 
 
-# Means: changes [K] of one parameter, whether each is present
+# Means: changes [K] of one parameter, whether each is present, 1 where each was sent (None: everywhere)
 
 
 class Mean(Protocol):
     """Combines the changes of present shards to one."""
 
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor: ...
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor: ...
 
 
 def of_present(x: Tensor, here: Tensor) -> Tensor:
@@ -182,17 +182,14 @@ def of_present(x: Tensor, here: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Average:
-    """Sum in order of the shards divided by the number present.
+    """Sum in order of the shards divided by the number present; for sparse wires, by the number that sent the
+    position."""
 
-    A position that few shards send moves less. Divided by its senders alone, changes that arrive in different
-    rounds would add up to a step of as many times the rate.
-    """
-
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor:
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         total, count = torch.zeros(()), torch.zeros(())
-        for delta, here in zip(deltas, present, strict=True):
+        for delta, here, mask in zip(deltas, present, sent, strict=True):
             total = total + of_present(delta, here)
-            count = count + here.float()
+            count = count + (here.float() if mask is None else of_present(mask, here))
         return total / count.clamp(min=1.0)
 
 
@@ -233,10 +230,10 @@ class MedianNorm:
                 hint="ask for 2 shards or more, or take an algorithm with a plain mean",
             )
 
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor:
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         sizes = norms(deltas, present)
         bound = median(sizes, present)
-        return Average()([clipped(d, sizes[k], bound) for k, d in enumerate(deltas)], present)
+        return Average()([clipped(d, sizes[k], bound) for k, d in enumerate(deltas)], present, sent)
 
 
 @dataclass(frozen=True)
@@ -256,7 +253,7 @@ class Trimmed:
                 " [outer], or Trimmed(cut)",
             )
 
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor:
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         held = [torch.where(h, d, torch.inf) for d, h in zip(deltas, present, strict=True)]
         ordered = torch.stack(held, -1).sort(-1)[0]
         rank = torch.arange(len(deltas)).float()
@@ -294,14 +291,14 @@ class CentredClip:
                 hint=f"ask for min_shards of at least {CENTRED_SHARDS}, or take diloco",
             )
 
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor:
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
         centre = torch.zeros_like(deltas[0])
         for _ in range(self.steps):
             apart = [delta - centre for delta in deltas]
             sizes = norms(apart, present)
             bound = median(sizes, present) * self.radius
             moves = [clipped(x, sizes[k], bound) for k, x in enumerate(apart)]
-            centre = centre + Average()(moves, present)
+            centre = centre + Average()(moves, present, [None] * len(moves))
         return centre
 
 
@@ -340,4 +337,5 @@ class Algorithm:
 
     def change(self, wires: Sequence[Tensors], present: Tensors, shape: Sequence[int]) -> Tensor:
         """Mean change of a parameter of this shape, from the wires of present shards."""
-        return self.mean([self.coding.decode(wire, shape) for wire in wires], present)
+        deltas = [self.coding.decode(wire, shape) for wire in wires]
+        return self.mean(deltas, present, [self.coding.sent(wire, shape) for wire in wires])

@@ -211,7 +211,7 @@ CATALOGUE: dict[str, Entry] = {
     "sparseloco": Entry(
         Algorithm(OuterSgd(), Largest(64, 64, False, Bins(2)), feedback=0.95, mean=MedianNorm()),
         "the 64 largest of every 4,096, in 2 bits, with feedback",
-        "mean, norms clipped; no momentum",
+        "mean of those sent, norms clipped; no momentum",
         "SparseLoCo, Sarfi 2025",
         fees=(9.86, 189, 655),
     ),

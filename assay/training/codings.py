@@ -40,6 +40,10 @@ class Coding(Protocol):
         """Decodes a wire to f32 of this shape."""
         ...
 
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        """f32: 1 for elements that were sent, 0 elsewhere; None if all were."""
+        ...
+
     def bits(self, shape: Sequence[int]) -> int:
         """Size on the wire in bits for x of this shape."""
         ...
@@ -54,6 +58,9 @@ class Whole:
 
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         return wire[0]
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
 
     def bits(self, shape: Sequence[int]) -> int:
         return 32 * math.prod(shape)
@@ -97,6 +104,9 @@ class E3M0:
             size = torch.where(code.abs() == level, 2.0 ** (level - 7), size)
         return unblocked(torch.where(code < 0, -size, size) * scale, shape)
 
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
     def bits(self, shape: Sequence[int]) -> int:
         n = math.prod(shape)
         return 4 * n + 32 * -(-n // self.block)
@@ -128,6 +138,9 @@ class Integers:
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         code, scale = wire
         return unblocked(code.float() * (scale / self.most), shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
 
     def bits(self, shape: Sequence[int]) -> int:
         n = math.prod(shape)
@@ -161,6 +174,9 @@ class Bins:
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         code, table = wire
         return unblocked(table.gather(1, code.long()), shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
 
     def bits(self, shape: Sequence[int]) -> int:
         n = math.prod(shape)
@@ -226,6 +242,12 @@ class Largest:
             turn, planes = cosines(self.side), rows.reshape(-1, self.side, self.side)
             rows = (turn.T @ planes @ turn).reshape(rows.shape)
         return unblocked(rows, shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        if self.cosine:
+            return None
+        places = wire[0]
+        return unblocked(self._spread(places, torch.ones(places.shape), self.chunk(shape)), shape)
 
     def bits(self, shape: Sequence[int]) -> int:
         chunks = -(-math.prod(shape) // self.chunk(shape))
@@ -294,6 +316,9 @@ class LowRank:
             return wire[0]
         left, right = wire
         return (left @ right.t()).reshape(tuple(shape))
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
 
     def bits(self, shape: Sequence[int]) -> int:
         found = self.parts(shape)

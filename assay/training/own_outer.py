@@ -35,8 +35,10 @@ SIGNATURES = {
     " `slots` tensors, and returns the next parameter and the next list, of the same shapes and dtypes",
     "encode": "encode(x) takes a change, f32 of any shape, and returns a tuple of tensors, its wire",
     "decode": "decode(wire, shape) takes a wire and its change's shape, and returns f32 of that shape",
-    "__call__": "a mean takes K changes, f32 of one shape, and K bools of no dimension (who is present), and"
-    " returns f32 of that shape",
+    "sent": "sent(wire, shape) takes a wire and its change's shape, and returns None, or f32 of that shape, 1"
+    " where a number was sent and 0 elsewhere",
+    "__call__": "a mean takes K changes, f32 of one shape, K bools of no dimension (who is present), and K of"
+    " what the coding's `sent` returned, and returns f32 of that shape",
 }
 """Arguments and result of each method."""
 PLACE = "docs/concepts.md, an algorithm of your own"
@@ -188,7 +190,7 @@ class _Rule(_Part):
 
 
 class _Coding(_Part):
-    role, methods = "coding", ("encode", "decode")
+    role, methods = "coding", ("encode", "decode", "sent")
 
     def encode(self, x: Tensor) -> Wire:
         made = self._call("encode", x)
@@ -197,6 +199,10 @@ class _Coding(_Part):
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         return self._of_shape("decode", self._call("decode", wire, shape), shape, "the change")
 
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        made = self._call("sent", wire, shape)
+        return None if made is None else self._of_shape("sent", made, shape, "or None")
+
     def bits(self, shape: Sequence[int]) -> int:
         return int(self._part.bits(shape))
 
@@ -204,8 +210,8 @@ class _Coding(_Part):
 class _Mean(_Part):
     role, methods = "mean", ("__call__",)
 
-    def __call__(self, deltas: Tensors, present: Tensors) -> Tensor:
-        made = self._call("__call__", deltas, present)
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        made = self._call("__call__", deltas, present, sent)
         return self._of_shape("__call__", made, deltas[0].shape, "the mean change")
 
 

@@ -61,7 +61,7 @@ class Second:
         return theta - delta / state[0], [state[0] - 1]
 
 
-def of_all(deltas: Any, present: Any) -> Tensor:
+def of_all(deltas: Any, present: Any, sent: Any) -> Tensor:
     """A mean that takes absent shards for present ones."""
     return sum(deltas[1:], deltas[0]) / len(deltas)
 

@@ -150,18 +150,18 @@ def with_table(rows: Array, code: Array, width: int) -> Array:
     return out
 
 
-def decoded(a: Algorithm, x: Array, wire: Sequence[Tensor]) -> Array:
-    """What is received of x."""
-    coding = a.coding
+def decoded(a: Algorithm, x: Array, wire: Sequence[Tensor]) -> tuple[Array, Array]:
+    """What is received of x, and 1 where something was sent."""
+    coding, all_sent = a.coding, np.ones_like(x)
     if isinstance(coding, Largest):
         return _largest(coding, x, [t.numpy() for t in wire])
     if isinstance(coding, LowRank):
-        return low_rank(x, coding)
+        return low_rank(x, coding), all_sent
     if not isinstance(coding, E3M0 | Integers | Bins):
-        return x
+        return x, all_sent
     rows, code = rows_of(x, min(coding.block, x.size)), wire[0].numpy()
     if isinstance(coding, Bins):
-        return with_table(rows, code, coding.width).ravel().reshape(x.shape)
+        return with_table(rows, code, coding.width).ravel().reshape(x.shape), all_sent
     scale = np.abs(rows).max(1, keepdims=True)
     if isinstance(coding, E3M0):
         sizes = np.array([0.0] + [2.0**-k for k in range(6, -1, -1)])
@@ -170,10 +170,10 @@ def decoded(a: Algorithm, x: Array, wire: Sequence[Tensor]) -> Array:
         top = 2 ** (coding.width - 1) - 1
         values, levels = code / top, np.arange(-top, top + 1) / top
     nearest(rows, values * scale, levels, scale)
-    return (values * scale).reshape(x.shape)
+    return (values * scale).reshape(x.shape), all_sent
 
 
-def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> Array:
+def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> tuple[Array, Array]:
     side, turn = coding.side, wave_table(coding.side)
     rows = rows_of(x, side * side if coding.cosine else min(side * side, x.size))
     if coding.cosine:
@@ -189,14 +189,15 @@ def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> Array:
         values = with_table(flat, wire[1], coding.values.width).reshape(values.shape)
     np.put_along_axis(kept, wire[0].astype(np.int64), values, 1)
     if coding.cosine:
-        kept = (turn.T @ kept.reshape(-1, side, side) @ turn).reshape(rows.shape)
-    return kept.ravel()[: x.size].reshape(x.shape)
+        kept, mask = (turn.T @ kept.reshape(-1, side, side) @ turn).reshape(rows.shape), np.ones_like(rows)
+    kept, mask = (y.ravel()[: x.size].reshape(x.shape) for y in (kept, mask))
+    return kept, mask
 
 
 # -- the algorithms in float64
 
 
-def mean_of(algorithm: Algorithm, deltas: list[Array]) -> Array:
+def mean_of(algorithm: Algorithm, deltas: list[Array], masks: list[Array]) -> Array:
     """Of those present only."""
     rule = algorithm.mean
     if isinstance(rule, Trimmed):
@@ -215,7 +216,7 @@ def mean_of(algorithm: Algorithm, deltas: list[Array]) -> Array:
         sizes = [np.linalg.norm(d) for d in deltas]
         middle = sorted(sizes)[(len(sizes) - 1) // 2]
         deltas = [d * min(1.0, middle / s) for d, s in zip(deltas, sizes, strict=True)]
-    return np.mean(deltas, 0)
+    return np.sum(deltas, 0) / np.maximum(np.sum(masks, 0), 1)
 
 
 def outer_step(
@@ -306,9 +307,9 @@ class Paper:
         start = self.past[max(at - self.algorithm.late, 0)]
         return start, start
 
-    def send(self, at: int, k: int, wire: Sequence[Tensor]) -> list[Array]:
-        """Train, and what is received of the change."""
-        a, made, first = self.algorithm, list[Array](), 0
+    def send(self, at: int, k: int, wire: Sequence[Tensor]) -> list[tuple[Array, Array]]:
+        """Train, and what is received of the change, with 1 where something was."""
+        a, made, first = self.algorithm, [], 0
         begun, base = self.begin(at, k)
         local = begun
         for step in range(steps_of(self.name)):
@@ -321,16 +322,16 @@ class Paper:
             self.changes[k][i] = change
             if i in self.turns(at):
                 made.append(decoded(a, change, wire[first : first + width]))
-                self.residuals[k][i] = change - made[-1]
+                self.residuals[k][i] = change - made[-1][0]
             else:
-                made.append(np.zeros(p.shape))
+                made.append((np.zeros(p.shape), np.zeros(p.shape)))
             first += width
         self.own[k] = local
         if self.name == "eager":
-            for i, sent in enumerate(made):
+            for i, (sent, _) in enumerate(made):
                 change = self.means[i] + (sent - self.before[k][i]) / self.shards
                 self.own[k][i], self.pace[k][i] = outer_step(a, begun[i], change, self.pace[k][i])
-            self.before[k] = list(made)
+            self.before[k] = [sent for sent, _ in made]
         return made
 
     def round(self, at: int, here: Sequence[int], wires: dict[int, list[Tensor]], moved: list[Array]) -> None:
@@ -339,7 +340,7 @@ class Paper:
         self.here, a = here, self.algorithm
         now = list(self.past[-1])
         for i in self.turns(at):
-            change = mean_of(a, [s[i] for s in sent])
+            change = mean_of(a, [s[i][0] for s in sent], [s[i][1] for s in sent])
             if self.name == WHOLE:  # who is not there is taken to have stayed where it was
                 change = change * len(here) / self.shards
             self.means[i] = change

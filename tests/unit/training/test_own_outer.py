@@ -47,9 +47,12 @@ class Halves:
     def decode(self, wire, shape):
         return wire[0] * 2
 
+    def sent(self, wire, shape):
+        return None
 
-def mean(deltas, present):
-    return Average()(deltas, present)
+
+def mean(deltas, present, sent):
+    return Average()(deltas, present, sent)
 """
 
 
@@ -92,7 +95,8 @@ def test_what_is_told_is_what_the_algorithm_computes(tmp_path: Path) -> None:
         ),
         ("(x / 2,)", "(x / y,)", "x / y", "Halves.encode .* raised NameError"),
         ("wire[0] * 2", "wire[1] * 2", "wire[1]", "Halves.decode .* raised IndexError"),
-        ("(deltas, present)\n", "(deltas[:1], present)\n", "[:1]", "mean .* raised ValueError"),
+        ("return None", "return 1 / 0", "1 / 0", "Halves.sent .* raised ZeroDivisionError"),
+        ("(deltas, present, sent)\n", "(deltas[:1], present, sent)\n", "[:1]", "mean .* raised ValueError"),
         ("def start(self, theta)", "def start(self)", "def start(self)", "Ball.start .* raised TypeError"),
     ],
 )
@@ -139,9 +143,10 @@ def test_an_operation_that_no_program_has_is_told_by_its_line(
         ("(x / 2,)", "x / 2", "encode", "a tuple of tensors"),
         ("(x / 2,)", "(x / 2, 64)", "encode", "a int as number 1 of them"),
         ("wire[0] * 2", "wire[0].flatten()", "decode", r"float32 \[24\], .* float32 \[4, 6\], the change"),
+        ("return None", "return wire[0] > 0", "sent", r"bool \[4, 6\], .* or None"),
         (
-            "present)\n",
-            "present).sum()\n",
+            "present, sent)\n",
+            "present, sent).sum()\n",
             "__call__",
             r"^mean .* float32 \[\], .* the mean change",
         ),
@@ -164,7 +169,7 @@ def test_what_it_returns_is_told_by_where_it_is_written(
         ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:8\), and its slots are missing"),
         ("    slots = 1\n", "    slots = 1.5\n", r"Ball .*, and its slots are 1\.5"),
         ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:8\), which has no step"),
-        ("def decode(", "def went(", r"coding is a Halves \(.*mine\.py:\d+\), which has no decode"),
+        ("def sent(", "def went(", r"coding is a Halves \(.*mine\.py:\d+\), which has no sent"),
     ],
 )
 def test_a_part_that_lacks_something_is_told_by_its_class(
