@@ -2,8 +2,8 @@
 
 A line of the text is `size WIDTH HEIGHT WORDS`, once, with the picture's description; `box NAME X Y WIDTH
 HEIGHT KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, between the nearest sides of
-two boxes; `dash X Y TO_X TO_Y`, a dashed line; `line COLOUR X Y X Y ...`, a curve; or `text X Y WORDS`. With
---check nothing is written, and the exit status is 1 if a picture differs.
+two boxes; `dash X Y TO_X TO_Y`, a dashed line; or `text X Y WORDS`. With --check nothing is written, and the
+exit status is 1 if a picture differs.
 """
 
 from __future__ import annotations
@@ -61,14 +61,10 @@ def drawn(text: str) -> str:
                 words_of.append(label(at_x, at_y, " ".join(rest[2:]), "start" if beside else "middle", 12))
         elif kind == "dash":
             arrows.append(f'<path d="M{" ".join(rest)}" stroke-dasharray="4 3"/>')
-        elif kind == "line":
-            shapes.append(
-                f'<path d="M{" ".join(rest[1:])}" fill="none" stroke="{rest[0]}" stroke-width="1.5"/>'
-            )
         elif kind == "text":
             words_of.append(label(float(rest[0]), float(rest[1]), " ".join(rest[2:]), "start", 12))
         else:
-            raise ValueError(f"{line!r}: a line is a size, a box, an arrow, a dash, a line or a text")
+            raise ValueError(f"{line!r}: a line is a size, a box, an arrow, a dash or a text")
     marker = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" orient="auto">'
     return "\n".join(
         [
