@@ -61,10 +61,14 @@ def drawn(text: str) -> str:
                 words_of.append(label(at_x, at_y, " ".join(rest[2:]), "start" if beside else "middle", 12))
         elif kind == "dash":
             arrows.append(f'<path d="M{" ".join(rest)}" stroke-dasharray="4 3"/>')
+        elif kind == "line":
+            shapes.append(
+                f'<path d="M{" ".join(rest[1:])}" fill="none" stroke="{rest[0]}" stroke-width="1.5"/>'
+            )
         elif kind == "text":
             words_of.append(label(float(rest[0]), float(rest[1]), " ".join(rest[2:]), "start", 12))
         else:
-            raise ValueError(f"{line!r}: a line is a size, a box, an arrow, a dash or a text")
+            raise ValueError(f"{line!r}: a line is a size, a box, an arrow, a dash, a line or a text")
     marker = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" orient="auto">'
     return "\n".join(
         [
