@@ -41,14 +41,16 @@ def new_key(path: Path) -> Path:
             code="bad-file-name",
         )
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "assay crew")])
+    number = x509.random_serial_number()
+    # OpenSSL looks a trusted certificate up by its subject, so no two may have the same
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"assay crew {number:x}")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(number)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + VALID)
         .sign(key, hashes.SHA256())
@@ -82,7 +84,7 @@ def _peer(folder: Path, address: str, certificate: str) -> Peer:
 
 
 def member_of(peers: Sequence[Peer], key: Path) -> int:
-    """Index of the member with this key file. Raises BadCrew if there is none, or if the file holds no certificate."""
+    """Index of the member with this key file. Raises BadCrew if there is none."""
     try:
         own = x509.load_pem_x509_certificate(key.read_bytes()).public_bytes(Encoding.DER)
     except ValueError as error:

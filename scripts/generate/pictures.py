@@ -2,8 +2,8 @@
 
 A line of the text is `size WIDTH HEIGHT WORDS`, once, with the picture's description; `box NAME X Y WIDTH
 HEIGHT KIND LINE | LINE`, where KIND is a key of `FILLS`; `arrow FROM TO WORDS`, between the nearest sides of
-two boxes; `dash X Y TO_X TO_Y`, a dashed line; or `text X Y WORDS`. With --check nothing is written, and the
-exit status is 1 if a picture differs.
+two boxes; `dash X Y TO_X TO_Y`, a dashed line; `line COLOUR X Y X Y ...`, a curve; or `text X Y WORDS`. With
+--check nothing is written, and the exit status is 1 if a picture differs.
 """
 
 from __future__ import annotations
