@@ -156,16 +156,6 @@ contract HostileTermsTest is Market {
     }
 
     /// @notice A seed of a block that may not be there any more, or that its solver knows, is no class's.
-    function test_aSeedTooEarlyOrTooLateIsNoClass() external {
-        Conditions memory c = some();
-        c.seedDelay = 0;
-        refused(c, "seedDelay");
-        c.seedDelay = 1025;
-        refused(c, "seedDelay");
-        c.seedDelay = 1024;
-        classes.register(c);
-    }
-
     function test_aJobHasAsManySlicesAsThereCanBeAndNoMore() external {
         Terms memory t = aTerms();
         (t.outerFee, t.nonce) = (0, 1);
@@ -176,13 +166,8 @@ contract HostileTermsTest is Market {
         classes.check(t);
     }
 
-    function test_aJobKeepsItsClassInEveryField() external {
+    function test_aClassThatNobodyHasRegisteredIsNone() external {
         Terms memory t = aTerms();
-        t.challengeWindow = t.challengeWindow + 1;
-        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "challengeWindow"));
-        vm.prank(client);
-        jobs.post(t, 1e5 ether);
-        t = aTerms();
         t.classId = "never registered";
         vm.expectRevert(abi.encodeWithSelector(IClasses.NoSuchClass.selector, t.classId));
         vm.prank(client);
@@ -208,24 +193,6 @@ contract HostileTermsTest is Market {
         c = some();
         c.verifiers = 5;
         refused(c, "verifiers");
-    }
-
-    function test_aClassWithoutVerifiersOrWorkIsNone() external {
-        Conditions memory c = some();
-        c.verifiers = 0;
-        refused(c, "verifiers");
-        c = some();
-        c.segments = 0;
-        refused(c, "segments");
-        c = some();
-        c.samples = 0;
-        refused(c, "samples");
-        c = some();
-        c.segmentSteps = 0;
-        refused(c, "segmentSteps");
-        c = some();
-        c.nodes = 0;
-        refused(c, "nodes");
     }
 
     /// @notice At every bound at once: 4 votes of 8 samples each, of 256 segments in 8 loops, the one at fault in the last;
