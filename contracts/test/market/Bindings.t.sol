@@ -5,7 +5,7 @@ import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {Game} from "../../src/interfaces/ICourt.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Found, INPUT, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {Claim, Found, INPUT, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
 
@@ -91,6 +91,22 @@ contract BindingsTest is Market {
         bind(first[2], 0, inputOf(first[2]), none, stateSlots("outer genesis", 8));
         assertPhase(first[2], Phase.CONVICTED);
         assertEq(jobs.progress(jobId).round, 0);
+    }
+
+    /// @notice Whoever has voted for an input that is not what it must be loses its stake with the claimant.
+    function test_aWrongInputCostsItsVotersTheirStakes() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        address[] memory drawn = accept(claim);
+        uint256[] memory before = new uint256[](drawn.length);
+        for (uint256 i; i < drawn.length; ++i) {
+            before[i] = activeOf(drawn[i], Role.VERIFIER);
+        }
+        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
+        for (uint256 i; i < drawn.length; ++i) {
+            assertEq(before[i] - activeOf(drawn[i], Role.VERIFIER), 30 ether);
+        }
+        assertSolvent();
     }
 
     function openInputAs(address who, Claim memory claim) private returns (uint256) {

@@ -12,6 +12,61 @@ contract FindingsTest is FindingsMarket {
         setUpClaim();
     }
 
+    /// @notice The attack: who has won leaves the other's finding out of the list.
+    function test_nothingIsSharedAmongOthersThanAreKept() external {
+        bytes32[] memory right = truth(1);
+        (uint256 first, Found memory mine) = looked(stranger, 1, right[2]);
+        (uint256 second,) = looked(whistle, 1, right[2]);
+        court.decide(first, true);
+        court.decide(second, true);
+        bytes32 kept = challenges.findingsOf(idOf(fallen));
+        bytes memory refusal = abi.encodeWithSelector(IChallenges.WrongFindings.selector, kept);
+        vm.expectRevert(refusal);
+        challenges.shareAlike(idOf(fallen), oneOf(mine));
+        vm.expectRevert(refusal);
+        challenges.shareWon(fallen, oneOf(mine));
+        settle(right);
+        vm.expectRevert(refusal);
+        share(oneOf(mine));
+    }
+
+    function test_aRightRootOfASegmentThatBeganWrongIsNotRight() external {
+        bytes32[] memory right = truth(1);
+        (uint256 later, Found memory other) = looked(stranger, 2, right[3]);
+        (uint256 honest, Found memory real) = looked(whistle, 1, right[2]);
+        uint256 rich = free(whistle);
+        court.decide(later, true);
+        court.decide(honest, true);
+        settle(right);
+        share(list(other, real));
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+    }
+
+    function test_whatDoesNotDivideIsTheFirstFinders() external {
+        bytes32[] memory right = truth(0);
+        address[3] memory who = [whistle, stranger, client];
+        bytes32[3] memory salts;
+        uint256[3] memory games;
+        Found[] memory found = new Found[](3);
+        for (uint256 i; i < 3; ++i) {
+            found[i] = Found(who[i], 0, u64(vm.getBlockNumber()), 0, right[1], true);
+            salts[i] = announceRoot(who[i], idOf(fallen), 0, address(0), right[1]);
+        }
+        for (uint256 i; i < 3; ++i) {
+            found[i].shown = u64(vm.getBlockNumber());
+            games[i] = showAs(who[i], 0, right[1], salts[i]);
+        }
+        for (uint256 i; i < 3; ++i) {
+            court.decide(games[i], true);
+        }
+        uint256[3] memory before = [free(whistle), free(stranger), free(client)];
+        challenges.shareAlike(idOf(fallen), found);
+        uint256 each = REWARD / 3;
+        assertEq(free(whistle) - before[0], REWARD - 2 * each);
+        assertEq(free(stranger) - before[1], each);
+        assertEq(free(client) - before[2], each);
+    }
+
     // ---- R12
 
     /// @notice The attack: nine parasites announce a finding for every claim before anybody has looked, and open games as soon

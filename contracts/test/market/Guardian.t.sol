@@ -94,10 +94,12 @@ contract GuardianTest is Market {
         guardian.handOver(stranger);
         assertEq(guardian.pauser(), stranger);
         vm.startPrank(stranger);
-        guardian.setPaused(IGuardian.Business.SHARDS, true);
-        vm.expectRevert(abi.encodeWithSelector(IGuardian.StillPaused.selector, IGuardian.Business.SHARDS));
-        guardian.handOver(address(0));
-        guardian.setPaused(IGuardian.Business.SHARDS, false);
+        for (uint8 i; i <= uint8(type(IGuardian.Business).max); ++i) {
+            guardian.setPaused(IGuardian.Business(i), true);
+            vm.expectRevert(abi.encodeWithSelector(IGuardian.StillPaused.selector, IGuardian.Business(i)));
+            guardian.handOver(address(0));
+            guardian.setPaused(IGuardian.Business(i), false);
+        }
         guardian.handOver(address(0));
         vm.expectRevert(abi.encodeWithSelector(IGuardian.NotPauser.selector, address(0)));
         guardian.setPaused(IGuardian.Business.JOBS, true);

@@ -29,6 +29,21 @@ contract JobsTest is Market {
         refused(t, "priceCap");
     }
 
+    function test_aHaltedJobWaitsForTasksOfARoundThatBeganAfterItsShardsWereTaken() external {
+        postJob(aTerms());
+        holdShards();
+        skip(400);
+        Claim[] memory first = playRound(0);
+        vm.prank(client);
+        jobs.halt(jobId);
+        settleAll(first);
+        skip(499); // a task's time since the shards were taken, and more
+        vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
+        jobs.close(jobId);
+        skip(1);
+        jobs.close(jobId);
+    }
+
     function test_theBudgetCoversTheWorstCase() external {
         Terms memory t = aTerms();
         uint256 needed = 3 * (2 * (10 ether + 3 * 1 ether) + 5 ether);

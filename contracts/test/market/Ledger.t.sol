@@ -212,6 +212,15 @@ contract LedgerTest is Market {
         stakes.unlockEach(new address[](0), Role.SOLVER, 1, client);
         vm.expectRevert(refusal);
         stakes.slash(solvers[0], Role.SOLVER, 1, client);
+        address[] memory each = new address[](1);
+        vm.expectRevert(refusal);
+        stakes.fine(each, Role.SOLVER, 1, 1, client);
+        vm.expectRevert(refusal);
+        stakes.release(each, 1, 1, client);
+        vm.expectRevert(refusal);
+        stakes.seize(solvers[0], 1, each, each, 1, client);
+        vm.expectRevert(refusal);
+        stakes.seat("class", "seed", 1, 1, each, client);
     }
 
     function test_stakeThatAgreesToNoClassCountsInNone() external {

@@ -478,6 +478,19 @@ contract StragglersTest is Market {
         assertPhase(task, Phase.CONVICTED);
     }
 
+    /// @notice Nor to genesis, where its shard had one task, and that fell.
+    function test_A3_anOvertakenTaskIsNotHeldToGenesis() external {
+        Claim[] memory first = playRound(0);
+        bytes32[] memory input = outputOf(first[1]);
+        Claim memory claim = submitFrom(solvers[1], Kind.TASK, 1, 1, input);
+        bytes32 salt = announceAs(whistle, idOf(claim), type(uint32).max, address(0));
+        vm.prank(whistle);
+        challenges.openInput(claim, TRUTH, salt);
+        convictByGame(first[1]);
+        bytes memory refusal = abi.encodeWithSelector(ITasks.NotStanding.selector);
+        bind(claim, 2, input, none, stateSlots("genesis", SLOTS), 2, refusal);
+    }
+
     /// @notice Its own state's source may be gone with what overtook it: it is held to none that is older.
     function test_A3_anOvertakenTaskIsNotHeldToWhatItsShardHadBefore() external {
         Claim[] memory first = playRound(0);

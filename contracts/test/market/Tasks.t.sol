@@ -334,6 +334,29 @@ contract TasksTest is Market {
         assertEq(commitTask(2, 0).claimant, solver);
     }
 
+    function test_theFirstSeatIsFinedAloneWhereItAloneIsSilent() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        voteAs(drawn[1], claim, true);
+        voteAs(drawn[2], claim, true);
+        skip(75);
+        tasks.tally(claim);
+        assertEq(vault.burnt(), 7 ether);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+    }
+
+    function test_theAttemptsAtAPlaceAreNumbered() external {
+        holdShards();
+        for (uint256 i; i < 3; ++i) {
+            Claim memory claim = commitTask(0, 0);
+            assertEq(claim.attempt, i);
+            convictByGame(claim);
+            vm.prank(solvers[0]);
+            tasks.takeShard(jobId, 0, 0);
+        }
+    }
+
     function test_aPipelineWithRoomKeepsItsRoundsClock() external {
         Terms memory t = aTerms();
         (t.maxUnsettled, t.solverStake, t.nonce) = (3, 179 ether, 1);
