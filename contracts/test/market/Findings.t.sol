@@ -30,6 +30,15 @@ contract FindingsTest is FindingsMarket {
         share(oneOf(mine));
     }
 
+    function test_equalRootsOfDifferentSegmentsDoNotAgree() external {
+        (uint256 first, Found memory mine) = looked(stranger, 1, TRUTH);
+        (uint256 second, Found memory other) = looked(whistle, 2, TRUTH);
+        court.decide(first, true);
+        court.decide(second, true);
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        challenges.shareAlike(idOf(fallen), list(mine, other));
+    }
+
     function test_aRightRootOfASegmentThatBeganWrongIsNotRight() external {
         bytes32[] memory right = truth(1);
         (uint256 later, Found memory other) = looked(stranger, 2, right[3]);
