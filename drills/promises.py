@@ -190,11 +190,11 @@ def silent_verifier_promises(outcome: Outcome) -> list[str]:
 
 def hidden_promises(outcome: Outcome) -> list[str]:
     missing = planted(outcome, "solver-1")
-    guilty = [c for c in outcome.convicted if c["claimant"] == "solver-1"]
-    if len(guilty) != 1 or len(outcome.convicted) != 1:
-        missing.append(f"one claim of solver-1 should have fallen, not {outcome.convicted}")
-    elif guilty[0]["finding"] or guilty[0]["guilty"]:
-        missing.append(f"the claim itself was right, and nobody else's fault: {guilty[0]}")
+    fallen = outcome.convicted  # its task; its outer step too, if that was claimed before the task fell
+    if not fallen or any(claim["claimant"] != "solver-1" for claim in fallen):
+        missing.append(f"claims of solver-1 alone should have fallen, not {fallen}")
+    if wrong := [claim for claim in fallen if claim["finding"] or claim["guilty"]]:
+        missing.append(f"the claim itself was right, and nobody else's fault: {wrong[0]}")
     if "withheld" not in outcome.demands or "supplied" in outcome.demands:
         missing.append(f"the demand was not left without an answer: {outcome.demands}")
     return missing + losers(outcome, "solver-1") + winners(outcome, "whistle-1")

@@ -114,8 +114,11 @@ def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> N
     promised = SCENARIOS["hidden-chunk"].promised
     right: dict[str, Any] = {"events": PLANTED, "convicted": [fallen], "demands": ["withheld"]}
     assert promised(outcome(PAID, **right)) == []
+    outer = fallen | {"kind": "outer"}
+    assert promised(outcome(PAID, **(right | {"convicted": [fallen, outer]}))) == [], "claimed before it fell"
+    others = {"convicted": [fallen, fallen | {"claimant": "solver-2"}]}
     wrong: dict[str, Any]
-    for wrong in ({"demands": ["supplied"]}, {"demands": []}, {"convicted": [fell("WrongSegment")]}):
+    for wrong in ({"demands": ["supplied"]}, {"demands": []}, {"convicted": [fell("WrongSegment")]}, others):
         assert promised(outcome(PAID, **(right | wrong)))
 
 
