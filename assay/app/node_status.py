@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.app.ids import SHORT
 from assay.app.invocation import App
-from assay.app.output import table
+from assay.app.output import table, visible
 from assay.app.reach import private_peers
 from assay.app.times import show_span
 from assay.app.troubles import troubles
@@ -164,4 +164,4 @@ def whole_answer(url: str, private: Sequence[Network], within_s: float, most_byt
 
 def printable(value: object) -> str:
     """Formats a stranger's value as one line of text; tables are printed without markup."""
-    return "".join(c if c.isprintable() else " " for c in str(value)[:300])
+    return visible(str(value)[:300]).replace("\n", " ")

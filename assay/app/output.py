@@ -16,8 +16,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -116,11 +117,35 @@ FILE_COLUMNS = 240
 """Width of non-terminal output, so that piped tables are not cut."""
 
 
+def visible(text: str) -> str:
+    """The text without what a terminal obeys instead of showing: escape sequences, other control characters,
+    marks that turn the writing direction."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+class _Printable(RenderHook):
+    """Has a console print text only, whoever wrote it: rich passes escape sequences on."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Shown(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    what: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for piece in console.render(self.what, options):
+            yield piece if piece.control else Segment(visible(piece.text), piece.style)
+
+
 def _console(file: TextIO) -> Console:
     terminal = file.isatty()
-    return Console(
+    made = Console(
         file=file, highlight=False, soft_wrap=not terminal, width=None if terminal else FILE_COLUMNS
     )
+    made.push_render_hook(_Printable())
+    return made
 
 
 @dataclass

@@ -8,8 +8,10 @@ same blocks.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -40,14 +42,23 @@ class Reach:
             return ""
         return peer_url(listening_url if self.announce == AUTO else self.announce)
 
+    @property
+    def names(self) -> frozenset[str] | None:
+        """Host names by which the node's status may be asked for; None: any, as it listens to a network."""
+        if not is_loopback(base_url(self.host, self.port)):
+            return None
+        told = "" if self.announce in (AUTO, NONE) else self.announce
+        return frozenset({self.host, urlsplit(told).hostname or self.host})
+
 
 PROBE_S, PROBED_S, MOST_PROBED = 1.5, 60.0, 1_024
 
 
 class Reaches:
-    """Tells accounts whether this node can fetch from their announced URL.
+    """Tells accounts whether this node can fetch from their announced URL. Thread-safe.
 
-    Only URLs on chain are tried, each account's at most once a minute.
+    Only URLs on chain are tried, each account's at most once a minute, one after the other: whoever asks
+    meanwhile is told nothing new, so that silent URLs hold one thread of the server and not all.
     """
 
     def __init__(
@@ -58,19 +69,24 @@ class Reaches:
     ) -> None:
         self._announced, self._answers, self._clock = announced, answers, clock
         self._known: dict[tuple[Address, str], tuple[float, bool]] = {}
+        self._probing = threading.Lock()
 
     def __call__(self, account: Address) -> bool | None:
-        """True if this node can fetch from the account's URL; None if it announces none."""
+        """True if this node can fetch from the account's URL; None if it announces none, or another one is
+        tried just now."""
         url = self._announced(account)
         if not url:
             return None
         now, known = self._clock(), self._known.get((account, url))
-        if known is None or now - known[0] > PROBED_S:
-            known = now, self._answers(url, PROBE_S)
-            self._known[account, url] = known
-            if len(self._known) > MOST_PROBED:
-                del self._known[next(iter(self._known))]
-        return known[1]
+        if (known is None or now - known[0] > PROBED_S) and self._probing.acquire(blocking=False):
+            try:
+                known = now, self._answers(url, PROBE_S)
+                self._known[account, url] = known
+                if len(self._known) > MOST_PROBED:
+                    del self._known[next(iter(self._known))]
+            finally:
+                self._probing.release()
+        return None if known is None else known[1]
 
 
 def reach_of(settings: Settings, port: int = 0) -> Reach:
@@ -125,6 +141,22 @@ def is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def is_named(host_header: str, names: Collection[str]) -> bool:
+    """True if a request's Host is an address, localhost or one of these names.
+
+    A web page elsewhere reaches a server behind a browser by a name of its own that it points there (DNS
+    rebinding); an address it cannot point anywhere.
+    """
+    try:
+        host = urlsplit(f"//{host_header}").hostname or ""
+    except ValueError:
+        return False
+    with suppress(ValueError):
+        ip_address(host)
+        return True
+    return host == "localhost" or host in names
 
 
 def _is_wildcard(host: str) -> bool:

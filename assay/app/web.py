@@ -2,7 +2,8 @@
 
 Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds, within
 the limits of `connections`. It runs in a thread beside the role's loop and stops with it. Only ``/ipfs/`` is
-meant for others: a reverse proxy need not forward anything else.
+meant for others: a reverse proxy need not forward anything else, and a node that listens on loopback answers
+the rest only to addresses, localhost and the host that it announces.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from assay.app.connections import (
@@ -29,14 +30,14 @@ from assay.app.connections import (
     WebLimits,
 )
 from assay.app.output import plain
-from assay.app.reach import Reach, Reaches, base_url
+from assay.app.reach import Reach, Reaches, base_url, is_named
 from assay.app.status_page import status_page
 from assay.app.troubles import why_not_ready
 from assay.app.wiring import Connection, NodeStorage
 from assay.app.worker_status import listed
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.gateway import gateway_route
-from assay.blocks.traffic import AsgiApp, CountingApp, Traffic
+from assay.blocks.traffic import AsgiApp, CountingApp, Message, Receive, Send, Traffic
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address
 
@@ -51,14 +52,30 @@ PAGE_HEADERS = {
 """Headers with which a browser runs no script in a node's page, should a text be taken for markup."""
 
 
+class NamedHosts:
+    """ASGI application that answers only to addresses, localhost and `names`; /ipfs/ is for all."""
+
+    def __init__(self, app: AsgiApp, names: Collection[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, request: Message, receive: Receive, send: Send) -> None:
+        hosts = [value.decode("latin-1") for key, value in request["headers"] if key == b"host"]
+        known = all(is_named(host, self._names) for host in hosts) or request["path"].startswith("/ipfs/")
+        refusal = "no host name of this server: ask for its address, or have the proxy send Host: 127.0.0.1\n"
+        answer = self._app if known else PlainTextResponse(refusal, 400)
+        await answer(request, receive, send)
+
+
 def node_app(
     store: BlockStore,
     status: StatusOf,
     role: str,
     traffic: Traffic | None = None,
     reaches: Reaches | None = None,
+    names: Collection[str] | None = None,
 ) -> Starlette:
-    """Web application of one node. `status` returns a dataclass that may change from call to call."""
+    """Web application of one node. `status` returns a dataclass that may change from call to call; `names`:
+    see `Reach.names`."""
 
     def reach(request: Request) -> Response:
         account = request.path_params["account"]
@@ -93,8 +110,11 @@ def node_app(
             Route("/reach/{account}", reach),
         ]
     )
+    app.router.redirect_slashes = False  # such a redirect repeats whatever host the request named
     if traffic is not None:
         app.add_middleware(CountingApp, traffic=traffic)
+    if names is not None:
+        app.add_middleware(NamedHosts, names=names)
     return app
 
 
@@ -180,7 +200,7 @@ def serve_blocks(
     base URL."""
     reach = reach or Reach("127.0.0.1", 0, "auto")
     status = {"role": "client", "action": "serving", "name": name}
-    face = node_app(storage.store, lambda: status, "client", storage.traffic)
+    face = node_app(storage.store, lambda: status, "client", storage.traffic, names=reach.names)
     server = WebServer(face, reach.host, reach.port)
     url = server.start()
     market, announced = connection.writer, reach.announced(url)

@@ -15,14 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from assay.protocol.errors import AssayError, RpcUnreachable
+from assay.protocol.errors import AssayError, RpcUnreachable, Stop
 
 log = logging.getLogger(__name__)
 Topic = tuple[str, ...]
 """The parts of a page's path: ("job", "3f…")."""
 FORGET_S = 30.0
 MOST_TOPICS = 64
-"""Pages at once; what is asked for beyond them is refused."""
+"""Pages at once; beyond them the one that was asked for longest ago is forgotten."""
+
+
+def game_number(text: str) -> int:
+    """The number of a game in a page's path. Raises Stop for what cannot be one."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise Stop("there is no such game", hint="begin at the market", code="not-found")
+    return int(text)
 
 
 class Source(Protocol):
@@ -69,16 +76,17 @@ class Feed:
         self._head: dict[str, Any] = {}
         self._trouble: dict[str, str] | None = None
 
-    def page(self, topic: Topic) -> Page | None:
-        """A page, which is made from now on while somebody asks for it; None where there are too many."""
+    def page(self, topic: Topic) -> Page:
+        """A page, which is made from now on while somebody asks for it."""
         with self._lock:
-            page = self._pages.get(topic)
+            page = self._pages.pop(topic, None)
             if page is None:
-                if len(self._pages) >= MOST_TOPICS:
-                    return None
-                page = self._pages[topic] = Page(self._now())
+                page = Page(self._now())
                 self._wake.set()
             page.asked_s = self._now()
+            self._pages[topic] = page
+            if len(self._pages) > MOST_TOPICS:
+                del self._pages[next(iter(self._pages))]
             return page
 
     def run(self) -> None:

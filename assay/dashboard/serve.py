@@ -27,7 +27,7 @@ def serving(
     connecting raises."""
     source = MarketSource(app, [url.rstrip("/") for url in node_urls], losses=losses)
     feed = Feed(source, every_s)
-    server = WebServer(dashboard_app(feed, source.replay, ["localhost", "127.0.0.1", host]), host, port)
+    server = WebServer(dashboard_app(feed, source.replay, {host}), host, port)
     following = threading.Thread(target=feed.run, name="dashboard", daemon=True)
     try:
         url = server.start()

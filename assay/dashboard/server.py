@@ -1,28 +1,31 @@
 """The dashboard over HTTP: static pages, each page's data as JSON and as a stream of server-sent events.
 
 Contract: GET only; nothing from elsewhere is loaded (Content-Security-Policy: own scripts and styles alone)
-and pages put every text of the chain in as text, never as markup. Answers only to the host names it was told
-to listen on, so that no page elsewhere can read it through a name of its own.
+and pages put every text of the chain in as text, never as markup. Answers only to addresses, localhost and
+the host it was told to listen on, so that no page elsewhere can read it through a name of its own, and has no
+page elsewhere make it work (Fetch Metadata). At most MOST_STREAMS are open: the oldest ends for a new one,
+and its browser connects again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from assay.dashboard.feed import Feed, Topic, told
+from assay.app.web import NamedHosts
+from assay.dashboard.feed import MOST_TOPICS, Feed, Topic, game_number, told
 from assay.protocol.errors import AssayError, Stop, Unknown
 
 STATIC = Path(__file__).parent / "static"
@@ -33,6 +36,8 @@ POLICY = (
 LOOK_S = 0.1
 HEARTBEAT_S = 15.0
 MADE_WITHIN_S = 30.0
+MOST_STREAMS = MOST_TOPICS // 2
+"""Fewer than pages, so that streams never hold them all."""
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -41,7 +46,8 @@ _HEADERS = (
 
 
 class Guarded:
-    """Adds the headers that keep a browser to this server's own files."""
+    """Adds the headers that keep a browser to this server's own files; refuses data to other sites' pages,
+    which cannot read it but can have it made."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -52,12 +58,18 @@ class Guarded:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        await self._app(asked, receive, guarded)
+        told = (value for key, value in asked["headers"] if key == b"sec-fetch-site")
+        foreign = next(told, b"none") not in (b"none", b"same-origin")
+        if foreign and asked["path"].startswith(("/api/", "/events/")):
+            await PlainTextResponse("this is for the dashboard's own pages\n", 403)(asked, receive, guarded)
+        else:
+            await self._app(asked, receive, guarded)
 
 
-def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: list[str]) -> Starlette:
-    """The web application. `replay`: what this machine's replay says of a game; `hosts`: names that it is
+def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], names: Collection[str]) -> Starlette:
+    """The web application. `replay`: what this machine's replay says of a game; `names`: hosts that it is
     reached by."""
+    streams: OrderedDict[object, None] = OrderedDict()
 
     def index(_: Request) -> Response:
         return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
@@ -70,42 +82,41 @@ def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: li
 
     def own(request: Request) -> Response:
         try:
-            return JSONResponse(replay(request.path_params["game_id"]))
+            return JSONResponse(replay(game_number(request.path_params["game"])))
         except AssayError as error:
             return JSONResponse(told(error), status_code=404 if isinstance(error, Stop | Unknown) else 503)
 
     async def once(request: Request) -> Response:
         page = feed.page(_topic(request))
-        if page is None:
-            return JSONResponse({"code": "busy", "message": "too many pages", "hint": ""}, status_code=503)
         for _ in range(int(MADE_WITHIN_S / LOOK_S)):
             if page.made.is_set():
                 break
             await asyncio.sleep(LOOK_S)
+            page = feed.page(_topic(request))
         failed = "" if page.error is None or page.view is not None else page.error["code"]
         status = 503 if not page.text else 500 if failed == "bug" else 404 if failed else 200
         return Response(page.text or "{}", status_code=status, media_type="application/json")
 
     async def events(request: Request) -> Response:
-        topic = _topic(request)
-        if feed.page(topic) is None:
-            return Response(status_code=503)
+        feed.page(_topic(request))  # is made from now on
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        stream = _stream(feed, topic, request)
+        stream = _stream(feed, _topic(request), request, streams)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", index),
             Route("/favicon.ico", icon),
             Route("/healthz", healthz),
-            Route("/api/replay/{game_id:int}", own),
+            Route("/api/replay/{game}", own),
             Route("/api/{path:path}", once),
             Route("/events/{path:path}", events),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guarded), Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
+        middleware=[Middleware(Guarded), Middleware(NamedHosts, names=names)],
     )
+    app.router.redirect_slashes = False  # such a redirect repeats whatever host the request named
+    return app
 
 
 def _topic(request: Request) -> Topic:
@@ -113,19 +124,28 @@ def _topic(request: Request) -> Topic:
     return tuple(path.strip("/").split("/"))
 
 
-async def _stream(feed: Feed, topic: Topic, request: Request) -> AsyncIterator[str]:
-    """Each version of a page as it is made, with a heartbeat between."""
-    sent, quiet = 0, 0.0
-    yield "retry: 1000\n\n"
-    while not feed.stopped.is_set() and not await request.is_disconnected():
-        page = feed.page(topic)
-        if page is not None and page.version > 0 and page.version != sent:
-            sent, quiet = page.version, 0.0
-            yield f"id: {page.version}\ndata: {page.text}\n\n"
-        elif quiet >= HEARTBEAT_S:
-            quiet = 0.0
-            yield ": still here\n\n"
-        await asyncio.sleep(LOOK_S)
-        quiet += LOOK_S
+async def _stream(
+    feed: Feed, topic: Topic, request: Request, streams: OrderedDict[object, None]
+) -> AsyncIterator[str]:
+    """Each version of a page as it is made, with a heartbeat between. `streams`: those that may go on, the
+    oldest first."""
+    sent, quiet, me = 0, 0.0, object()
+    streams[me] = None
+    if len(streams) > MOST_STREAMS:
+        streams.popitem(last=False)
+    try:
+        yield "retry: 1000\n\n"
+        while me in streams and not feed.stopped.is_set() and not await request.is_disconnected():
+            page = feed.page(topic)
+            if page.version > 0 and page.version != sent:
+                sent, quiet = page.version, 0.0
+                yield f"id: {page.version}\ndata: {page.text}\n\n"
+            elif quiet >= HEARTBEAT_S:
+                quiet = 0.0
+                yield ": still here\n\n"
+            await asyncio.sleep(LOOK_S)
+            quiet += LOOK_S
+    finally:
+        streams.pop(me, None)
     if feed.stopped.is_set():
         yield f"event: end\ndata: {json.dumps('the dashboard was stopped')}\n\n"

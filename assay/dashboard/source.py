@@ -27,7 +27,7 @@ from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, hash_of
 from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
-from assay.dashboard.feed import Topic
+from assay.dashboard.feed import Topic, game_number
 from assay.dashboard.heads import Heads
 from assay.dashboard.replaying import own_replay
 from assay.dashboard.story import told
@@ -123,8 +123,8 @@ class MarketSource:
                 return market_view(market, self._now(), self._names, self._job_names())
             case ("job", text):
                 return self._job(job_id_of(market, text))
-            case ("game", text) if text.isdecimal() and len(text) < 10:
-                return self._game(int(text))
+            case ("game", text):
+                return self._game(game_number(text))
             case ("accounts",):
                 known = known_accounts(market, self._names)
                 found = {account: earned(self._book(account).entries) for account in known[:BOOKS]}
@@ -147,9 +147,12 @@ class MarketSource:
         return more
 
     def replay(self, game_id: int) -> dict[str, Any]:
-        """What this machine's own replay says of a game; once for each of its moves. Raises AssayError."""
-        market = self._connection.market
-        with self._replaying:
+        """What this machine's own replay says of a game; once for each of its moves. Raises AssayError, Retry
+        while another one is computed."""
+        if not self._replaying.acquire(blocking=False):  # else others would hold all of the server's threads
+            raise Retry("another game is being replayed", hint="ask again once that is done")
+        try:
+            market = self._connection.market
             view = market.game(game_id)
             key = (game_id, view.moves)
             if key not in self._replays:
@@ -161,6 +164,8 @@ class MarketSource:
                 )
                 self._replays[key] = {"moves": view.moves, **own_replay(provider, view, claim)}
             return self._replays[key]
+        finally:
+            self._replaying.release()
 
     def _read_names(self) -> None:
         """Names anew, where keys have come or gone."""

@@ -135,7 +135,7 @@ class DaySource:
                     "story": [line],
                     "leftOut": 2,
                 }
-            case ("game", text) if any(view.game_id == int(text) for view in market.games()):
+            case ("game", text) if any(str(view.game_id) == text for view in market.games()):
                 return {**game_view(market, int(text), now, names), "replay": None}
             case ("accounts",):
                 known, lost = known_accounts(market, names), {account("ann"): -(10**18)}

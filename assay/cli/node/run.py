@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App, event_of
-from assay.app.output import plain
+from assay.app.output import plain, visible
 from assay.app.reach import Reaches, reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
@@ -113,7 +113,7 @@ def killed_at(path: Path) -> float | None:
 def in_words(event: Mapping[str, Any]) -> str:
     """Formats an event: ``20:08:15 committed  round=0 shard=1``."""
     rest = {k: v for k, v in plain(event).items() if k not in ("event", "role", "address")}
-    told = " ".join(f"{name}={value}" for name, value in rest.items())
+    told = visible(" ".join(f"{name}={value}" for name, value in rest.items())).replace("\n", " ")
     return f"{time.strftime('%H:%M:%S')} {event.get('event', '')}  {told}\n"
 
 
@@ -211,7 +211,7 @@ def run_node(
         return replace(said, up_s=int(time.monotonic() - began_s), **offer())
 
     reaches = Reaches(connection.market.announced, storage.exchange.answers)
-    face = node_app(served, status, role, storage.traffic, reaches)
+    face = node_app(served, status, role, storage.traffic, reaches, reach.names)
     server = WebServer(face, reach.host, reach.port)
     url = server.start()
     announced = reach.announced(url)

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from assay.app.output import STYLES, Output, table
+from assay.cli.node.run import in_words
+from assay.protocol.errors import Stop
 from assay.protocol.types import Phase
 from assay.protocol.words import show_state
 
@@ -22,6 +24,27 @@ def test_brackets_in_a_table_are_printed(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().out
     for words in ("job [one]", "[red]mallory", "[class]", "WARNING: [outer] learning_rate, see [precision]"):
         assert words in said
+
+
+HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \r\u202e"
+"""Sets a terminal's title, clears it, colours it, goes back to the line's start, turns what follows."""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_attack_T71_a_terminal_shows_strangers_texts_and_obeys_none(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    output, rows = Output(as_json=False), table(HOSTILE, HOSTILE)
+    rows.add_row(HOSTILE)
+    output.result("a-test", {}, rows)
+    output.result("a-test", {}, HOSTILE)
+    output.say(HOSTILE)
+    output.report(Stop(HOSTILE, hint=HOSTILE))
+    said = "".join(capsys.readouterr()) + in_words({"event": "log", "text": HOSTILE + "\n00:00:00 settled"})
+    assert said.count("owned") == 8
+    assert all(c.isprintable() or c == "\n" for c in said) and "\n00:00:00 settled" not in said
 
 
 def test_work_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

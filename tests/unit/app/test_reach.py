@@ -131,6 +131,17 @@ def test_w16_a_node_says_whether_it_can_fetch_from_where_another_announces() -> 
     assert client.get(f"/reach/{ME}").json() == {"reached": False} and len(asked) == 3
 
 
+def test_attack_T70_urls_that_do_not_answer_hold_one_thread_of_the_server() -> None:
+    told: list[bool | None] = []
+
+    def silent(where: str, within_s: float) -> bool:
+        told.append(reaches(Address("0xother")))  # somebody else asks meanwhile
+        return False
+
+    reaches = Reaches({ME: "http://10.0.0.1:1", Address("0xother"): "http://10.0.0.2:1"}.get, silent)
+    assert reaches(ME) is False and told == [None]
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:4001", "http://[::1]:1", "http://localhost:8", "http://127.9.9.9"]
 )

@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
+from assay.app.reach import Reach
 from assay.app.web import PAGE_HEADERS, WebServer, node_app
 from assay.blocks.blockstore import BlockStore
 from assay.dashboard.feed import Feed
@@ -31,13 +33,15 @@ def face(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "node":
         store = BlockStore(folder / "store")
         store.add_file(bytes(600_000))
-        app = node_app(store, lambda: {"action": MARKUP, "error": MARKUP, "counters": {MARKUP: 1}}, "solver")
+        status = {"action": MARKUP, "error": MARKUP, "counters": {MARKUP: 1}}
+        reach = Reach("127.0.0.1", 0, "http://node.example")
+        app = node_app(store, lambda: status, "solver", names=reach.names)
     else:
         source = DaySource(folder / "day")
         feed = Feed(source, 0.1)
         request.addfinalizer(feed.stop)
         threading.Thread(target=feed.run, daemon=True).start()
-        app = dashboard_app(feed, source.replay, ["127.0.0.1"])
+        app = dashboard_app(feed, source.replay, {"node.example"})
     server = WebServer(app, "127.0.0.1", 0)
     yield server.start()
     server.stop()
@@ -62,7 +66,15 @@ PATHS = [
     *("/static/%2fetc/passwd", "/static//etc/passwd", "/ipfs/../../secret", "/ipfs/%2e%2e%2fsecret"),
     *("/ipfs/%00", "/ipfs/%ff%fe", "/ipfs/" + "b" * 8_000, "/ipfs/bafy?format=raw&format=car", "/ipfs/"),
     *("/ipfs/%0d%0aX-Evil:%201", "//evil.example/", "/api/../../secret", "/api/replay/99999999999999999999"),
-    *("/api/replay/-1", "/api/job/%2e%2e", "/events/../x", "/events/" + "a/" * 500, "/%c0%af", "/?%s%n%x"),
+    *(
+        "/api/replay/" + "9" * 5_000,
+        "/api/replay/-1",
+        "/api/job/%2e%2e",
+        "/events/../x",
+        "/events/" + "a/" * 500,
+        "/%c0%af",
+        "/?%s%n%x",
+    ),
     *("/api/job/" + "ab" * 400, "/api/account/<script>", "/status/..;/", "/metrics?x=" + "y" * 9_000),
 ]
 
@@ -107,11 +119,31 @@ def test_what_is_no_request_costs_one_connection(face: str, sent: bytes) -> None
     assert httpx.get(f"{face}/healthz", trust_env=False).json() == {"status": "ok"}
 
 
-def test_a_page_elsewhere_cannot_read_the_dashboard_by_a_name_of_its_own(face: str) -> None:
-    got = httpx.get(f"{face}/", headers={"Host": "evil.example"}, trust_env=False)
-    if "assay solver" in got.text:
-        return  # a node's page, which shows anybody the same
-    assert got.status_code == 400
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:1", "[", ""]
+)
+def test_a_page_elsewhere_cannot_read_it_by_a_name_of_its_own(face: str, host: str) -> None:
+    for path in ("/", "/status", "/metrics", "/api/market", "/status/"):
+        got = httpx.get(face + path, headers={"Host": host}, trust_env=False)
+        assert got.status_code == 400 and "location" not in got.headers, path
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]:8440", "192.168.1.7:1", "localhost:8440", "node.example"]
+)
+def test_it_answers_to_addresses_and_to_the_host_that_it_was_given(face: str, host: str) -> None:
+    assert httpx.get(f"{face}/healthz", headers={"Host": host}, trust_env=False).status_code == 200
+
+
+def test_blocks_are_served_under_any_name_and_status_where_a_network_was_let_in() -> None:
+    client = TestClient(
+        node_app(BlockStore(Path("store")), dict, "solver", names=set()), "http://cdn.example"
+    )
+    assert (
+        client.get("/ipfs/bad?format=raw").text.startswith("'bad' is not")
+        and client.get("/status").status_code == 400
+    )
+    assert Reach("0.0.0.0", 4001, "none").names is None, "a container's monitor asks by the service's name"
 
 
 def test_a_nodes_page_has_no_markup_of_others_and_lets_none_run(face: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ import pytest
 from assay.app.web import WebServer
 from assay.dashboard.feed import FORGET_S, MOST_TOPICS, Feed
 from assay.dashboard.server import STATIC, dashboard_app
+from assay.dashboard.source import MarketSource
+from assay.protocol.errors import Retry
 from tests.fakes.dashboard import DaySource
 
 
@@ -32,7 +37,7 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.source, self.clock = DaySource(folder), Clock()
         self.feed = Feed(self.source, 1.0, self.clock)
-        self.server = WebServer(dashboard_app(self.feed, self.source.replay, ["127.0.0.1"]), "127.0.0.1", 0)
+        self.server = WebServer(dashboard_app(self.feed, self.source.replay, set()), "127.0.0.1", 0)
         self.url = self.server.start()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
@@ -71,7 +76,6 @@ def test_a_page_is_streamed_anew_when_the_market_has_moved(rig: Rig) -> None:
         second = streamed(lines)
         assert second["view"]["work"] and second["head"]["block"] > first["head"]["block"]
         version = rig.feed.page(topic)
-        assert version is not None
         before = version.version
         rig.feed.turn()
         rig.feed.turn()
@@ -180,15 +184,45 @@ def test_what_is_vendored_is_what_was_published() -> None:
 def test_pages_are_forgotten_and_there_are_only_so_many(tmp_path: Path) -> None:
     clock = Clock()
     feed = Feed(DaySource(tmp_path), 1.0, clock)
-    for i in range(MOST_TOPICS):
-        assert feed.page(("account", str(i))) is not None
-    assert feed.page(("market",)) is None
+    pages = [feed.page(("account", str(i))) for i in range(MOST_TOPICS)]
+    assert feed.page(("account", "0")) is pages[0], "asked for again, so not the oldest"
+    market = feed.page(("market",))
+    feed.turn()
+    assert market.made.is_set() and pages[0].made.is_set() and not pages[1].made.is_set()
     clock.now_s = FORGET_S + 1
     feed.turn()
     page = feed.page(("market",))
-    assert page is not None and not page.made.is_set()
+    assert not page.made.is_set()
     feed.turn()
     assert page.made.is_set() and page.version == 1
+
+
+def test_attack_T68_streams_that_are_held_open_keep_nobody_out(rig: Rig) -> None:
+    """Hundreds, of pages that there are not: the oldest end, and a page is still made and streamed."""
+    host, port = rig.url.removeprefix("http://").split(":")
+    with ExitStack() as held:
+        for i in range(rig.server.connections.most + 8):
+            line = held.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            line.sendall(f"GET /events/x/{i} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert b"text/event-stream" in line.recv(1_000), i
+        assert rig.get("/api/market").status_code == 200
+        with httpx.stream("GET", f"{rig.url}/events/market", timeout=20, trust_env=False) as response:
+            rig.feed.turn()
+            assert streamed(response.iter_lines())["topic"] == "market"
+
+
+def test_attack_T69_no_other_sites_page_has_anything_made(rig: Rig) -> None:
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 404), ("none", 404)):
+        got = httpx.get(f"{rig.url}/api/replay/99", headers={"Sec-Fetch-Site": site})
+        assert got.status_code == status, site
+    assert httpx.get(rig.url, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200, "a link to it"
+
+
+def test_attack_T69_one_replay_at_a_time_holds_one_thread() -> None:
+    source = object.__new__(MarketSource)
+    source._replaying = threading.Lock()
+    with source._replaying, pytest.raises(Retry, match="another game"):
+        source.replay(1)
 
 
 def test_a_bug_in_one_page_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,5 +231,5 @@ def test_a_bug_in_one_page_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(source, "_account", lambda text: 1 // 0)
     bad, good = feed.page(("account", "x")), feed.page(("market",))
     feed.turn()
-    assert bad is not None and bad.error is not None and "ZeroDivisionError" in bad.error["message"]
-    assert good is not None and good.view is not None and good.error is None
+    assert bad.error is not None and "ZeroDivisionError" in bad.error["message"]
+    assert good.view is not None and good.error is None
