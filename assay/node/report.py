@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,6 +79,8 @@ class Report:
         self._aside: dict[str, str] = {}
         self._aside_now: dict[str, str] = {}
         """Jobs and claims left out of the last poll and of this one, with the reason."""
+        self._tried_again: set[str] = set()
+        """Failed actions of jobs that are tried again while they are wanted."""
 
     def emit(self, event: str, **fields: Any) -> None:
         """Emits one event."""
@@ -116,6 +118,13 @@ class Report:
         if str(what) in self.status.questions:
             self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
 
+    def wants(self, wanted: Collection[str]) -> None:
+        """Clears the errors of actions that are not wanted any more, as their job is over: nobody tries them
+        again, so nothing else would."""
+        for what in self._tried_again.difference(wanted):
+            self.succeeded(what)
+        self._tried_again.intersection_update(wanted)
+
     def failed(self, what: object, job_id: JobId | None, error: AssayError, pause_s: float) -> None:
         """Reports the error of an action; `pause_s`: seconds until the retry."""
         text = _text(error)
@@ -127,6 +136,8 @@ class Report:
                 self.note(error=f"{what}: {text}")
             return
         self.note(error=f"{what}: {text}")
+        if isinstance(error, Retry | Ask) and job_id is not None:
+            self._tried_again.add(str(what))
         if isinstance(error, Retry):
             self.count("retries")
             self.emit("retry", what=str(what), code=error.code, error=text, after_s=pause_s)

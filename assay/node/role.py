@@ -217,6 +217,7 @@ class Node:
         self._look_s = time.monotonic() - begun_s
         self._say_idle(reason)
         self.wanted = frozenset(map(subject, actions))
+        self.report.wants(self.wanted)
         self._begin_all(actions)
         self._press()
         self.actions.take_in()

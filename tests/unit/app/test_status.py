@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from assay.app.status_page import status_page
 from assay.node.actions import Actions
 from assay.node.backoff import FIRST_BACKOFF_S
 from assay.node.report import Report
-from assay.protocol.errors import Retry
-from assay.protocol.types import Address, Seconds
+from assay.protocol.errors import Ask, AssayError, Retry
+from assay.protocol.types import Address, JobId, Seconds
 
 
 class StillClock:
@@ -42,6 +44,22 @@ def test_an_error_is_shown_until_the_same_thing_succeeds() -> None:
     clock.time_s += int(FIRST_BACKOFF_S)
     assert actions.attempt("commit", None, lambda: None)
     assert report.status.error == ""
+
+
+@pytest.mark.parametrize("kind", [Retry, Ask])
+def test_an_error_is_shown_no_longer_than_the_thing_is_wanted(kind: type[AssayError]) -> None:
+    """As of a fetch for a job that is over: nothing tries it again, so nothing succeeds in it."""
+    report = Report("solver", Address("0x" + "11" * 20))
+    actions = Actions(report, StillClock())
+
+    def fail() -> None:
+        raise kind("nobody has the block", hint="wait")
+
+    assert not actions.attempt("Examine/7", JobId(bytes(32)), fail)
+    report.wants({"Examine/7", "Train/8"})
+    assert report.status.error == "Examine/7: nobody has the block; wait"
+    report.wants({"Train/8"})
+    assert report.status.error == "" and not report.status.questions
 
 
 def test_a_nodes_front_page_says_what_it_does_and_escapes_what_others_wrote() -> None:

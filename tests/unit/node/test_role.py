@@ -228,16 +228,14 @@ def test_an_action_that_waits_for_its_call_is_begun_once_and_backs_off_if_that_f
 
 
 def test_a_call_that_fails_again_backs_off_longer_and_its_question_stands(day: MarketDay) -> None:
-    node, clock = Commits(day, []), FakeClock(day.market_state)
+    node, clock = Commits(day, [COMMIT]), FakeClock(day.market_state)
     node.actions.sender = later = Later()
     node.failing = {1: Ask("no ether", hint="send some")}
     pauses, asked = list[float](), list[bool]()
     for _ in range(4):
-        node.due = [COMMIT]
         node.tick()
         asked.append(bool(node.status.questions))
         later.go()
-        node.due = []
         node.tick()
         pauses.append(node.actions.backoff.left_s(subject(COMMIT), clock.now()))
         clock.wait(pauses[-1])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from assay.protocol.errors import Retry
 from assay.protocol.types import Kind, Phase, Role, Seconds, Wei
 from assay.solver.observation import Observation
 from assay.solver.policy import decide
@@ -65,6 +66,19 @@ def test_a_solver_without_stake_says_so_until_it_has_some(day: MarketDay) -> Non
     day.markets["poor"].stake_up("stake", Role.SOLVER, Wei(500))
     solver.tick()
     assert solver.status.error == "" and solver.status.action == "no open job"
+
+
+def test_a_fetch_that_failed_is_not_shown_once_its_job_is_over(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    ann = day.solver("ann")
+
+    def fail() -> None:
+        raise Retry("nobody has the block")
+
+    ann.actions.attempt("Examine/of a job that is over", job_id, fail)
+    assert "nobody has the block" in ann.status.error
+    ann.tick()
+    assert ann.status.error == ""
 
 
 def test_an_idle_node_says_what_it_waits_for(day: MarketDay) -> None:
