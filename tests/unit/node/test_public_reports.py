@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli.node.run import EventLog, killed_at
 from assay.client.following import follow
-from assay.protocol.types import ClaimView, JobId, Kind, Phase
+from assay.protocol.types import Address, ClaimView, JobId, Kind, Phase
 from assay.solver.service import SolverService
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver
@@ -153,4 +153,25 @@ def test_torchft_206_streaming_goes_on_right_after_a_rejoin(day: MarketDay) -> N
     lines = follow(day.markets["client"], job_id).tasks
     assert sum(line.missing for line in lines) == 1
     assert not wendy.findings and not day.market_state.games
+    assert set(day.phases(job_id)) == {Phase.SETTLED}
+
+
+def test_yapapi_456_a_shard_whose_solver_failed_goes_to_another(day: MarketDay) -> None:
+    """Its solver comes back once another has the shard, and takes it from nobody."""
+    job_id = day.post(rounds=3, min_shards=2)
+    day.solvers()
+    day.verifiers()
+
+    def holders() -> list[Address]:
+        return [day.markets["client"].holder(job_id, shard).solver for shard in range(2)]
+
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
+    shard, failed = holders().index(day.address("bob")), day.services.pop("bob")
+    day.solver("carol")
+    assert day.run(lambda: holders()[shard] == day.address("carol"), turns=900)
+    day.services["bob"] = failed
+    assert day.run(day.closed(job_id), turns=900)
+    claims = [view.claim for view in day.markets["client"].claims(job_id)]
+    last = [c for c in claims if (c.kind, c.round, c.shard) == (Kind.TASK, 2, shard)]
+    assert [claim.claimant for claim in last] == [day.address("carol")]
     assert set(day.phases(job_id)) == {Phase.SETTLED}
