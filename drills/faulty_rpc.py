@@ -66,7 +66,7 @@ class FaultyGateway(Gateway):
         return {**question, "params": [then if part == "latest" else part for part in question["params"]]}
 
 
-class Weather(FaultyGateway):
+class FaultyEndpoints(FaultyGateway):
     """One path per client with its fault; `over` maps the path's name to "drop", "delay", "limit", "garbled",
     "stale" (every second answer) or "lie"."""
 

@@ -12,15 +12,15 @@ import typer
 
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
+from assay.cli.command_factory import command_of
 from assay.cli.commands import devnet
-from assay.cli.hooks import command_of
 from assay.cli.main import options
 from assay.devnet.devices import DEVICES_HELP, parse_devices
 from assay.devnet.folder import own_folder, wipe_data
 from assay.devnet.market import NodeSpec, take_down
 from drills import nodes
 from drills.devnet_only import refuse_other_chain
-from drills.life import settings
+from drills.market_run import settings
 
 root = typer.Typer(
     name="drills",
@@ -103,7 +103,7 @@ def chaos(
     chain that stops, jumps and is reorganised, and a cheat every tenth round. The result must have the bits
     of an undisturbed run, and no honest account may lose tokens. Uses a folder of its own, which stays if it
     fails."""
-    from drills.storm import left_out, schedule_of, storm_of
+    from drills.chaos import left_out, schedule_of, storm_of
 
     app = app_of(context)
     if schedule:

@@ -12,10 +12,10 @@ import typer
 
 from assay.app.accounts import resolve
 from assay.app.invocation import App
+from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.commands import solver as honest_solver
 from assay.cli.commands import verifier as honest_verifier
 from assay.cli.commands import whistle as honest_whistle
-from assay.cli.hooks import NodeKind, command_of
 from drills.cheats import ACCUSE_HELP, CHEAT_HELP, FAULT_HELP, solver_kind, whistleblower_kind
 from drills.devnet_only import require_devnet
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.compute.orders import Bench
 from assay.dispute.trace import StepTrace
 from assay.node.artifacts import LoadedJob, State
 from assay.node.audit import keyed_trace
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine
-from assay.node.kept_replays import KeptReplays
 from assay.node.orders import JobOrder, JobSpec
-from assay.node.published import publish_state
+from assay.node.published_states import publish_state
+from assay.node.replay_cache import ReplayCache
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
@@ -31,11 +31,11 @@ from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ZERO_DIGEST, ClaimView, JobId, Kind, Terms
 from assay.solver.drafting import Draft, drafted
 from assay.solver.orders import SolverSpec, budget_of
-from assay.solver.storing import OpenTask
+from assay.solver.state_publisher import OpenTask
 from assay.solver.trainer import TaskTrainer, Told
 
 if TYPE_CHECKING:
-    from assay.node.opened import OpenJob
+    from assay.node.job_cache import OpenJob
 
 Spec = TypeVar("Spec", bound=JobSpec)
 
@@ -68,7 +68,7 @@ class JunkSpec(JobSpec):
 
     planted: tuple[tuple[int, int, int], ...] = ()
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         work = super().make_work(files, engine, desk)
         for round_, shard, step in self.planted:
             first = round_ * work.terms.main.of(shard).steps
@@ -84,7 +84,7 @@ class CheatSpec(SolverSpec):
         """Why this cheat is impossible in the job; empty if it is possible."""
         return ""
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         if why := self.misfit(files):
             raise Stop(
                 f"this drill does not fit the job: {why}; no shard of it is taken",
@@ -151,7 +151,7 @@ class FaultySpec(CheatSpec):
 
     plan: Plan | WeightPlan | AggregatePlan | None = None
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         plan, terms, work = self.plan, self.terms, super().make_work(files, engine, desk)
         tasks: dict[tuple[int, ...], Fault] = {}
         outer: dict[int, Fault] = {}
@@ -209,7 +209,7 @@ def before_round(terms: Terms, first: int) -> str:
 class WrongDataSpec(CheatSpec):
     """Trains on records of another seed."""
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         other = sha256(b"records of my own choice" + self.terms.seed).digest()
         desk.books.told("fault-planted", {"plan": "trains on records of its own choice"})
         return Work(replace(self.terms, seed=other), files, engine=engine)
@@ -362,7 +362,7 @@ class WrongInputSpec(CheatSpec):
         return before_round(self.terms, self.first_round)
 
     def make_states(
-        self, market: MarketView, blocks: Blocks, work: Work, kept: KeptReplays | None, books: Any
+        self, market: MarketView, blocks: Blocks, work: Work, kept: ReplayCache | None, books: Any
     ) -> StateProvider:
         parts = (market, blocks, JobId(self.job_id), work, self.limits.cache_bytes, kept)
         return _Wrong(*parts, patch=self.patch, books=books)

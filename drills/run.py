@@ -238,10 +238,10 @@ class Run:
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
         from assay.app.computing import engine_of
-        from assay.app.machine import RESOURCE_LIMITS
+        from assay.app.resource_limits import RESOURCE_LIMITS
+        from assay.client.chain_check import compare
         from assay.client.fetched import sample_text
         from assay.client.fetching import fetch
-        from assay.client.on_chain import compare
         from assay.client.receipt import read_receipt
         from assay.client.verifying import verify
         from assay.node.states import open_state_provider

@@ -39,7 +39,7 @@ class CopyingVerifier(VerifierService):
         self.source = source
 
     async def judge(self, view: ClaimView, what: str) -> Attestation:
-        copied = await self.judge_as(view, what, self.source)
+        copied = await self.judge_honestly(view, what, self.source)
         mine = tuple(sampled(self.market.job(view.claim.job_id).terms, view, self.market.me))
         self.report.emit(
             "fault-planted", plan=f"copies the traces of {self.source}", claim=view.claim_id.hex()

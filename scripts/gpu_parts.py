@@ -30,7 +30,7 @@ from assay.fitness import digests, long_run
 from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
-from assay.numerics import product_triton, slower
+from assay.numerics import product_triton, slow_paths
 from assay.numerics.native import Unusable
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
@@ -469,7 +469,7 @@ def main() -> None:
         traceback.print_exc()
         state = WRONG if task.found.get("state") == WRONG else FAILED
         task.end(state, f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}")
-    task.put(slower=slower.noted())
+    task.put(slower=slow_paths.noted())
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _NEXT = (
 )
 
 
-class WouldFallAgain(Ask):
+class RepeatedConviction(Ask):
     """The claim to commit was convicted before, or the machine that computed it was convicted twice."""
 
     code = "would-be-convicted"
@@ -99,7 +99,7 @@ class Convictions:
         self._save()
 
     def check(self, job: JobObservation, me: Address, claim: Claim, roots: Sequence[bytes]) -> None:
-        """Raises WouldFallAgain if these roots were convicted before."""
+        """Raises RepeatedConviction if these roots were convicted before."""
         place = (claim.kind, claim.round, claim.shard)
         for view in (one.view for one in self._fallen(job, me) if not one.silent):
             was = view.claim
@@ -121,9 +121,9 @@ class Convictions:
         return len(self._heeded)
 
     def refuse(self) -> None:
-        """Raises WouldFallAgain while a person has to look before anything is committed."""
+        """Raises RepeatedConviction while a person has to look before anything is committed."""
         if self.alarm:
-            raise WouldFallAgain(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
+            raise RepeatedConviction(f"{self.alarm}; nothing was committed, nor will be", hint=self._next)
 
 
 @dataclass(frozen=True)

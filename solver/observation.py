@@ -64,7 +64,7 @@ class Limits:
     max_loss: Wei | None = None
     """Maximum of `at_risk`; None: all that is staked."""
     leave: str = ""
-    """Reason to take no new work and release all shards; empty if there is none (``node.rest``)."""
+    """Reason to take no new work and release all shards; empty if there is none (``node.pausing``)."""
     pause: str = ""
     """Reason to take no new work for the moment; empty if there is none."""
 

@@ -1,7 +1,7 @@
 """Orders of a solver to its workers: train a task, compute an outer claim.
 
-Contract: as ``node.orders``. A worker reports its progress to the node (``solver.books``); its states are in
-the node's block store.
+Contract: as ``node.orders``. A worker reports its progress to the node (``solver.worker_reports``); its
+states are in the node's block store.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from assay.compute.orders import Bench
 from assay.node.orders import JobOrder, JobSpec
+from assay.solver.disk_budget import DiskBudget
 from assay.solver.drafting import Draft
-from assay.solver.room import DiskBudget
 
 if TYPE_CHECKING:
-    from assay.node.opened import OpenJob
+    from assay.node.job_cache import OpenJob
     from assay.solver.trainer import TaskTrainer
 
 

@@ -46,7 +46,7 @@ class TaskProgress:
             return {**place, "checkpoints": _entries(found)}
 
         again = "what it told of is computed again"
-        body = record.read_or_set_aside(path, _KIND, instead=again, earlier=earlier)
+        body = record.read_or_quarantine(path, _KIND, instead=again, earlier=earlier)
         if body is None:
             return []
         found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in body["checkpoints"]]
@@ -67,7 +67,7 @@ class TaskProgress:
         live, over = set[str](), set[str]()
         for folder in (self._folder, self._aside):
             for path in sorted(folder.glob(f"{job_id.hex()}-*.json")):
-                body = record.read_or_set_aside(path, _KIND, instead="what it told of is computed again")
+                body = record.read_or_quarantine(path, _KIND, instead="what it told of is computed again")
                 found = {str(entry["cid"]) for entry in (body or {}).get("checkpoints", ())}
                 if int(path.stem.split("-")[1]) >= first_round:
                     # of what is distrusted the same may be published again, before any record tells of it

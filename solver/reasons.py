@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from assay.node.idle import NO_JOB, first_wait, no_stake
-from assay.node.owed import JobParts, Owed, owed, resting
+from assay.node.idle_reasons import NO_JOB, first_wait, no_stake
+from assay.node.obligations import JobParts, Obligations, owed, resting
 from assay.node.rounds import moving
 from assay.protocol.types import ZERO_ADDRESS, Kind, Wei
 from assay.protocol.words import round_amount, show_amount, show_rate
@@ -160,7 +160,7 @@ def idle(observation: Observation) -> str:
     return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
 
 
-def _owed(observation: Observation) -> Owed:
+def _owed(observation: Observation) -> Obligations:
     jobs = [JobParts(job.claims, job.games, job.holders, job.demands) for job in observation.jobs]
     return owed(observation.me, jobs, Wei(max(observation.staked - observation.unlocked, 0)))
 

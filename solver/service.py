@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from assay.compute.orders import Priority
-from assay.node import apart, upkeep
-from assay.node.idle import no_stake
+from assay.node import isolation, upkeep
+from assay.node.idle_reasons import no_stake
 from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
 from assay.node.orders import Examine, Examined, Pieces
-from assay.node.rest import Drained, Rest
+from assay.node.pausing import Drained, Rest
 from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims, standing
@@ -35,16 +35,16 @@ from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ClaimId, JobId, JobView, Kind, Role, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver import policy, reasons
-from assay.solver.books import Place, SolverBooks, Tasks
 from assay.solver.convictions import Convictions
+from assay.solver.disk_budget import DiskBudget
 from assay.solver.drafting import Draft
-from assay.solver.looking import read_job
+from assay.solver.market_reads import read_job
 from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds
 from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
-from assay.solver.room import DiskBudget
 from assay.solver.sources import sources_of
+from assay.solver.worker_reports import Place, SolverCallbacks, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ class SolverService(Node):
         """Job and place of claims that are being committed, by the action's subject."""
         self._seen: Observation | None = None
 
-    def books(self) -> SolverBooks:
-        return SolverBooks(self, self._progress)
+    def books(self) -> SolverCallbacks:
+        return SolverCallbacks(self, self._progress)
 
     def spec(self, job_id: JobId) -> SolverSpec:
         room = None if self.budget is None else Room(self.budget.limit_bytes, self.budget.shards)
@@ -107,7 +107,7 @@ class SolverService(Node):
         """Reads one consistent observation."""
         me = self.market.me
         stake = self.market.stake(me, Role.SOLVER)
-        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
+        jobs = isolation.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         unlocked = Wei(max(stake.active - stake.locked, 0))
         limits = replace(
             self.limits,
@@ -165,14 +165,14 @@ class SolverService(Node):
             self.report.note(questions={**self.status.questions, "convictions": question})
         self.report.complain(no_stake("solver"), not observation.staked)
         self._show_risk(observation)
-        self._let_go(observation)
-        return apart.decided(observation, policy.decide, self.set_aside)
+        self._drop_ended_jobs(observation)
+        return isolation.decided(observation, policy.decide, self.set_aside)
 
     def _show_risk(self, observation: Observation) -> None:
         most, now = observation.limits.max_loss, show_amount(at_risk(observation))
         self.report.note(at_risk=now if most is None else f"{now} of at most {show_amount(most)}")
 
-    def _let_go(self, observation: Observation) -> None:
+    def _drop_ended_jobs(self, observation: Observation) -> None:
         """Drops jobs from memory that are over and hold nothing of ours."""
         watched = {job.view.job_id: job.view.progress.settled_rounds for job in observation.jobs}
         self._examined = {job_id: found for job_id, found in self._examined.items() if job_id in watched}
@@ -203,7 +203,7 @@ class SolverService(Node):
         self._examined.clear()
         self.tasks.clear()
 
-    def speechless(self, view: GameView) -> None:
+    def no_sound_move(self, view: GameView) -> None:
         if view.game.defender == self.market.me and not view.game.ballot:
             self._convictions.doubt(view.game.claim_id)
 

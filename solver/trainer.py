@@ -4,9 +4,9 @@ Contract: published states have the claimed roots. INVARIANT checked-here: every
 by this process, from the state that it is the root of. Records of an earlier process (``solver.progress``)
 only say where those states are. Input states come from ``node.states``.
 
-A large state is hashed and published while further segments are trained (``solver.storing``). It enters a
-claim only once it is stored and its root is known, so a crash loses at most the two segments being stored and
-the one in training. Work that builds on a task's last state may start before that is stored.
+A large state is hashed and published while further segments are trained (``solver.state_publisher``). It
+enters a claim only once it is stored and its root is known, so a crash loses at most the two segments being
+stored and the one in training. Work that builds on a task's last state may start before that is stored.
 
 Not guaranteed: that a state is what the program gives, if memory or processor failed an earlier process;
 ``solver.convictions`` bounds what that costs. Not thread-safe.
@@ -23,19 +23,19 @@ from assay.compute.orders import Cancelled
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.divergence import Divergence, divergence_in, not_finite
-from assay.node.published import publish_state
+from assay.node.published_states import publish_state
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES
 from assay.protocol import trees
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ZERO_DIGEST, JobId, Kind
-from assay.solver.ahead import Ahead, End
+from assay.solver.disk_budget import DiskBudget
 from assay.solver.drafting import Draft, Place, ProgressLost, claim_of, drafted
-from assay.solver.inputs import TaskInputs
+from assay.solver.input_roots import TaskInputs
 from assay.solver.resuming import Resuming, TaskKey
-from assay.solver.room import DiskBudget
-from assay.solver.storing import OpenTask, Storing
+from assay.solver.speculation import End, Speculation
+from assay.solver.state_publisher import OpenTask, Storing
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
 
@@ -43,7 +43,7 @@ Told = Callable[[int, int], None]
 
 
 class TaskTrainer:
-    """Trains and publishes for one job. `books`: receives its reports (``solver.books``)."""
+    """Trains and publishes for one job. `books`: receives its reports (``solver.worker_reports``)."""
 
     background_bytes = BACKGROUND_BYTES
     """Minimum size of states that are published while training goes on."""
@@ -72,7 +72,7 @@ class TaskTrainer:
         self._diverged = False
         self._resuming = Resuming(blocks, books, self.job_id, self.work.program(Kind.TASK))
         self.inputs = TaskInputs(market, states)
-        self._ahead = Ahead(states)
+        self._ahead = Speculation(states)
 
     def _place_of(self, task: OpenTask) -> Place:
         return Place(self.job_id, Kind.TASK, task.round, task.shard)
@@ -165,7 +165,7 @@ class TaskTrainer:
         done, state = self._resuming.resumed(key)
         if state is None:
             state = states.input_state(Kind.TASK, *key[:2])
-        self._put_by(key[0])
+        self._close_open_task(key[0])
         self._task = task = OpenTask(*key, done, state)
         if not done:
             with self._whole(task):
@@ -190,7 +190,7 @@ class TaskTrainer:
                 self._task = None
             raise
 
-    def _put_by(self, round_: int) -> None:
+    def _close_open_task(self, round_: int) -> None:
         """Closes the open task, before one of `round_` is opened; a complete task is still stored in the
         background."""
         task, self._task = self._task, None

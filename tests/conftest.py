@@ -19,7 +19,7 @@ from assay.chain.contracts.artifacts import Artifacts, load_artifacts
 from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
-from assay.numerics import slower
+from assay.numerics import slow_paths
 
 # As in every node: eth_account's libraries raise the limit so far that a deep nest in C ends the process.
 sys.setrecursionlimit(100_000)
@@ -57,7 +57,7 @@ def _keys_guard_nothing() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins as a process does, for which nothing was noted yet."""
-    monkeypatch.setattr(slower, "_kept", {})
+    monkeypatch.setattr(slow_paths, "_kept", {})
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Ballots:
         self._kept: dict[_Key, Ballot] = {}
         for path in sorted(folder.glob("*.json")):
             again = "its sample is replayed again"
-            body = record.read_or_set_aside(path, _KIND, instead=again, earlier=_earlier)
+            body = record.read_or_quarantine(path, _KIND, instead=again, earlier=_earlier)
             if body is not None:
                 key, ballot = _decoded(body)
                 self._kept[key] = ballot

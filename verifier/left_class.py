@@ -23,7 +23,7 @@ class LeftClass:
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEFT_FILE
         instead = "no class is come back to; `assay verifier subscribe CLASS` agrees to one"
-        body = record.read_or_set_aside(self._path, _KIND, instead=instead)
+        body = record.read_or_quarantine(self._path, _KIND, instead=instead)
         self.class_id = ZERO_DIGEST if body is None else bytes.fromhex(body["class"])
         """Id of the class; zeros: none."""
         self._block: int | None = None if body is None else body["block"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from assay.node.idle import NO_JOB, first_wait, no_stake
-from assay.node.owed import JobParts, owed, resting
+from assay.node.idle_reasons import NO_JOB, first_wait, no_stake
+from assay.node.obligations import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import closable_from, fallen, moving, stands
 from assay.node.upkeep import (
@@ -47,8 +47,8 @@ from assay.protocol.types import (
     Wei,
 )
 from assay.protocol.words import show_amount
-from assay.verifier import joining
-from assay.verifier.joining import ClassLimits, Past
+from assay.verifier import class_choice
+from assay.verifier.class_choice import ClassLimits, Past
 
 NO_STAKE = Wei(0)
 NO_PAST = Past()
@@ -70,7 +70,7 @@ class Limits:
     pinned_bytes: int | None = None
     """Maximum bytes on disk for states behind votes and games; None: no limit but the disk."""
     leave: str = ""
-    """Reason to leave its class and only finish what it owes; empty if there is none (``node.rest``)."""
+    """Reason to leave its class and only finish what it owes; empty if there is none (``node.pausing``)."""
     pause: str = ""
     """Reason to take no new work for the moment; empty if there is none."""
 
@@ -211,7 +211,7 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
     """Subscribes to no class while the operator wants to leave; otherwise to the class that was left, or a
     better one.
 
-    `verifier.joining` chooses it.
+    `verifier.class_choice` chooses it.
     """
     limits, past, in_class = observation.limits.classes, observation.past, any(observation.subscribed)
     if leave := observation.limits.leave:
@@ -226,8 +226,8 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
         return
     jobs = [(job.view, job.claims) for job in observation.jobs]
     me, now = observation.me, observation.now
-    found = joining.prospects(me, now, jobs, observation.classes, past, limits)
-    chosen = joining.choose(now, observation.subscribed, found, past.stays, limits.trial)
+    found = class_choice.prospects(me, now, jobs, observation.classes, past, limits)
+    chosen = class_choice.choose(now, observation.subscribed, found, past.stays, limits.trial)
     if chosen is not None:
         yield Subscribe(JobId(chosen.class_id), "its conditions are within the operator's limits")
 

@@ -2,7 +2,7 @@
 
 Contract: a vote is sent only after this process's replay has computed it and it is on disk; lost results are
 replayed again. INVARIANT checked-here: before a valid vote is sent, the states that defend it are pinned on
-disk (`node.kept_replays`). Without room for them the seat is given up. A vote of this account that is on
+disk (`node.replay_cache`). Without room for them the seat is given up. A vote of this account that is on
 chain is left as it is, whoever sent it. A claim that its replay contradicts gets an invalid vote and a
 challenge; votes that attested it are disputed once it has fallen. This service plays every game to the end,
 as it defends its own votes. Not guaranteed: that a sample finds every fault; ``assay verifier coverage``
@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from assay.node import apart, upkeep
-from assay.node.accusing import Accusing
+from assay.node import isolation, upkeep
+from assay.node.accusations import Accuser
 from assay.node.findings import Attestation, Finding, WrongSegment, sampled
-from assay.node.idle import no_stake
+from assay.node.idle_reasons import no_stake
 from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
-from assay.node.orders import JobSpec, JudgeInput, JudgeVote, KeptSpec, PinStarts
-from assay.node.pins import NoRoom
-from assay.node.rest import Drained, Rest
+from assay.node.orders import JobSpec, JudgeInput, JudgeVote, PinStarts, ReplayCacheSpec
+from assay.node.pausing import Drained, Rest
+from assay.node.pins import PinSpaceExceeded
 from assay.node.rewards import Share
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
@@ -45,10 +45,10 @@ from assay.protocol.types import (
 )
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
-from assay.verifier.joining import Past
+from assay.verifier.class_choice import Past
+from assay.verifier.class_history import Stays
 from assay.verifier.left_class import LeftClass
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
-from assay.verifier.stays import Stays
 
 _NO_CLASS = policy.Subscribe(JobId(ZERO_DIGEST), "")
 KEPT_BYTES = 1 << 30
@@ -81,9 +81,9 @@ class VerifierService(Node):
         """`weight_epoch`: blocks of an epoch; an account that leaves a class may be drawn until the second
         epoch from then begins. `fees`: returns what each job has paid this account for votes, by the chain's
         events; only called if it chooses classes by itself."""
-        kept = KeptSpec(folder / "replays", KEPT_BYTES, limits.pinned_bytes)
+        kept = ReplayCacheSpec(folder / "replays", KEPT_BYTES, limits.pinned_bytes)
         super().__init__("verifier", market, blocks, clock, resource_limits, **options)
-        self.accusing = Accusing(self, secret, kept)
+        self.accusing = Accuser(self, secret, kept)
         self.limits, self._fees, self._weight_epoch = limits, fees, weight_epoch
         self._paid: Mapping[JobId, Wei] = {}
         self._no_room: dict[tuple[ClaimId, bytes], str] = {}
@@ -111,7 +111,7 @@ class VerifierService(Node):
     def see(self) -> Observation:
         """Reads one consistent observation."""
         me = self.market.me
-        jobs = apart.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
+        jobs = isolation.seen(upkeep.watched(self.market), self._job_observation, self.set_aside)
         now, clock = self.clock.now(), self.market.clock()
         own, classes = self.market.subscription(me), self.market.classes()
         stake, free, past = self.market.stake(me, Role.VERIFIER), self.market.free(me), self._past(own, now)
@@ -176,7 +176,7 @@ class VerifierService(Node):
         self._seen = self.see()
         self.report.complain(no_stake("verifier"), not self._seen.staked)
         self.accusing.release_pins()
-        actions = apart.decided(self._seen, policy.decide, self.set_aside)
+        actions = isolation.decided(self._seen, policy.decide, self.set_aside)
         self._make_way(actions)
         return actions
 
@@ -232,9 +232,9 @@ class VerifierService(Node):
 
     async def judge(self, view: ClaimView, what: str) -> Attestation:
         """Computes this verifier's vote on a claim (a drill overrides this)."""
-        return await self.judge_as(view, what, self.market.me)
+        return await self.judge_honestly(view, what, self.market.me)
 
-    async def judge_as(self, view: ClaimView, what: str, me: Address) -> Attestation:
+    async def judge_honestly(self, view: ClaimView, what: str, me: Address) -> Attestation:
         """Computes an honest verifier's vote: replays each sampled segment once, in parallel if there are
         workers."""
         spec = self.spec(view.claim.job_id)
@@ -253,7 +253,7 @@ class VerifierService(Node):
         view = self.market.claim(action.claim_id)
         try:
             found = await self.judge(view, subject(action))
-        except NoRoom as error:
+        except PinSpaceExceeded as error:
             self._no_room[view.claim_id, view.status.seed] = error.message
             self.accusing.pins.release(lambda _, claim_id: claim_id == view.claim_id)
             return

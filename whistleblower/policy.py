@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from assay.node.idle import NO_JOB
-from assay.node.owed import JobParts, owed, resting
+from assay.node.idle_reasons import NO_JOB
+from assay.node.obligations import JobParts, owed, resting
 from assay.node.rewards import Share, shares
 from assay.node.rounds import fallen, moving
 from assay.node.upkeep import (
@@ -76,7 +76,7 @@ class Limits:
     shares: Shares | None = None
     """Jobs to watch, and the sampled claims and votes to audit; None: all."""
     leave: str = ""
-    """Reason to only finish existing findings; empty if there is none (``node.rest``)."""
+    """Reason to only finish existing findings; empty if there is none (``node.pausing``)."""
     pause: str = ""
     """The same, for the moment."""
 

@@ -14,13 +14,21 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from assay.disk import record
-from assay.node import apart, upkeep
-from assay.node.accusing import Accusing
+from assay.node import isolation, upkeep
+from assay.node.accusations import Accuser
 from assay.node.findings import Finding, RefutedVote, WrongVote
 from assay.node.intents import intent, subject
 from assay.node.limits import ResourceLimits
-from assay.node.orders import FindGap, IsPublished, JobSpec, JudgeInput, JudgeVote, KeptSpec, WantedLeaves
-from assay.node.rest import Drained, Rest
+from assay.node.orders import (
+    FindGap,
+    IsPublished,
+    JobSpec,
+    JudgeInput,
+    JudgeVote,
+    ReplayCacheSpec,
+    WantedLeaves,
+)
+from assay.node.pausing import Drained, Rest
 from assay.node.rewards import Share
 from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
@@ -73,9 +81,9 @@ class WhistleblowerService(Node):
         rest: Rest | None = None,
         **options: Unpack[Options],
     ) -> None:
-        kept = KeptSpec(folder / "replays", limits.kept_bytes)
+        kept = ReplayCacheSpec(folder / "replays", limits.kept_bytes)
         super().__init__("whistleblower", market, blocks, clock, resource_limits, **options)
-        self.accusing = Accusing(self, secret, kept)
+        self.accusing = Accuser(self, secret, kept)
         self.limits = limits
         self._rest = rest or Rest(Drained(folder, "whistleblower"))
         self._audited = Audited(folder / "audited")
@@ -102,7 +110,7 @@ class WhistleblowerService(Node):
         me, shares = self.market.me, self.limits.shares
         found = upkeep.watched(self.market, liable=True)
         watched = [job for job in found if shares is None or job.job_id in shares.of]
-        jobs = apart.seen(watched, self._job_observation, self.set_aside)
+        jobs = isolation.seen(watched, self._job_observation, self.set_aside)
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
@@ -122,7 +130,7 @@ class WhistleblowerService(Node):
     def decide(self) -> Sequence[Action]:
         self._seen = self.see()
         self.accusing.release_pins()
-        return apart.decided(self._seen, policy.decide, self.set_aside)
+        return isolation.decided(self._seen, policy.decide, self.set_aside)
 
     def why_idle(self) -> str:
         return "" if self._seen is None else policy.idle(self._seen)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from assay.app.computing import engine_of
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS
+from assay.app.resource_limits import RESOURCE_LIMITS
 from assay.app.units import parse_amount
 from assay.app.wiring import Connection, NodeStorage
 from assay.client.closing import Closing, close, closes_at

@@ -67,8 +67,8 @@ def connect(
 
     `rpc_url`: one URL, or several in order of preference; `max_spend`: maximum ether for gas, such as
     "0.1ether"; `host`, `port` and `announce_url`: where a posted job's files are served, and the base URL
-    announced to others (``app.reach``; default: loopback, which suits a devnet); `quiet=False` reports
-    progress on stderr. Raises Ask if there is no chain, deployment or key, and RpcUnreachable.
+    announced to others (``app.network_addresses``; default: loopback, which suits a devnet); `quiet=False`
+    reports progress on stderr. Raises Ask if there is no chain, deployment or key, and RpcUnreachable.
     """
     urls = rpc_url if rpc_url is None or isinstance(rpc_url, str) else ",".join(rpc_url)
     texts = (None if path is None else str(path) for path in (home, password_file, keystore, deployment))
@@ -217,7 +217,7 @@ class Market:
         plan = plan or Plan()
         if plan.local is None:
             plan = replace(plan, local=read_devnet(self._app.settings.home) is not None)
-        from assay.job.kept import traces
+        from assay.job.trace_cache import traces
 
         return traced_job(model, loss, optimiser, data, plan, traces(self._app).keep)
 
@@ -229,7 +229,7 @@ class Market:
 
     def _serve(self) -> None:
         """Serves the account's blocks until the market is closed."""
-        from assay.app.reach import reach_of
+        from assay.app.network_addresses import reach_of
         from assay.app.web import serve_blocks
 
         if not self._serving:

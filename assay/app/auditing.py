@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.app.invocation import App
-from assay.app.machine import limits_of
+from assay.app.resource_limits import limits_of
 from assay.app.units import show_amount
 from assay.app.wiring import CLOCK_AGE_S, Connection, NodeStorage
 from assay.app.workers import workers_of
@@ -47,7 +47,7 @@ class AuditShares:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        body = record.read_or_set_aside(path, _KIND, instead="a tenth of each job is audited")
+        body = record.read_or_quarantine(path, _KIND, instead="a tenth of each job is audited")
         self._said: dict[str, float] = body or {}
 
     def say(self, job_id: JobId, share: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from assay.app.machine import FORMS_FOLDER, limits_of, memory_bytes
+from assay.app.resource_limits import FORMS_FOLDER, limits_of, memory_bytes
 from assay.app.settings import Settings, check_computing
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device

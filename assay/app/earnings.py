@@ -23,7 +23,7 @@ from assay.chain.eth.fees import UNIT
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block
-from assay.node.pending import Pending, pending
+from assay.node.unpaid_earnings import Pending, pending
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId, Wei
 

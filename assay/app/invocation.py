@@ -95,7 +95,7 @@ class App:
     def storage(self, name: str) -> NodeStorage:
         """Block store of account `name`, which fetches from the nodes on chain, and the operator's Kubo, if
         any."""
-        from assay.app.reach import private_peers
+        from assay.app.network_addresses import private_peers
         from assay.app.wiring import open_storage
 
         home, private = self.node_home(name), private_peers(self.settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from assay.app.explained import names_of
+from assay.app.game_explanation import names_of
 from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.outlook import in_words as outlook_line
@@ -143,7 +143,7 @@ def line_of(following: Following) -> str:
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
     """Loss reader of a job; None while its files are unavailable."""
     from assay.app.computing import engine_of
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.client.losses import losses_of
     from assay.node.artifacts import load_job
 

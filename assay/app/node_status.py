@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.app.ids import SHORT
 from assay.app.invocation import App
+from assay.app.network_addresses import private_peers
+from assay.app.node_problems import troubles
 from assay.app.output import table, visible
-from assay.app.reach import private_peers
 from assay.app.times import show_span
-from assay.app.troubles import troubles
 from assay.app.units import show_bytes
 from assay.app.worker_status import in_words, listed
 from assay.protocol import bounded_json

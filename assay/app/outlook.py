@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.app.games import WHAT_IS_ASKED, side_to_move
+from assay.app.game_text import WHAT_IS_ASKED, side_to_move
 from assay.app.times import show_moment
 from assay.app.units import round_amount
 from assay.client.closing import closes_at
-from assay.node.idle import place_of
+from assay.node.idle_reasons import place_of
 from assay.node.rounds import Claims, closable, closable_from, closable_since, slices, standing
 from assay.node.upkeep import window_end
 from assay.protocol.game_state import GameView

@@ -196,7 +196,7 @@ class Output:
     def report(self, error: AssayError) -> None:
         """Prints an error and its hint on stderr."""
         if isinstance(error, Reverted):
-            from assay.app.refusals import in_words
+            from assay.app.contract_errors import in_words
 
             error = in_words(error)
         if self.as_json:

@@ -131,7 +131,7 @@ _COMPUTING = {
         "give a whole number from 1, or leave it out for all processors",
     ),
 }
-"""Pattern and error text of each setting. ``app.machine`` checks whether the device exists."""
+"""Pattern and error text of each setting. ``app.resource_limits`` checks whether the device exists."""
 
 
 def check_computing(name: str, value: str) -> str:

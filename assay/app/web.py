@@ -22,17 +22,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from assay.app.connections import (
+from assay.app.connection_limits import (
     Allowance,
     BoundedServer,
     Connections,
     PacedApp,
     WebLimits,
 )
+from assay.app.network_addresses import Reach, Reaches, base_url, is_named
+from assay.app.node_problems import why_not_ready
 from assay.app.output import plain
-from assay.app.reach import Reach, Reaches, base_url, is_named
 from assay.app.status_page import status_page
-from assay.app.troubles import why_not_ready
 from assay.app.wiring import Connection, NodeStorage
 from assay.app.worker_status import listed
 from assay.blocks.blockstore import BlockStore

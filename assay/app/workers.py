@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.app.machine import FORMS_FOLDER
+from assay.app.resource_limits import FORMS_FOLDER
 from assay.app.settings import Settings
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker

@@ -36,7 +36,7 @@ from typing import BinaryIO
 from assay.blocks import unixfs
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import BadDag, children
-from assay.blocks.durable import rename, sync_filesystem, sync_folder
+from assay.blocks.fsync import rename, sync_filesystem, sync_folder
 from assay.disk import record
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
 
@@ -317,7 +317,7 @@ class BlockStore:
 
     def _write(self, path: Path, data: bytes, durable: bool) -> None:
         if data:
-            record.leave_spare(self._tmp, len(data))
+            record.require_spare(self._tmp, len(data))
         temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:

@@ -39,12 +39,21 @@ from typing import Any, TypeVar
 
 import httpx
 
-from assay.blocks.arrival import Arrival
 from assay.blocks.blockstore import BlockStore
 from assay.blocks.car import BadCar
+from assay.blocks.car_receiver import Arrival
 from assay.blocks.cid import Cid
+from assay.blocks.hedged_requests import (
+    FileDeadline,
+    FileDeadlines,
+    Hold,
+    Pace,
+    Race,
+    RaceConfig,
+    Spent,
+    read_capped,
+)
 from assay.blocks.peers import Peer, PeerInfo, Peers
-from assay.blocks.race import FileTime, FileTimes, Hold, Pace, Race, RaceConfig, Spent, read_capped
 from assay.protocol.errors import (
     AssayError,
     BlockNotFound,
@@ -140,7 +149,7 @@ class Exchange:
         self._publisher: PublisherOf = lambda digest: None
         self._latest: str | None = None
         """Peer that delivered last; it is asked first for the rest of a file."""
-        self.times = FileTimes(conf.file_grace_s, conf.min_bytes_per_s, conf.file_again_s, clock)
+        self.times = FileDeadlines(conf.file_grace_s, conf.min_bytes_per_s, conf.file_again_s, clock)
         self._held = threading.local()
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(conf.block_deadline_s, connect=conf.connect_timeout_s),
@@ -223,12 +232,12 @@ class Exchange:
 
         return self._run(ask())
 
-    def fetch_block(self, cid: Cid, within: FileTime | None = None) -> bytes:
+    def fetch_block(self, cid: Cid, within: FileDeadline | None = None) -> bytes:
         """Fetches, verifies and stores one block within the file's time. Raises `BlockNotFound`."""
         work = self._fetch_one(cid, self._publisher(cid.digest), within)
         return self._run(work, self.hold)
 
-    def fetch_many(self, cids: Iterable[Cid], within: FileTime | None = None) -> None:
+    def fetch_many(self, cids: Iterable[Cid], within: FileDeadline | None = None) -> None:
         """Fetches and stores blocks, a few at a time, within the file's time (None: no limit).
 
         Raises `BlockNotFound` for the first one that nobody has.
@@ -258,7 +267,7 @@ class Exchange:
         bound = work if hold is None else hold.bound(work)
         return asyncio.run_coroutine_threadsafe(bound, self._loop).result()
 
-    async def _fetch_one(self, cid: Cid, publisher: str | None, within: FileTime | None) -> bytes:
+    async def _fetch_one(self, cid: Cid, publisher: str | None, within: FileDeadline | None) -> bytes:
         if within is None:
             return await self._fetch(cid, publisher)
         try:
@@ -269,7 +278,7 @@ class Exchange:
         within.came(len(data))
         return data
 
-    async def _fetch_many(self, cids: list[Cid], within: FileTime | None) -> None:
+    async def _fetch_many(self, cids: list[Cid], within: FileDeadline | None) -> None:
         if not cids:
             return
         queue = iter(cids)

@@ -6,7 +6,7 @@ CAR holds the whole DAG depth first, each block once; if any block is missing th
 first byte. If a block turns out corrupt during a CAR, the connection is cut, so that the client sees a broken
 stream.
 
-Not guaranteed: access control, or rate limits; `app.connections` has those. No paths below a CID, no
+Not guaranteed: access control, or rate limits; `app.connection_limits` has those. No paths below a CID, no
 `entity-bytes`, no deserialised files.
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/

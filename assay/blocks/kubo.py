@@ -27,8 +27,8 @@ from assay.blocks.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore, 
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import children
 from assay.blocks.exchange import Exchange
+from assay.blocks.hedged_requests import FileDeadline
 from assay.blocks.node import NodeBlocks
-from assay.blocks.race import FileTime
 from assay.protocol import bounded_json
 from assay.protocol.errors import (
     AssayError,
@@ -217,7 +217,7 @@ class KuboNodeBlocks(NodeBlocks):
                 data = self._get(block)
                 stack.extend(children(block, data, MAX_DAG_LINKS) if block.codec == DAG_PB else [])
 
-    def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
+    def _prefetch(self, plan: unixfs.FilePlan, time: FileDeadline) -> dict[Cid, bytes]:
         with suppress(BlockNotFound):  # those are asked of the daemon, one by one
             return super()._prefetch(plan, time)
         return {}
@@ -236,7 +236,7 @@ class KuboNodeBlocks(NodeBlocks):
                 named = children(block, self.store.get_block(block), MAX_DAG_LINKS)
                 stack.extend((child, False) for child in reversed(named))
 
-    def _get(self, cid: Cid, within: FileTime | None = None) -> bytes:
+    def _get(self, cid: Cid, within: FileDeadline | None = None) -> bytes:
         try:
             return super()._get(cid, within)
         except BlockNotFound:

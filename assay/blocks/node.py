@@ -24,7 +24,7 @@ from assay.blocks.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.blocks.dagpb import children
 from assay.blocks.exchange import Exchange
-from assay.blocks.race import FileTime, Hold
+from assay.blocks.hedged_requests import FileDeadline, Hold
 from assay.protocol.errors import BlockNotFound, CorruptBlock
 
 CAR_FROM_LEAVES = 8
@@ -68,9 +68,9 @@ class NodeBlocks:
         return self.store.together()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
-        """Reads a whole file, fetching what is missing within one `FileTime`.
+        """Reads a whole file, fetching what is missing within one `FileDeadline`.
 
-        Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, and `PutOff` within `within`.
+        Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, and `Deferred` within `within`.
         """
         whole = BytesIO()
         for chunk in self._chunks(cid, max_bytes):
@@ -92,9 +92,9 @@ class NodeBlocks:
             )
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
-        """Byte ranges of a file's blocks that are unavailable (`unixfs.holes`), or not within one `FileTime`.
+        """Byte ranges of a file's blocks that are unavailable within one `FileDeadline` (`unixfs.holes`).
 
-        Raises `BadCid`, and `PutOff` within `within`.
+        Raises `BadCid`, and `Deferred` within `within`.
         """
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
         with self.exchange.times.of(root, self.exchange.hold is not None) as time:
@@ -103,7 +103,7 @@ class NodeBlocks:
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """Limits the total time of all fetches within its `with` blocks, of any threads.
 
-        Beyond it `PutOff` is raised; blocks received so far are kept.
+        Beyond it `Deferred` is raised; blocks received so far are kept.
         """
         return _Within(self.exchange, Hold(seconds))
 
@@ -123,13 +123,13 @@ class NodeBlocks:
         self.exchange.fetch_many(missing)
         self.store.pin(cid)
 
-    def _get(self, cid: Cid, within: FileTime | None = None) -> bytes:
+    def _get(self, cid: Cid, within: FileDeadline | None = None) -> bytes:
         try:
             return self.store.get_block(cid)
         except (BlockNotFound, CorruptBlock):
             return self.exchange.fetch_block(cid, within)
 
-    def _prefetch(self, plan: unixfs.FilePlan, time: FileTime) -> dict[Cid, bytes]:
+    def _prefetch(self, plan: unixfs.FilePlan, time: FileDeadline) -> dict[Cid, bytes]:
         """Fetches missing leaves of a file; returns those of the CAR stream, up to HELD_BYTES.
 
         They are verified, and need not be read from disk and hashed again.

@@ -59,7 +59,7 @@ class Traffic:
 
 def read_totals(path: Path) -> dict[str, int]:
     """Totals in a node's file; zeros if it is missing or damaged."""
-    kept = record.read_or_set_aside(path, _KIND, instead="bytes are counted from 0") or {}
+    kept = record.read_or_quarantine(path, _KIND, instead="bytes are counted from 0") or {}
     return {
         f"{direction}_{purpose}": int(kept.get(f"{direction}_{purpose}", 0))
         for direction in ("in", "out")

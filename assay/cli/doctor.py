@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.app.invocation import App
-from assay.app.machine import FORMS_FOLDER
+from assay.app.network_addresses import is_loopback, private_peers
+from assay.app.node_problems import troubles
 from assay.app.node_status import answer_of, networks_of, whole_answer
 from assay.app.output import Exit, table
-from assay.app.reach import is_loopback, private_peers
+from assay.app.resource_limits import FORMS_FOLDER
 from assay.app.times import show_span
-from assay.app.troubles import troubles
 from assay.app.units import show_amount, show_bytes
-from assay.node.clocks import ANY_TIME, may_sleep
+from assay.node.deadlines import ANY_TIME, offline_allowance
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, Role
@@ -103,7 +103,7 @@ def _home(app: App) -> Iterator[Line]:
 
 
 def _package() -> Iterator[Line]:
-    from assay.cli.mishaps import others_of
+    from assay.cli.error_reports import others_of
 
     if others := others_of("assay"):
         fix = "one of the two is broken: install assay-market in an environment of its own"
@@ -143,8 +143,8 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
 def _bytecode(app: App, connection: Connection) -> Iterator[Line]:
     """Compares the code on chain with the artifacts; the deployment file alone proves nothing."""
     from assay.chain.contracts.artifacts import load_artifacts
+    from assay.chain.contracts.code_check import differing
     from assay.chain.contracts.deploy import parse
-    from assay.chain.contracts.deployed import differing
 
     addresses = parse(app.settings.deployment).addresses
     other = set(differing(connection.rpc, addresses, load_artifacts()))
@@ -197,7 +197,7 @@ def _account(app: App, connection: Connection, role: str) -> Iterator[Line]:
         yield _stake(app, connection, address, Role[role.upper()])
     if role != "client":
         now = int(connection.clock.now())
-        yield Line("sleep", "ok", f"its node may sleep {may_sleep(market, address, now) or ANY_TIME}")
+        yield Line("sleep", "ok", f"its node may sleep {offline_allowance(market, address, now) or ANY_TIME}")
         yield from _tried("node", lambda: _node(app, connection, role, address))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_group
 
-Rooms = Mapping[str, tuple[str, ...]]
+LazyGroups = Mapping[str, tuple[str, ...]]
 """By group name: the module with its `commands`, its one-line help, and its panel in the list, if any."""
 Add = Callable[[Any, str], None]
 """Adds something to a command, given its full name."""
@@ -62,10 +62,10 @@ class Room(TyperGroup):
         return self._loaded.make_context(*arguments, **options)
 
 
-def with_rooms(rooms: Rooms) -> type[TyperGroup]:
+def with_lazy_groups(rooms: LazyGroups) -> type[TyperGroup]:
     """A group class that has these lazy groups beside its own commands."""
 
-    class WithRooms(TyperGroup):
+    class WithLazyGroups(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             for name, room in rooms.items():
@@ -78,7 +78,7 @@ def with_rooms(rooms: Rooms) -> type[TyperGroup]:
             part = {name: str(getattr(one, "rich_help_panel", "")) for name, one in self.commands.items()}
             return sorted(order, key=lambda name: rank.get(part[name], 0))
 
-    return WithRooms
+    return WithLazyGroups
 
 
 def everywhere(command: Any, add: Add, path: str) -> None:

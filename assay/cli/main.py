@@ -14,12 +14,12 @@ from typer.main import get_command
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, check_computing
-from assay.cli.anywhere import completed
 from assay.cli.commands.dashboard import dashboard
 from assay.cli.commands.deploy import deploy
+from assay.cli.error_reports import bug, file_error, overwritten_install
 from assay.cli.examples import START
-from assay.cli.lazy import everywhere, with_rooms
-from assay.cli.mishaps import bug, file_trouble, written_over
+from assay.cli.global_options import completed
+from assay.cli.lazy import everywhere, with_lazy_groups
 from assay.protocol.errors import AssayError, Stop
 
 BEGIN, WORK, MONEY, MARKET = "To begin", "To work", "Accounts and money", "A market of your own"
@@ -66,7 +66,7 @@ DISTRIBUTION = "assay-market"
 root = typer.Typer(
     name="assay",
     help="A market for training compute without trusted parties.",
-    cls=with_rooms(ROOMS),
+    cls=with_lazy_groups(ROOMS),
     invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
@@ -269,7 +269,7 @@ def main(commands: typer.Typer = root, program: str = "assay") -> None:
     # PyTorch's threads spin while one waits for another, which takes several times a step's processor time on
     # a machine that has other work; read once, when it is imported, also by a node's workers.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if strange := written_over():
+    if strange := overwritten_install():
         Output(as_json).fail(strange)
     try:
         status = tree(commands)(prog_name=program, standalone_mode=False)
@@ -283,7 +283,7 @@ def main(commands: typer.Typer = root, program: str = "assay") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(int(Exit.OK)) from None
     except Exception as error:  # noqa: BLE001 - the top of every command: nobody is shown a bare traceback
-        Output(as_json).fail(file_trouble(error) or bug(error, [program, *sys.argv[1:]]))
+        Output(as_json).fail(file_error(error) or bug(error, [program, *sys.argv[1:]]))
     # A command that ends by `typer.Exit` gives its status back here instead of raising it.
     raise SystemExit(status if isinstance(status, int) else int(Exit.OK))
 

@@ -76,7 +76,7 @@ _RESULTS = {
     "evaluation": "its result is a loss, which `assay job fetch` says",
     "grpo": "`assay job init --template grpo --weights FOLDER` goes on with this policy",
 }
-"""What to do with results of jobs that do not train (``job.uses``), by name."""
+"""What to do with results of jobs that do not train (``job.use_sections``), by name."""
 
 
 def _no_text(folder: Path, model: dict[str, Any]) -> Stop:

@@ -16,7 +16,7 @@ from assay.node.artifacts import LoadedJob, State
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
-from assay.node.published import Published
+from assay.node.published_states import Published
 from assay.node.slots import SlotReader, TensorCache
 from assay.node.work import Work
 from assay.protocol.errors import AssayError
@@ -152,7 +152,7 @@ class Losses:
         if found is None:
             pause = min(2 * pause or 1, MOST_LOOKS)
             self._refused[key] = self._looks + pause, pause
-            self._published.forget_hidden(view.claim_id)
+            self._published.retry_manifest(view.claim_id)
         return found
 
     def _leaf(self, view: ClaimView, leaf: int) -> State | None:

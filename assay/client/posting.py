@@ -105,7 +105,7 @@ def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei, bond
     return market.post(key, terms, budget)
 
 
-def thin_class(agreed: Wei, conditions: Conditions) -> str:
+def low_stake_warning(agreed: Wei, conditions: Conditions) -> str:
     """Warns about a class with little subscribed stake; empty if it is enough.
 
     Few verifiers cannot take or delay anything, but their draw is predictable, and unattested claims wait

@@ -2,7 +2,7 @@
 
 Contract: a receipt holds the preimages of its job's and claims' ids, as ABI words, so that anybody can
 recompute the ids; a changed struct does not change the format. `read_receipt` returns what was written, or
-says what is wrong. Whether it is true is checked by ``client.verifying``, ``client.on_chain`` and
+says what is wrong. Whether it is true is checked by ``client.verifying``, ``client.chain_check`` and
 ``client.replaying``. It is not signed: anybody can write one.
 """
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.client.losses import CACHE_BYTES
 from assay.node.artifacts import LoadedJob
-from assay.node.published import Published
+from assay.node.published_states import Published
 from assay.node.rounds import Claims, standing
 from assay.node.slots import SlotReader, TensorCache
 from assay.numerics.encoding import to_bytes

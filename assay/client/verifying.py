@@ -1,8 +1,9 @@
 """Verifies a fetched model against its receipt, offline.
 
 Contract: `verify` reads only the folder, and lists what it has recomputed in `Verified.checked`: the model is
-consistent with its receipt. Invented claims with an invented model are consistent, too: ``client.on_chain``
-checks that the chain has the claims, ``client.replaying`` that the arithmetic is right.
+consistent with its receipt. Invented claims with an invented model are consistent, too:
+``client.chain_check`` checks that the chain has the claims, ``client.replaying`` that the arithmetic is
+right.
 """
 
 from __future__ import annotations

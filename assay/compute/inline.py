@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import Bench, Order, Priority, WorkerConfig
 from assay.compute.pool import Loss, Progress, R, Slower, Task, WorkerStatus
-from assay.numerics import slower
+from assay.numerics import slow_paths
 
 
 class InlinePool:
@@ -51,7 +51,7 @@ class InlinePool:
 
     def status(self) -> tuple[WorkerStatus, ...]:
         """Status of this process, which is idle whenever it can be asked."""
-        return (WorkerStatus(self.bench.config.device, orders=self._orders, slower=slower.noted()),)
+        return (WorkerStatus(self.bench.config.device, orders=self._orders, slower=slow_paths.noted()),)
 
     def is_busy(self) -> bool:
         """Always False: no order runs while the caller asks."""

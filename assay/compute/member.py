@@ -18,10 +18,10 @@ from torch import Tensor
 from assay.compute.orders import Bench, Order
 from assay.compute.streams import Blame, Crew, Frame, Lines, connect
 from assay.numerics.encoding import from_bytes, to_bytes
-from assay.program.excerpt import Steps
 from assay.program.execute import StepContext
 from assay.program.isa import DType
 from assay.program.kernels import FAST, REFERENCE
+from assay.program.record_excerpt import Steps
 from assay.program.stage_executor import StageExecutor
 from assay.program.stages import Plan, Stage
 from assay.program.state import begin_roots

@@ -13,7 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.protocol.errors import Ask, Retry
 from assay.protocol.types import ZERO_ADDRESS, Address
 
@@ -81,7 +81,7 @@ class Bench:
     """Called between steps with the steps done and in all. Raises Cancelled."""
     cache: dict[str, Any] = field(default_factory=dict)
     """Objects that orders leave for later ones, by name; cleared when memory runs out."""
-    desk: Desk | None = None
+    desk: NodeCalls | None = None
     """The node that gave the order; None if its orders need nothing from it."""
 
 

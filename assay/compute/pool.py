@@ -55,7 +55,7 @@ class Usage:
     seconds_a_step: float = 0.0
     """Seconds per step of the latest steps."""
     slower: tuple[str, ...] = ()
-    """What it computes more slowly than it could, and why (``numerics.slower``)."""
+    """What it computes more slowly than it could, and why (``numerics.slow_paths``)."""
 
 
 UNKNOWN = Usage()

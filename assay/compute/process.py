@@ -2,7 +2,7 @@
 
 Contract: the process gets orders and nothing else. Its environment has no variable of this program, its
 standard input is empty, and it exits when this process does, however that ends. Its log records are logged
-here. Threads answer its calls to the node (``compute.home``). Messages are pickled between these two
+here. Threads answer its calls to the node (``compute.node_calls``). Messages are pickled between these two
 processes only.
 """
 
@@ -25,7 +25,7 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import Cancelled, DeviceLost, Order, WorkerConfig
 from assay.compute.pool import CANCEL_S, UNKNOWN, Progress, Usage, WorkerGone
 from assay.program.compiled.process import command
@@ -62,7 +62,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class Asked:
-    """A call to the node (``compute.home``)."""
+    """A call to the node (``compute.node_calls``)."""
 
     number: int
     whose: str

@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import SECRET, LinkWorker

@@ -23,11 +23,11 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from assay.blocks.blockstore import BlockStore
-from assay.compute.home import RemoteDesk
+from assay.compute.node_calls import RemoteNode
 from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, OutOfMemory, WorkerConfig
 from assay.compute.pool import Usage
 from assay.compute.process import Answer, Asked, Logged, Stepped, Told, sendable
-from assay.numerics import slower
+from assay.numerics import slow_paths
 
 _TELL_S = 0.2
 """Minimum seconds between progress reports."""
@@ -109,7 +109,7 @@ def serve(connection: Messages) -> None:
     root.addHandler(_Log(line))
     root.setLevel(logging.INFO)
     store = None if config.store is None else BlockStore(config.store, sweep=False)
-    bench = Bench(config, desk=RemoteDesk(line.call, config.me, store))
+    bench = Bench(config, desk=RemoteNode(line.call, config.me, store))
     if config.threads:  # before PyTorch is imported, which the first order may do
         os.environ["OMP_NUM_THREADS"] = str(config.threads)
     threading.Thread(target=line.hear, name="line", daemon=True).start()
@@ -154,7 +154,7 @@ class _Told:
 
     def usage(self) -> Usage:
         """Current GPU memory, duration of the latest steps, and slow paths in use."""
-        return Usage(0, device_bytes(self._device), self._step_s, slower.noted())
+        return Usage(0, device_bytes(self._device), self._step_s, slow_paths.noted())
 
     def _pace(self, done: int) -> None:
         """Updates the step duration; a count that does not grow means that another run of steps has begun."""

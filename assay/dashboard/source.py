@@ -13,14 +13,14 @@ from typing import Any
 
 from assay.app.computing import engine_of
 from assay.app.devnet_record import recorded
-from assay.app.explained import names_of
+from assay.app.game_explanation import names_of
 from assay.app.ids import job_id_of, job_names
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS
+from assay.app.node_problems import troubles, why_not_ready
 from assay.app.node_status import answer_of
 from assay.app.outlook import who_of
 from assay.app.output import plain
-from assay.app.troubles import troubles, why_not_ready
+from assay.app.resource_limits import RESOURCE_LIMITS
 from assay.blocks.public_net import EVERYWHERE
 from assay.chain.contracts.job_ledger import JobBook
 from assay.chain.contracts.ledger import Book, Ledger
@@ -45,7 +45,7 @@ from assay.dashboard.views import (
     roles_of,
 )
 from assay.node.artifacts import load_job
-from assay.node.idle import place_of
+from assay.node.idle_reasons import place_of
 from assay.node.states import open_state_provider
 from assay.protocol.errors import AssayError, PeerUnreachable, Retry, Stop
 from assay.protocol.types import Address, JobId

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.app.games import WHAT_IS_ASKED
+from assay.app.game_text import WHAT_IS_ASKED
 from assay.app.outlook import Who
 from assay.app.units import round_amount
 from assay.chain.eth.events import Event

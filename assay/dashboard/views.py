@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
+from assay.app.game_text import WHAT_IS_ASKED, side_to_move, state_of
 from assay.app.node_status import details, printable
 from assay.app.outlook import outlook_of, who_of
 from assay.chain.contracts.job_ledger import Payment
 from assay.chain.contracts.ledger import Entry
-from assay.node.idle import place_of
+from assay.node.idle_reasons import place_of
 from assay.node.rounds import Claims, missing
 from assay.protocol import sampling
 from assay.protocol.game_state import GameView

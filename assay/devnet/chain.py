@@ -12,8 +12,8 @@ from pathlib import Path
 from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
 from assay.chain.contracts.artifacts import load_artifacts
+from assay.chain.contracts.code_check import differing
 from assay.chain.contracts.deploy import Deployment, deploy, parse
-from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import market_plan, registry_of
 from assay.chain.contracts.profiles import PROFILES
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account

@@ -254,7 +254,7 @@ class Database:
         if self._seal is None:
             return 0
         again = "it is written again with the next transaction"
-        body = record.read_or_set_aside(self._seal, _SEAL, instead=again)
+        body = record.read_or_quarantine(self._seal, _SEAL, instead=again)
         return 0 if body is None else int(body["changes"])
 
     def _write_seal(self) -> None:

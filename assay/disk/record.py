@@ -102,7 +102,7 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     sync_folder(path.parent)
 
 
-def leave_spare(folder: Path, size: int) -> None:
+def require_spare(folder: Path, size: int) -> None:
     """Raises OSError if a file of this size would use the space reserved for records."""
     disk = shutil.disk_usage(folder)
     if disk.free - size < min(SPARE_BYTES, disk.total // 16):
@@ -150,7 +150,7 @@ def _earlier(earlier: Earlier, data: bytes) -> Any:
         return None
 
 
-def read_or_set_aside(path: Path, kind: str, *, instead: str, earlier: Earlier | None = None) -> Any:
+def read_or_quarantine(path: Path, kind: str, *, instead: str, earlier: Earlier | None = None) -> Any:
     """As `read`, for a record that can be recreated: a damaged file is moved aside with a warning and counts
     as missing.
 

@@ -68,7 +68,7 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
             data, tree = trace.output(source.ref), trace.tensor_tree(source.ref)
             way, size = list(path(source.ref)), source.dtype.size
             if before is not None:
-                way = list(trees.below_meeting(before, source.ref, way))
+                way = list(trees.siblings_below_join(before, source.ref, way))
             before = source.ref
         first = span.first * size // trees.LEAF_BYTES
         stop = -(-(span.first + span.count) * size // trees.LEAF_BYTES)

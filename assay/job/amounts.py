@@ -1,9 +1,10 @@
 """Warns if a job's amounts do not pay honest verifiers and learners, as far as the job file shows.
 
-Contract: `short_amounts` compares fee and stakes with the minimum that docs/economics.md gives for the job's
-`[outer] algorithm` and its held-out records, at a price of 20 tok, scaled to the price. `short_outer_fee`
-compares the fee of an outer claim with the cost of its operations. Both only warn. Not guaranteed: that
-higher amounts suit every model; the cost of a replay relative to a task depends on the model.
+Contract: `low_amount_warnings` compares fee and stakes with the minimum that docs/economics.md gives for the
+job's `[outer] algorithm` and its held-out records, at a price of 20 tok, scaled to the price.
+`short_outer_fee` compares the fee of an outer claim with the cost of its operations. Both only warn. Not
+guaranteed: that higher amounts suit every model; the cost of a replay relative to a task depends on the
+model.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
     return fee + dearer, verifier + 20 * dearer, solver + 40 * dearer
 
 
-def short_amounts(file: JobFile) -> list[str]:
+def low_amount_warnings(file: JobFile) -> list[str]:
     """One line about amounts that are too low; empty if none is known to be."""
     name, money = file.outer.algorithm, file.money
     if name in DEAR:

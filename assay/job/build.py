@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay.job.parts import config_of, optimiser_of, precisions_of, recipe_of, rule_of, task_of
 from assay.job.read import BadJobFile, JobFile, OwnModel
-from assay.job.uses import DecoderModel
+from assay.job.use_sections import DecoderModel
 from assay.job.weights import Files, weights_of
 from assay.program.validate import measure
 from assay.protocol.errors import Stop
@@ -246,7 +246,7 @@ def build(
     """Traces the job's step and makes all its files. Raises Stop.
 
     `own`: as in `recipe_of`; `blocks`: source of weights named by CID; `say`: progress callback; `keep`:
-    cache of traced steps (``job.kept``).
+    cache of traced steps (``job.trace_cache``).
     """
     if file.outer.algorithm == INFER:
         return _inference(file, blocks)

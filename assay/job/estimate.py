@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.blocks.unstored import UnstoredBlocks
+from assay.blocks.cid_only import CidOnlyBlocks
 from assay.client.posting import estimate
-from assay.job.by_key import by_key
 from assay.job.read import JobFile
+from assay.job.term_errors import by_key
 from assay.job.terms import conditions_of, terms_of
 from assay.node.artifacts import publish_job
 from assay.node.job_programs import check_model, check_shapes
@@ -34,7 +34,7 @@ def drafted(body: JobFile, files: JobArtifacts, bounds: Bounds | None = None) ->
     key, and BadTerms for a value that the program decides.
     """
     conditions = conditions_of(body)
-    terms = terms_of(body, publish_job(UnstoredBlocks(), files))
+    terms = terms_of(body, publish_job(CidOnlyBlocks(), files))
     with by_key(body):
         estimate(terms, conditions, bounds or admitting(conditions))
     check_shapes({Kind.TASK: files.tasks, Kind.OUTER: files.outers}, terms)

@@ -27,8 +27,8 @@ else:
 class _Outer(Section):
     """The outer algorithm, by its name in ``training.catalogue``, with rate and momentum of its outer rule.
 
-    "evaluate", "infer" and "grpo" have no rate or momentum (``job.uses``); an "own" algorithm sets them
-    itself (``training.recipe``). `momentum_every`: rounds between moves of the momentum of
+    "evaluate", "infer" and "grpo" have no rate or momentum (``job.use_sections``); an "own" algorithm sets
+    them itself (``training.recipe``). `momentum_every`: rounds between moves of the momentum of
     "delayed-nesterov". `fragments`, `overlap_rounds` (τ, in rounds) and `alpha` are "streaming"'s; their
     defaults are ``training.outer.Overlap``'s. `slices`: number of equal parts of the outer step; without it
     there is one, of whole tensors. The keys of `NUMBERS` are added.

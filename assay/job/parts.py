@@ -13,7 +13,7 @@ from torch import nn
 from assay.job.optimisers import chosen
 from assay.job.outer import numbers_in
 from assay.job.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
-from assay.job.uses import AdditionSection, GrpoSection, SortingSection
+from assay.job.use_sections import AdditionSection, GrpoSection, SortingSection
 from assay.protocol.errors import Stop
 from assay.training import datasets, models, recipe
 from assay.training.catalogue import EVALUATE, OWN

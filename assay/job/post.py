@@ -47,7 +47,7 @@ def agreed(
     `audits`: whether the client will dispute. Raises what `posting.quote` raises, and Ask.
     """
     from assay.client import posting
-    from assay.job.by_key import by_key
+    from assay.job.term_errors import by_key
     from assay.job.terms import conditions_of
 
     market, conditions = connection.writer, conditions_of(body)
@@ -57,7 +57,7 @@ def agreed(
         found = posting.quote(market, terms, conditions, budget)
     stake, whose = market.class_weight(terms.class_id), f"its class {terms.class_id.hex()}"
     app.output.say(f"verifiers with {round_amount(stake)} of stake have agreed to {whose}")
-    if thin := posting.thin_class(stake, conditions):
+    if thin := posting.low_stake_warning(stake, conditions):
         app.output.say(f"WARNING: {thin}")
     action = "post the job, with its budget in escrow: what is not spent comes back"
     more = Wei(found.to_deposit(bond) - found.to_deposit())

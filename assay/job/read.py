@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from assay.blocks.cid import Cid
-from assay.job.faults import fault
 from assay.job.optimisers import OptimiserSection
 from assay.job.outer import Outer, unsuitable
-from assay.job.uses import (
+from assay.job.use_sections import (
     DecoderModel,
     EvaluationSection,
     GrpoSection,
@@ -26,6 +25,7 @@ from assay.job.uses import (
     WeightsSection,
     misplaced,
 )
+from assay.job.validation_errors import fault
 from assay.job.values import (
     Amount,
     Count,

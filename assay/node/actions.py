@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from assay.node.backoff import Backoff
 from assay.node.report import Report
-from assay.protocol.errors import AssayError, PutOff
+from assay.protocol.errors import AssayError, Deferred
 from assay.protocol.ports import Clock, Market, Write
 from assay.protocol.types import JobId, TxResult
 
@@ -204,7 +204,7 @@ class Actions:
             self._report.broken(str(what), error)
             return
         self._report.failed(what, job_id, error, pause_s)
-        if isinstance(error, PutOff):
+        if isinstance(error, Deferred):
             self._report.count("put_off")
             self.put_off.add(what)
             self.backoff.succeeded(what)  # it has waited its turn

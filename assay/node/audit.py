@@ -26,7 +26,7 @@ from assay.node.findings import (
     sampled,
     slots_shown,
 )
-from assay.node.pins import NoRoom
+from assay.node.pins import PinSpaceExceeded
 from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
@@ -112,7 +112,7 @@ def audit_claim(
         return finding
     every = range(state_provider.work.segments(view.claim.kind))
     for segment in every if segments is None else segments:
-        known = state_provider.known_right(view, segment)
+        known = state_provider.is_known_right(view, segment)
         if not known and (finding := audit_segment(state_provider, view, segment)):
             return finding
     return None
@@ -136,7 +136,7 @@ def replayed(
 ) -> Finding | bytes:
     """Replays a segment once from a pinned start; the finding, or the keyed trace root of its last step.
 
-    The states that defend a vote stay on disk. Raises SourceMissing and NoRoom.
+    The states that defend a vote stay on disk. Raises SourceMissing and PinSpaceExceeded.
     """
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
@@ -173,7 +173,7 @@ def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Fi
         if trace.root != shown[sample]:
             return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
         if state_root(trace.next_state) != view.roots[segment + 1]:
-            attested = state_provider.at_hand(view, segment + 1)
+            attested = state_provider.available_state(view, segment + 1)
             if attested is not None:
                 return _refuted(view, vote, sample, segment, trace, attested)
             unknown = _lost(vote, f"the state at the end of segment {segment} cannot be had")
@@ -212,7 +212,7 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
         raise Retry(
             f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
         )
-    with suppress(NoRoom):  # it is played all the same
+    with suppress(PinSpaceExceeded):  # it is played all the same
         state_provider.pin(view, segment, start.state)
     return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
 

@@ -40,7 +40,7 @@ def pieces(state_provider: StateProvider, view: ClaimView, demand: DemandView) -
     return tuple(chunks_of(state_provider.work.program(view.claim.kind), found.state, demand.places))
 
 
-def wanted_leaves(program: Program, gap: Gap, order: Random) -> WantedLeaves:
+def leaves_to_demand(program: Program, gap: Gap, order: Random) -> WantedLeaves:
     """Chooses up to CHUNKS missing leaves at random.
 
     It draws a slot first, then a leaf, so that small slots are demanded as often as large ones.

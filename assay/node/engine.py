@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from assay.program.compiled.warming import WarmingExecutor
+from assay.program.compiled.background_compile import WarmingExecutor
 from assay.program.execute import Executor
 from assay.program.isa import Program
 from assay.program.kernels import FAST, REFERENCE

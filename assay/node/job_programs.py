@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from assay.node.manifests import bad
+from assay.program.embedded import Slot, layout
 from assay.program.isa import DType, Program
-from assay.program.placed import Slot, layout
 from assay.program.validate import measure
 from assay.protocol.loops import model_names
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin, ProgramRef, Terms

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.compute.orders import Bench, Order
 from assay.node.findings import Finding, WrongInput
 from assay.node.limits import ResourceLimits
@@ -26,8 +26,8 @@ from assay.protocol.types import ClaimView, JobId, Kind, Terms, Vote
 if TYPE_CHECKING:
     from assay.node.artifacts import LoadedJob
     from assay.node.engine import Engine
-    from assay.node.kept_replays import KeptReplays
-    from assay.node.opened import OpenJob
+    from assay.node.job_cache import OpenJob
+    from assay.node.replay_cache import ReplayCache
     from assay.node.states import StateProvider
     from assay.node.work import Work
 
@@ -35,8 +35,8 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class KeptSpec:
-    """Folder and byte budgets of the cache of replays (``node.kept_replays``)."""
+class ReplayCacheSpec:
+    """Folder and byte budgets of the cache of replays (``node.replay_cache``)."""
 
     folder: Path
     states_bytes: int
@@ -50,18 +50,18 @@ class JobSpec:
     job_id: JobId
     terms: Terms
     limits: ResourceLimits
-    kept: KeptSpec | None = None
+    kept: ReplayCacheSpec | None = None
     settled: int = field(default=0, compare=False)
     """Number of settled rounds: their states leave the worker's memory."""
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         """Prepares the job's programs to run (a drill overrides this)."""
         from assay.node.work import Work
 
         return Work(self.terms, files, engine=engine)
 
     def make_states(
-        self, market: MarketView, blocks: Blocks, work: Work, kept: KeptReplays | None, books: Any
+        self, market: MarketView, blocks: Blocks, work: Work, kept: ReplayCache | None, books: Any
     ) -> StateProvider:
         """Creates the provider of its states (a drill overrides this)."""
         from assay.node.states import StateProvider
@@ -83,7 +83,7 @@ class JobOrder(Order[R], Generic[R]):
         return self.job.job_id.hex()
 
     def run(self, bench: Bench) -> R:
-        from assay.node.opened import opened
+        from assay.node.job_cache import opened
 
         with opened(bench, self.job, self.what, self.part) as job:
             return self.do(job, bench)
@@ -116,14 +116,14 @@ class Examine(JobOrder[Examined]):
         return super().run(bench)
 
     def _by_programs(self, bench: Bench) -> Examined:
-        from assay.node.absent import Absent, SparingBlocks
         from assay.node.artifacts import load_programs
+        from assay.node.fetch_failures import Absent, MissCachingBlocks
         from assay.node.work import examined
 
         assert bench.desk is not None, "a job's orders need a node"
         absent: Absent = bench.cache.setdefault("absent", Absent())
         with absent.during(self.what, part=True):
-            blocks = SparingBlocks(bench.desk.blocks, absent)
+            blocks = MissCachingBlocks(bench.desk.blocks, absent)
             _, programs = load_programs(blocks, self.job.terms, self.job.limits)
         return examined(self.job.terms, programs[Kind.TASK], programs[Kind.OUTER])
 
@@ -168,7 +168,7 @@ class JudgeSegment(JobOrder[Finding | bytes]):
         provider = job.state_provider
         if self.key is not None:
             return replayed(provider, self.view, self.segment, self.key, bench.progress)
-        if provider.known_right(self.view, self.segment):
+        if provider.is_known_right(self.view, self.segment):
             return b""
         return audit_segment(provider, self.view, self.segment, bench.progress) or b""
 
@@ -211,11 +211,11 @@ class FindGap(JobOrder[WantedLeaves | None]):
     view: ClaimView
 
     def do(self, job: OpenJob, bench: Bench) -> WantedLeaves | None:
-        from assay.node.availability import wanted_leaves
+        from assay.node.availability import leaves_to_demand
 
         order = SystemRandom()
         gap = job.state_provider.gap(self.view, order, CHUNKS)
-        return None if gap is None else wanted_leaves(job.work.program(self.view.claim.kind), gap, order)
+        return None if gap is None else leaves_to_demand(job.work.program(self.view.claim.kind), gap, order)
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class FindWrongSlot(JobOrder[WrongInput | None]):
 
 @dataclass(frozen=True)
 class PinStarts(JobOrder[None]):
-    """Pins the start states of these segments, from which games are played. Raises NoRoom."""
+    """Pins the start states of these segments, from which games are played. Raises PinSpaceExceeded."""
 
     view: ClaimView
     segments: tuple[int, ...]

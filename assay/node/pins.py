@@ -25,7 +25,7 @@ STALE_S = 600.0
 """Age in seconds after which a partially written file belongs to a dead process."""
 
 
-class NoRoom(Retry):
+class PinSpaceExceeded(Retry):
     """There is no room for a state that a vote or a game depends on."""
 
     code = "no-room"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.node.lost_races import LOST_RACES
-from assay.node.shortage import shortage
+from assay.node.race_errors import LOST_RACES
+from assay.node.resource_errors import shortage
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId
 

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypedDict
 
-from assay.compute.home import Home
 from assay.compute.inline import InlinePool
+from assay.compute.node_calls import Home
 from assay.compute.orders import Order, Priority
 from assay.compute.pool import Loss, Pool, R, Task
 from assay.dispute.player import Played, with_move, without_move
@@ -87,8 +87,8 @@ class Fairness:
             self._tried[subject(action)] = None
 
 
-class NodeBooks:
-    """Receives workers' messages to a node (``compute.home``)."""
+class NodeCallbacks:
+    """Receives workers' messages to a node (``compute.node_calls``)."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -167,11 +167,11 @@ class Node:
         """Files that this role has published for a job and no claim names."""
         return NOTHING
 
-    def books(self) -> NodeBooks:
+    def books(self) -> NodeCallbacks:
         """Receiver of the workers' messages."""
-        return NodeBooks(self)
+        return NodeCallbacks(self)
 
-    def speechless(self, view: GameView) -> None:
+    def no_sound_move(self, view: GameView) -> None:
         """Called when this account has no sound move in a game."""
 
     def spec(self, job_id: JobId) -> JobSpec:
@@ -339,7 +339,7 @@ class Node:
             order = NextMove(self.spec(action.job_id), subject(action), view)
             move = await self.order(order, Priority.GAME, half_time(view.game))
             if move is None:
-                self.speechless(view)
+                self.no_sound_move(view)
             played = await self.actions.send(partial(with_move, self.market, view, move))
         if played.move:
             side = "challenger" if view.game.challenger == self.market.me else "defender"

@@ -37,7 +37,7 @@ from assay.program.isa import DType, Node
 from assay.program.kernels import TORCH_DTYPES
 from assay.program.state import begin_roots
 from assay.protocol.errors import BadCid
-from assay.protocol.ports import Blocks, Holding
+from assay.protocol.ports import Blocks, LocalBlocks
 
 log = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class SlotReader:
     def holds(self, cid: str) -> bool:
         """True if all blocks of a file are local; False if that is unknown."""
         try:
-            return isinstance(self.blocks, Holding) and self.blocks.holds(cid)
+            return isinstance(self.blocks, LocalBlocks) and self.blocks.holds(cid)
         except BadCid:
             return False
 

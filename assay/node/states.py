@@ -24,9 +24,9 @@ from assay.node.artifacts import State, load_job
 from assay.node.checkpoints import Checkpoint, Gap
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.findings import SourceMissing
-from assay.node.kept_replays import KeptReplays
 from assay.node.limits import ResourceLimits
-from assay.node.published import Published
+from assay.node.published_states import Published
+from assay.node.replay_cache import ReplayCache
 from assay.node.rounds import PASSED
 from assay.node.slot_index import SlotFile, Slots, state_root_of
 from assay.node.slots import SlotReader, TensorCache
@@ -77,7 +77,7 @@ class StateProvider:
         job_id: JobId,
         work: Work,
         cache_bytes: int = CACHE_BYTES,
-        kept: KeptReplays | None = None,
+        kept: ReplayCache | None = None,
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
         self._kept = kept
@@ -308,7 +308,7 @@ class StateProvider:
         """The state at a leaf of a claim's segments tree, published or recomputed from an earlier leaf."""
         claim = view.claim
         start = leaf
-        while start >= 0 and (state := self.at_hand(view, start)) is None:
+        while start >= 0 and (state := self.available_state(view, start)) is None:
             start -= 1
         if start < 0:
             start, state = 0, self.input_state(claim.kind, claim.round, claim.shard)
@@ -324,7 +324,7 @@ class StateProvider:
                 return Broken(segment, state_root(state))
         return Known(state, view.roots[leaf])
 
-    def at_hand(self, view: ClaimView, leaf: int) -> State | None:
+    def available_state(self, view: ClaimView, leaf: int) -> State | None:
         """The claim's state at a leaf, right or wrong, if it is available without computing; else None."""
         root, program = view.roots[leaf], self._program(view)
         if (state := self._published.remembered(root, program)) is not None:
@@ -366,7 +366,7 @@ class StateProvider:
         if tree.root != view.roots[leaf]:
             return False
         self.keep(state, tree)
-        self.found_right(view, leaf - 1)
+        self.mark_right(view, leaf - 1)
         self._keep_on_disk(view, leaf, state)
         return True
 
@@ -378,7 +378,7 @@ class StateProvider:
     def pin(self, view: ClaimView, leaf: int, state: State) -> None:
         """Pins a claim's state at a leaf until the claim, its votes and its games are over, across rewinds.
 
-        Raises NoRoom.
+        Raises PinSpaceExceeded.
         """
         if self._kept is not None:
             self._kept.pin(view, leaf, state)
@@ -386,7 +386,7 @@ class StateProvider:
     def pin_start(self, view: ClaimView, segment: int) -> None:
         """Pins the start of a segment; a pinned state is read, and repaired if damaged.
 
-        Raises NoRoom, and SourceMissing if the state is unavailable.
+        Raises PinSpaceExceeded, and SourceMissing if the state is unavailable.
         """
         if self._kept is None:
             return
@@ -400,12 +400,12 @@ class StateProvider:
     def _program(self, view: ClaimView) -> Program:
         return self.work.program(view.claim.kind)
 
-    def found_right(self, view: ClaimView, segment: int) -> None:
+    def mark_right(self, view: ClaimView, segment: int) -> None:
         """Records that a segment's replay matches the claim."""
         if self._kept is not None:
             self._kept.add(view, segment)
 
-    def known_right(self, view: ClaimView, segment: int) -> bool:
+    def is_known_right(self, view: ClaimView, segment: int) -> bool:
         """True if this node has replayed the segment before, from the claim's start to its end."""
         return self._kept is not None and self._kept.knows(view, segment)
 
@@ -428,7 +428,7 @@ def open_state_provider(
     resource_limits: ResourceLimits,
     *,
     engine: Engine = REFERENCE_ENGINE,
-    kept: KeptReplays | None = None,
+    kept: ReplayCache | None = None,
 ) -> StateProvider:
     """Fetches and checks a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, resource_limits)

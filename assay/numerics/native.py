@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
-from assay.numerics import slower
+from assay.numerics import slow_paths
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Shared(Generic[K]):
         try:
             return self._build()
         except Unusable as reason:
-            slower.note(log, f"{self._without} on this machine: {reason}")
+            slow_paths.note(log, f"{self._without} on this machine: {reason}")
             return None
 
 

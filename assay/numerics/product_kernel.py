@@ -22,7 +22,7 @@ from threading import RLock
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction, slower
+from assay.numerics import contraction, slow_paths
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers, processor_flags
 
@@ -94,7 +94,7 @@ class Kernel:
                         _check(self, *shape, 2)
                 except Unusable as reason:
                     self._several = False
-                    slower.note(log, f"products use one thread on this machine: {reason}")
+                    slow_paths.note(log, f"products use one thread on this machine: {reason}")
             return threads if self._several else 1
 
 
@@ -142,7 +142,7 @@ def _best() -> Kernel:
         try:
             kernel.tiles = build_tiles()
         except Unusable as reason:
-            slower.note(log, f"products take longer, without AMX, on this machine: {reason}")
+            slow_paths.note(log, f"products take longer, without AMX, on this machine: {reason}")
     return kernel
 
 

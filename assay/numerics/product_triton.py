@@ -3,8 +3,8 @@ memory.
 
 Contract: `product` gives the definition's bits (``numerics.contraction``): each tiling is compared with it on
 its device before its first use, once for each version of everything that its machine code depends on. None,
-noted in ``numerics.slower``, if Triton is missing or a product differs. Not guaranteed: anything for parts
-that `parts` does not make; and speed, since tiles were chosen by counting (docs/accelerators.md).
+noted in ``numerics.slow_paths``, if Triton is missing or a product differs. Not guaranteed: anything for
+parts that `parts` does not make; and speed, since tiles were chosen by counting (docs/accelerators.md).
 
 Source: docs/decisions/0013-accelerators.md.
 """
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from assay.numerics import contraction, slower
+from assay.numerics import contraction, slow_paths
 from assay.numerics.backends import split
 from assay.numerics.constants import MAX_FAN_IN
 from assay.numerics.hard_products import hard_pairs, same, wanted
@@ -156,7 +156,7 @@ def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
         return None
     if max(m * k, n * k, m * n) >= _PLACES:
         what = f"products of {m} x {n} x {k} numbers take longer, by cuBLAS"
-        slower.note(log, f"{what}: matrices are too large for the kernel")
+        slow_paths.note(log, f"{what}: matrices are too large for the kernel")
         return None
     kernel = load()
     if kernel is None:
@@ -193,7 +193,7 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
     tiles = TILES.get(found.major, TILES[0])
     if found.major == 10 and tuple(map(int, _triton().split(".")[:2])) < _BLACKWELL:
         said = f"Triton {_triton()} multiplies int8 as on capability 8; from 3.8 on it does not"
-        slower.note(log, f"products take longer on {device}: {said} (a newer PyTorch brings it)")
+        slow_paths.note(log, f"products take longer on {device}: {said} (a newer PyTorch brings it)")
         tiles = TILES[0]
     return tiles, found.multi_processor_count
 
@@ -206,7 +206,7 @@ def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
     try:
         check(kernel, tile, device)
     except Unusable as reason:
-        slower.note(log, f"products take longer, by cuBLAS, on {device}: {reason}")
+        slow_paths.note(log, f"products take longer, by cuBLAS, on {device}: {reason}")
         return False
     _Verdict(tile, device).keep()
     return True

@@ -23,7 +23,7 @@ from assay.numerics import contraction
 from assay.numerics.constants import EXPONENT_MIN, EXPONENT_POISONED, QUANTISED_BITS
 from assay.program.compiled.affine import strided
 from assay.program.isa import Node, Op, Program, Shape
-from assay.program.parts import Precision, Term, dequantised_nodes
+from assay.program.operand_parts import Precision, Term, dequantised_nodes
 
 SAMPLED_ROWS = 128
 """Rows sampled of either operand: half with the largest numbers for their norm, half evenly spaced."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from assay.program.instructions import Instructions
 from assay.program.isa import MAX_NODES, Input, Node, Op, Program, Shape
-from assay.program.parts import Precision, in_terms, operand_part
+from assay.program.operand_parts import Precision, in_terms, operand_part
 from assay.program.rules import MAX_FAN_IN, RuleBroken, TooLarge, broadcast, contiguous
 
 

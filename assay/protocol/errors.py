@@ -67,7 +67,7 @@ class BlockNotFound(Retry):
     code = "block-not-found"
 
 
-class PutOff(Retry):
+class Deferred(Retry):
     """The caller's time for fetching is used up; blocks received so far are kept, and a later call fetches
     the rest."""
 

@@ -87,7 +87,7 @@ class Blocks(Protocol):
 
 
 @runtime_checkable
-class Holding(Protocol):
+class LocalBlocks(Protocol):
     """A block store that knows whether all blocks of a file are local."""
 
     def holds(self, cid: str) -> bool:
@@ -96,14 +96,14 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class Hurried(Protocol):
+class TimeLimited(Protocol):
     """A block store whose fetches share a time limit."""
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """Limits the total time of all fetches within the `with` blocks, any number of them one after the
         other.
 
-        Beyond `seconds` a fetch raises PutOff; blocks received so far are kept.
+        Beyond `seconds` a fetch raises Deferred; blocks received so far are kept.
         """
         ...
 

@@ -188,7 +188,7 @@ def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Seque
     return fold(digest, index, siblings) == root_
 
 
-def below_meeting(before: int, leaf: int, siblings: Sequence[bytes]) -> tuple[bytes, ...]:
+def siblings_below_join(before: int, leaf: int, siblings: Sequence[bytes]) -> tuple[bytes, ...]:
     """The siblings of `leaf` below the node where its path joins that of leaf `before`."""
     return tuple(siblings[: max((before ^ leaf).bit_length() - 1, 0)])
 
@@ -207,7 +207,7 @@ class MultiProof:
 
     def proves(self, leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
         """True if `digest` is leaf `leaf_`. The first leaf brings all its siblings, the others
-        `below_meeting`."""
+        `siblings_below_join`."""
         before, self._leaf = self._leaf, leaf_
         nodes = _climb(digest, leaf_, siblings)
         if before is None:

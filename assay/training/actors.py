@@ -20,7 +20,7 @@ from torch import Tensor
 
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
-from assay.program.lowering.recordless import NO_RECORD, lowered
+from assay.program.lowering.dataless import NO_RECORD, lowered
 from assay.program.lowering.tracing import trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -29,7 +29,7 @@ from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.grpo import Shape, advantages, answers_known, clipped_loss, decoded
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import Named, Optimiser
-from assay.training.ordered import ordered, own_counter
+from assay.training.ordered_records import ordered, own_counter
 from assay.training.policy import Policy
 from assay.training.results import REWARD
 from assay.training.rounds import Round

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assay.program.build import ProgramBuilder
+from assay.program.embedded import Slot, layout, placed
 from assay.program.isa import DType, Input, Program
-from assay.program.placed import Slot, layout, placed
 from assay.protocol.loops import link_of
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.rounds import Round, empty

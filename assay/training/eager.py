@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from assay.program.embedded import layout, placed
 from assay.program.isa import Program
-from assay.program.lowering.recordless import lowered
-from assay.program.placed import layout, placed
+from assay.program.lowering.dataless import lowered
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm

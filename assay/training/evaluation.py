@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
 from assay.program.lowering import Choose, Lowered, lower
+from assay.program.lowering.dataless import lowered
 from assay.program.lowering.graph import DTYPES
-from assay.program.lowering.recordless import lowered
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -28,8 +28,8 @@ from assay.training.copies import evaluating
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT, loss_of
-from assay.training.natively import check_indices
-from assay.training.ordered import Computed, ordered, own_counter
+from assay.training.native_checks import check_indices
+from assay.training.ordered_records import Computed, ordered, own_counter
 from assay.training.precision import Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.results import LOSS

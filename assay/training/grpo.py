@@ -5,7 +5,7 @@ Contract: everything is PyTorch that can be lowered. Problems and samples come f
 numbers, so a rollout is a function of (parameters, step counter) and can be replayed element by element. The
 program computes the reward from the problem it made. Tokens are integer-valued f32. Not guaranteed: that
 `torch.rand` differs between shards (its counter is the step's): several actors need steps or counters of
-their own (``training.ordered``).
+their own (``training.ordered_records``).
 
 Sources: GRPO, Shao and others 2024; the wider upper clip, and no KL penalty, DAPO, Yu and others 2025.
 """

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from assay.program.build import ProgramBuilder
+from assay.program.embedded import layout, placed
 from assay.program.execute import Records
 from assay.program.isa import DType, Input, Node, Op, Program
 from assay.program.lowering import Choose, Lowered, lower
 from assay.program.lowering.tracing import StepFunction, trace_step
-from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.copies import evaluating
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import HELD_OUT_LOSS, HELD_OUT_RECORDS, loss_of
-from assay.training.ordered import rebuilt
+from assay.training.ordered_records import rebuilt
 from assay.training.precision import Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.rounds import Round

@@ -22,14 +22,14 @@ from torch.func import functional_call
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
 from assay.program.lowering import Choose, Lowered, lower
-from assay.program.lowering.recordless import lowered
+from assay.program.lowering.dataless import lowered
 from assay.program.lowering.tracing import trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.job import JobArtifacts
 from assay.training.models import Block, Gpt
-from assay.training.ordered import Computed, ordered, own_counter
+from assay.training.ordered_records import Computed, ordered, own_counter
 from assay.training.precision import Precisions, chosen
 from assay.training.results import NOTHING
 from assay.training.results import TOKENS as RESULT

@@ -27,23 +27,23 @@ from assay.program.isa import MAX_SLOTS, Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
 from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFailed, StepFunction, trace_step
-from assay.program.parts import Precision
+from assay.program.operand_parts import Precision
 from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
 from assay.training.algorithms import Algorithm
 from assay.training.buffers import moving, with_buffers
 from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
 from assay.training.checks import check_slices
+from assay.training.custom_outer import wrapped
 from assay.training.datasets import Dataset, Layout
 from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, loss_of
-from assay.training.natively import NativeLoss, check_indices, draws, first_loss
+from assay.training.native_checks import NativeLoss, check_indices, draws, first_loss
 from assay.training.optimisers import Optimiser
-from assay.training.ordered import ordered
+from assay.training.ordered_records import ordered
 from assay.training.outer import DiLoCo
-from assay.training.own_outer import wrapped
-from assay.training.paths import Paths, own_part, paths_round, rows_read
+from assay.training.paths import Paths, path_records, paths_round, rows_read
 from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.rounds import Round, coded_round, diloco_round
@@ -402,7 +402,7 @@ def traced_round(
     found = None if paths is None else paths(list(genesis)[:params])
     readers = shards if found is None and dataset.epochs else 0 if found is None else found.count
     if readers:
-        train, places = ordered(train, own_part(len(records), rows_read(train), readers))
+        train, places = ordered(train, path_records(len(records), rows_read(train), readers))
     names, described, lead = list(genesis), dict(description or {}), 0
     blocks: Blocks | None = None
     if slices is not None:

@@ -7,7 +7,7 @@ state is [path 0's parameters | of each further module number all levels' parame
 each of these | every shard's wire | who is present]. A module's change is the mean over its present paths,
 times the square root of their number. A module without one does not change, nor does its momentum. Bits are
 those of `path_programs` run in one process. Not guaranteed: that paths diverge, which the data must bring
-about (`own_part`).
+about (`path_records`).
 
 Source: DiPaCo: distributed path composition, Douillard and others 2024 (outer Nesterov momentum of each
 module, mean over its paths, rescaled by the root of their number; all modules start equal).
@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 
 from assay.program.build import ProgramBuilder
+from assay.program.embedded import layout, placed
 from assay.program.isa import DType, Input, Op, Program
-from assay.program.lowering.recordless import lowered
-from assay.program.placed import layout, placed
+from assay.program.lowering.dataless import lowered
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm
-from assay.training.ordered import Computed
+from assay.training.ordered_records import Computed
 from assay.training.rounds import Round, empty, programs, split
 
 MAX_STEPS = 1 << 24
@@ -94,7 +94,7 @@ def check_paths(paths: Paths, shards: int, steps: int) -> None:
         )
 
 
-def own_part(records: int, rows: int, paths: int) -> Computed:
+def path_records(records: int, rows: int, paths: int) -> Computed:
     """Index of the first of `rows` records for a step of a path.
 
     The records are cut into `paths` equal parts, and each path reads its own repeatedly in order. Raises Stop

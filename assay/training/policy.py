@@ -16,7 +16,7 @@ from torch.func import functional_call
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
-from assay.program.lowering.recordless import NO_RECORD
+from assay.program.lowering.dataless import NO_RECORD
 from assay.program.lowering.tracing import trace_step
 from assay.training.grpo import Decoder, Shape, answers_known
 from assay.training.optimisers import Named, Optimiser

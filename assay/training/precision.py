@@ -26,7 +26,7 @@ from assay.program.execute import Executor, Records, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
 from assay.program.lowering import Choose, Lowered, ProductSite
-from assay.program.parts import Precision
+from assay.program.operand_parts import Precision
 from assay.protocol.errors import Stop
 
 AUTO = "auto"

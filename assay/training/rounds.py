@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from assay.program.embedded import Slot, layout, placed
 from assay.program.isa import Program
 from assay.program.kernels import TORCH_DTYPES
-from assay.program.lowering.recordless import lowered
-from assay.program.placed import Slot, layout, placed
+from assay.program.lowering.dataless import lowered
 from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link, parted
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin

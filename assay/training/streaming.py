@@ -20,9 +20,9 @@ from math import prod
 import torch
 from torch import Tensor
 
+from assay.program.embedded import layout, placed
 from assay.program.isa import Program
-from assay.program.lowering.recordless import lowered
-from assay.program.placed import layout, placed
+from assay.program.lowering.dataless import lowered
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin

@@ -13,7 +13,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.chain.contracts.ended import EndedClaims, Place
+from assay.chain.contracts.ended_claims import EndedClaims, Place
 from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from assay.chain.contracts.ahead import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
-from assay.chain.contracts.answers import CLOCK_KEY, Answers, Key, room_key, stake_keys, standing_keys
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.bindings import INTERFACES, contracts
+from assay.chain.contracts.claim_cache import ClaimCache
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.index import Gateway, MarketIndex
+from assay.chain.contracts.prefetch import claims_ahead, filled, jobs_ahead, look_ahead, shard_keys
 from assay.chain.contracts.records import unpack
-from assay.chain.contracts.seen_claims import SeenClaims
+from assay.chain.contracts.view_cache import CLOCK_KEY, Answers, Key, room_key, stake_keys, standing_keys
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
 from assay.chain.eth.endpoints import Endpoints
@@ -85,7 +85,7 @@ class ChainView:
             rpc.has_seen(self._follower.cursor, events_file)
         self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
-        self._claims = SeenClaims(self._answers, self._follower)
+        self._claims = ClaimCache(self._answers, self._follower)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._freshness = Freshness(max_age_s, clock)
         self._readers = self._looks = 0

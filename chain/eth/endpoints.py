@@ -4,7 +4,7 @@ Contract: a request is repeated, at another endpoint if there is one, with growi
 until it is answered or its tries are used up. So an occasional failure costs a pause and not a whole poll.
 
 An answer that lags behind what was seen (an older head, an unknown block) is requested again and never used
-(``chain.eth.seen``); if all answers lag, `EndpointBehind` is raised. Requests for the latest state name the
+(``chain.eth.seen``); if all answers lag, `EndpointLagging` is raised. Requests for the latest state name the
 newest block's number, so that a node without it fails instead of answering from the past.
 
 With several endpoints, logs, blocks, receipts and calls at a named block must be equal at two of them that
@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.chain.eth import shapes
+from assay.chain.eth import answer_schemas
+from assay.chain.eth.endpoint_comparison import RECEIPT, gist, has_one_answer
+from assay.chain.eth.endpoint_stats import Endpoint, Watched
+from assay.chain.eth.head_tracker import HEAD, Seen
 from assay.chain.eth.receipts import proven_logs
 from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, Rpc, RpcFailed
-from assay.chain.eth.seen import HEAD, Seen
-from assay.chain.eth.watched import Endpoint, Watched
-from assay.chain.eth.witnessed import RECEIPT, gist, has_one_answer
 from assay.protocol.errors import RpcUnreachable
 
 _OWN_METHODS = ("evm_", "anvil_", "hardhat_", "debug_")
@@ -62,7 +62,7 @@ class EndpointsDisagree(RpcUnreachable):
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """Retry policy. Operator configuration."""
 
     tries: int = 6
@@ -95,7 +95,7 @@ class Endpoints(Rpc):
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -104,7 +104,7 @@ class Endpoints(Rpc):
         if not endpoints:
             raise ValueError("at least one endpoint is needed")
         self._all = [Watched(endpoint, place, clock, sleep) for place, endpoint in enumerate(endpoints)]
-        self.patience = patience or Patience()
+        self.patience = patience or RetryPolicy()
         self.counters: Counter[str] = Counter()
         """Counters for a status page: `repeated`, `taken_over`, `doubted`, `awaited`, `uncompared`, `proven`,
         `disagreed`."""
@@ -159,7 +159,7 @@ class Endpoints(Rpc):
             return self._sent(params)
         if params == _LATEST and method == "eth_getBlockByNumber":
             return self._latest_block()
-        return self._undoubted(method, params)
+        return self._request_fresh(method, params)
 
     def _probe(self, times: int) -> None:
         """Requests the head several times: there may be several nodes behind one address."""
@@ -181,7 +181,7 @@ class Endpoints(Rpc):
         if self._all[0].is_behind():  # so as not to follow the one that is
             self._probe(1)
         asked = [self._head(), False] if len(self._all) > 1 else _LATEST
-        found = self._undoubted("eth_getBlockByNumber", asked)
+        found = self._request_fresh("eth_getBlockByNumber", asked)
         self._latest = None if found is None else (now, found)
         return found
 
@@ -197,8 +197,8 @@ class Endpoints(Rpc):
 
     # Repeating
 
-    def _undoubted(self, method: str, params: list[Any]) -> Any:
-        """Repeats a request while its answer lags behind what was seen. Raises EndpointBehind if it always
+    def _request_fresh(self, method: str, params: list[Any]) -> Any:
+        """Repeats a request while its answer lags behind what was seen. Raises EndpointLagging if it always
         does."""
         for doubt in range(self.patience.behind_tries):
             known = self._seen.head
@@ -216,7 +216,7 @@ class Endpoints(Rpc):
         if lag:
             raise self._seen.behind(by.url, lag)
         if method == RECEIPT and len(self._all) > 1:
-            self._heed_denial(params, answer, by)
+            self._note_denial(params, answer, by)
         if answer is not None and len(self._all) > 1 and has_one_answer(method, params):
             answer = self._compared(method, params, answer, by)
         self._seen.note(method, params, answer)
@@ -284,7 +284,7 @@ class Endpoints(Rpc):
             endpoint.stands_at(head)
             heads[endpoint] = head
         if not heads:
-            return str(self._undoubted(HEAD, []))
+            return str(self._request_fresh(HEAD, []))
         highest = max(heads.values())
         if lag := self._seen.lag(HEAD, [], hex(highest), known):
             for endpoint, head in heads.items():
@@ -297,7 +297,7 @@ class Endpoints(Rpc):
         self._seen.note(HEAD, [], hex(believed))
         return hex(believed)
 
-    def _heed_denial(self, params: list[Any], receipt: Any, by: Watched) -> None:
+    def _note_denial(self, params: list[Any], receipt: Any, by: Watched) -> None:
         """Records since when an endpoint denies a receipt that another has, of a block that it has.
 
         That is normal for a moment. After `still_s` it is reported, and no more: what is sent waits for the
@@ -348,12 +348,12 @@ class Endpoints(Rpc):
         """Logs of a block named by its hash, as its header proves them; None if no endpoint proves them."""
         block, addresses = params[0].get("blockHash"), params[0].get("address")
         for one in self._all if block and addresses else ():
-            with suppress(RpcFailed, RpcUnreachable, shapes.Misshapen):
+            with suppress(RpcFailed, RpcUnreachable, answer_schemas.Misshapen):
                 limit_s = self.patience.last_limit_s
                 header = one.ask("eth_getBlockByHash", [block, False], limit_s)
                 receipts = one.ask("eth_getBlockReceipts", [block], limit_s)
                 if (logs := proven_logs(block, addresses, header, receipts)) is not None:
-                    return shapes.check("eth_getLogs", params, logs)
+                    return answer_schemas.check("eth_getLogs", params, logs)
         return None
 
     def _second(self, method: str, params: list[Any], other: Watched) -> Any:
@@ -410,6 +410,6 @@ def _same(method: str, params: list[Any], answer: Any, second: Any) -> bool:
     return bool(gist(method, params, answer) == gist(method, params, second))
 
 
-def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:
+def http_endpoints(urls: Sequence[str], patience: RetryPolicy | None = None) -> Endpoints:
     """Creates the endpoints at these URLs."""
-    return Endpoints([HttpRpc(url) for url in urls], patience or Patience(fresh_s=FRESH_S, probes=PROBES))
+    return Endpoints([HttpRpc(url) for url in urls], patience or RetryPolicy(fresh_s=FRESH_S, probes=PROBES))

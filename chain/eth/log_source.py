@@ -15,7 +15,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.asked_ahead import AskedAhead, Question
+from assay.chain.eth.concurrent_requests import PrefetchingRpc, Question
 from assay.chain.eth.headers import encode_header
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.errors import RpcUnreachable
@@ -28,7 +28,7 @@ class LogSource:
     """Concurrent reads of blocks and logs. For one thread at a time."""
 
     def __init__(self, rpc: Rpc, addresses: Sequence[str], at_once: int) -> None:
-        self._rpc, self._addresses = AskedAhead(rpc, at_once), list(addresses)
+        self._rpc, self._addresses = PrefetchingRpc(rpc, at_once), list(addresses)
         self._bits = [_bits(bytes.fromhex(address[2:])) for address in addresses]
 
     def latest(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from assay.chain.eth import shapes
+from assay.chain.eth import answer_schemas
 from assay.chain.eth.transport import FAILURES, Http, TooLarge
 from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
@@ -150,7 +150,7 @@ class HttpRpc(Rpc):
         except TooLarge as error:
             text = f"the answer is too large, over {LARGEST_ANSWER} bytes"
             raise RpcFailed(method, 413, text, "") from error
-        except shapes.Misshapen as error:
+        except answer_schemas.Misshapen as error:
             raise self._unreachable(method, f"the answer is malformed: {error}") from error
         except FAILURES as error:
             raise self._unreachable(method, _cause(error)) from error
@@ -167,15 +167,15 @@ class HttpRpc(Rpc):
 def _result(method: str, params: list[Any], number: int, answer: Any) -> Any:
     """Extracts the result of a JSON-RPC answer. Raises RpcFailed, Misshapen."""
     if not isinstance(answer, dict):
-        raise shapes.Misshapen("it is not a JSON-RPC object")
+        raise answer_schemas.Misshapen("it is not a JSON-RPC object")
     failure = answer.get("error")
     if failure is not None:
         raise _failed(method, failure)
     if answer.get("id") != number:
-        raise shapes.Misshapen("it is to another question")
+        raise answer_schemas.Misshapen("it is to another question")
     if "result" not in answer:
-        raise shapes.Misshapen("it has neither a result nor an error")
-    return shapes.check(method, params, answer["result"])
+        raise answer_schemas.Misshapen("it has neither a result nor an error")
+    return answer_schemas.check(method, params, answer["result"])
 
 
 def _failed(method: str, failure: Any) -> RpcFailed:

@@ -46,8 +46,8 @@ from assay.chain.eth.fees import (
     too_cheap,
 )
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
-from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.nonces import Nonces
+from assay.chain.eth.reorg_checks import MinedBlocks, receipt_of, stands, taker
 from assay.chain.eth.rpc import Rpc, RpcFailed, identity
 from assay.chain.eth.transactions import Simulation, signed, simulate, why_failed
 from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable

@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from assay.compute.inline import InlinePool
 from assay.compute.member import Together
 from assay.compute.orders import WorkerConfig
-from assay.program.excerpt import Steps, steps_of
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
+from assay.program.record_excerpt import Steps, steps_of
 from assay.program.stages import boundaries, cut
 from assay.program.state import begin_roots, state_root
 from assay.program.validate import measure

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from assay.app.devnet_record import Devnet, NodeRecord
 from assay.app.invocation import App, event_of
-from assay.app.machine import FORMS_FOLDER, RESOURCE_LIMITS
 from assay.app.output import Output
+from assay.app.resource_limits import FORMS_FOLDER, RESOURCE_LIMITS
 from assay.app.settings import Flags
 from assay.app.units import parse_amount
 from assay.app.web import serve_blocks
@@ -36,7 +36,7 @@ from assay.job.read import JobFile
 from assay.job.terms import conditions_of
 from assay.protocol.types import ClaimView, Kind, Phase
 from assay.training.job import JobArtifacts
-from drills.life import children_of
+from drills.market_run import children_of
 
 GROUPS, PERIOD_US = Path("/sys/fs/cgroup/cpu"), 10_000
 PER_CLAIM = 60

@@ -30,7 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from assay.app.machine import RESOURCE_LIMITS
+from assay.app.resource_limits import RESOURCE_LIMITS
 from assay.app.wiring import open_storage
 from assay.devnet.market import default_nodes
 from assay.job.build import build

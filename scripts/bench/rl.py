@@ -32,7 +32,7 @@ from assay.job.parts import task_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, stated
 from assay.job.use_templates import grpo_template
-from assay.job.wire import file_bytes
+from assay.job.wire_size import file_bytes
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
 from assay.program.state import state_root

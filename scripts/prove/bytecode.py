@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.chain.contracts.artifacts import Artifacts, load_artifacts
+from assay.chain.contracts.code_check import differing
 from assay.chain.contracts.deploy import deploy, parse
-from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.eth.anvil import Anvil, dev_account
 from assay.chain.eth.journal import Journal

@@ -143,7 +143,7 @@ def market_targets() -> dict[str, Target]:
     from assay.blocks.cid import Cid
     from assay.chain.contracts.artifacts import load_artifacts
     from assay.chain.contracts.bindings import INTERFACES
-    from assay.chain.eth import abi, shapes
+    from assay.chain.eth import abi, answer_schemas
     from assay.node.manifests import BadManifest
     from assay.node.slot_index import ENTRY_BYTES, SlotFile, decode_index, encode_index
     from assay.numerics.encoding import EncodingError
@@ -175,7 +175,7 @@ def market_targets() -> dict[str, Target]:
         decode(kinds[data[0] % len(kinds)], data[1:], lambda raw: "0x" + raw.hex())
 
     def answer(data: bytes) -> None:
-        shapes.check(methods[data[0] % len(methods)], ["0x1", True], bounded_json.loads(data[1:]))
+        answer_schemas.check(methods[data[0] % len(methods)], ["0x1", True], bounded_json.loads(data[1:]))
 
     def index(data: bytes) -> None:
         assert encode_index(decode_index(data, len(data) // ENTRY_BYTES)) == data

@@ -38,8 +38,8 @@ from assay.devnet import market as devnet
 from assay.job.templates import LOCAL, template
 from assay.protocol.errors import AssayError
 from assay.protocol.types import Wei
-from drills.life import Life, children_of, settings
 from drills.lineups import told
+from drills.market_run import Life, children_of, settings
 
 CHEATS: dict[str, tuple[str, ...]] = {
     "nobody": (),

@@ -19,7 +19,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.clock import ChainClock
-from assay.chain.eth.endpoints import Endpoints, Patience, http_endpoints
+from assay.chain.eth.endpoints import Endpoints, RetryPolicy, http_endpoints
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
@@ -113,7 +113,7 @@ class ChainDay:
     def _sender(self, name: str, account: int) -> Sender:
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         policy = FeePolicy(poll_s=0.01, confirm_timeout_s=2.0, heal_every_s=0.2, final_blocks=FINAL)
-        endpoints = Endpoints([self.rpc], Patience(tries=2, doubts=1, first_pause_s=0.01))
+        endpoints = Endpoints([self.rpc], RetryPolicy(tries=2, doubts=1, first_pause_s=0.01))
         if name in self.urls:
             endpoints = http_endpoints(self.urls[name])
         journal = Journal(self.folder / name / "journal.db")

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from assay.node.checkpoints import Checkpoint
-from assay.node.kept_replays import KeptReplays
 from assay.node.orders import WantedLeaves
-from assay.node.rest import Drained
+from assay.node.pausing import Drained
+from assay.node.replay_cache import ReplayCache
 from assay.program.state import state_root
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import Address, ClaimId, JobId, Kind, Seconds
@@ -136,7 +136,7 @@ def read_drained(folder: Path) -> bool:
 
 
 def write_replays(folder: Path, snap: Snap) -> None:
-    kept = KeptReplays(folder, 1 << 20)
+    kept = ReplayCache(folder, 1 << 20)
     for i in range(6):
         kept.add(_REPLAYED, i)
         kept.keep_state(state_root(_STATES[i]), _STATES[i])
@@ -156,7 +156,7 @@ _REPLAYED: Any = SimpleNamespace(
 
 def read_replays(folder: Path) -> list[Any]:
     """What is known of each segment, and the digest of its end's state."""
-    kept = KeptReplays(folder, 1 << 20)
+    kept = ReplayCache(folder, 1 << 20)
     states = [kept.state(state_root(state), _PROGRAM) for state in _STATES]
     return [
         entry

@@ -22,7 +22,7 @@ from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
-from assay.chain.eth.endpoints import Endpoints, Patience
+from assay.chain.eth.endpoints import Endpoints, RetryPolicy
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Call, Journal
@@ -161,7 +161,7 @@ class Life:
         pair = [self.rpc, DamagedRpc(self.node, seed)] if witness else [self.rpc]
         endpoints = Endpoints(
             pair,
-            Patience(tries=2, doubts=1, still_s=1e9),
+            RetryPolicy(tries=2, doubts=1, still_s=1e9),
             clock=count(0.0, 10.0).__next__,  # so that nobody rests for long
             sleep=lambda seconds: None,
             seed=seed,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drills.life import settings
+from drills.market_run import settings
 from scripts.prove.kills import life_of
 
 pytestmark = pytest.mark.slow

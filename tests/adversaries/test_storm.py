@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drills.life import settings
-from drills.storm import FAULTS, left_out, storm_of
+from drills.chaos import FAULTS, left_out, storm_of
+from drills.market_run import settings
 
 pytestmark = pytest.mark.slow
 ROUNDS, STEPS, EVERY_S, SEED = 12, 32, 6.0, 40

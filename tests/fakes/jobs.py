@@ -22,9 +22,9 @@ from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.catalogue import CATALOGUE
 from assay.training.job import LOSS_SLOT, JobArtifacts, made_round
-from assay.training.ordered import ordered
+from assay.training.ordered_records import ordered
 from assay.training.outer import DiLoCo, Overlap, outer_genesis, outer_program
-from assay.training.paths import Paths, own_part
+from assay.training.paths import Paths, path_records
 from assay.training.slicing import PARAMETERS, blocks_of
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
@@ -202,7 +202,7 @@ def reading_own_part(train: Program, paths: Paths) -> Program:
     """The step on the records of each path's own part."""
     records = three_files().records
     assert records is not None
-    return ordered(train, own_part(len(records), ROWS, paths.count))[0]
+    return ordered(train, path_records(len(records), ROWS, paths.count))[0]
 
 
 RULES = {

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from assay.compute.home import Home
 from assay.compute.inline import InlinePool
+from assay.compute.node_calls import Home
 from assay.compute.orders import Order, Priority, WorkerLost
 from assay.compute.pool import TRIES, Progress, R, Task
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.node.opened import OpenJob
+from assay.node.job_cache import OpenJob
 from assay.solver.orders import SolverSpec
 from assay.solver.service import SolverService
 from assay.solver.trainer import TaskTrainer, Told

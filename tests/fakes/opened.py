@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from assay.compute.home import Home
 from assay.compute.inline import InlinePool
-from assay.node.opened import OpenJob
+from assay.compute.node_calls import Home
+from assay.node.job_cache import OpenJob
 from assay.node.orders import Examine
 from assay.node.role import Node
 from assay.node.states import StateProvider

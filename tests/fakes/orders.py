@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.compute.orders import Bench, Cancelled, Order
-from assay.numerics import slower
+from assay.numerics import slow_paths
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Slow(Order[None]):
 
     def run(self, bench: Bench) -> None:
         for why in self.reasons:
-            slower.note(logging.getLogger(__name__), why)
+            slow_paths.note(logging.getLogger(__name__), why)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.protocol.errors import BlockNotFound, PutOff
+from assay.protocol.errors import BlockNotFound, Deferred
 from tests.fakes.blocks import FakeBlocks, Network
 
 STEP_S = 4
@@ -38,7 +38,7 @@ class SlowBlocks(FakeBlocks):
         self.left_s.setdefault(cid, self.each_s)
         while self.left_s[cid] > 0:
             if self.hold is not None and self.hold[0] <= 0:
-                raise PutOff("no more time", hint="it is tried again")
+                raise Deferred("no more time", hint="it is tried again")
             self.meanwhile()
             self.left_s[cid] -= STEP_S
             self.waited_s += STEP_S

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.node.findings import Finding
-from assay.node.orders import JobSpec, JudgeSegment, KeptSpec
+from assay.node.orders import JobSpec, JudgeSegment, ReplayCacheSpec
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView
 from tests.fakes.jobs import RESOURCE_LIMITS
 
 
 def judged_together(
-    market: MarketView, blocks: Blocks, view: ClaimView, kept: KeptSpec | None = None
+    market: MarketView, blocks: Blocks, view: ClaimView, kept: ReplayCacheSpec | None = None
 ) -> list[Finding | bytes]:
     """What each segment of a claim comes to, in two processes at a time."""
     job_id = view.claim.job_id

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from assay.program.execute import Executor, StepContext
 from assay.program.lowering import lower_step
-from assay.program.lowering.recordless import NO_RECORD
+from assay.program.lowering.dataless import NO_RECORD
 from assay.program.lowering.tracing import UnsupportedOperation, trace_step
 
 ROWS, COLUMNS, INPUTS = 64, 5, 3

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from assay.node.role import Node
 from assay.protocol.types import Kind, Phase
-from assay.solver import storing
+from assay.solver import state_publisher
 from assay.solver.orders import Train
 from assay.solver.trainer import TaskTrainer
 from tests.fakes.manual_pool import LateExecutor, ManualPool
@@ -147,7 +147,7 @@ def test_honest_nodes_lose_nothing_in_any_order_of_events(
 ) -> None:
     if stored_late:
         monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
-        monkeypatch.setattr(storing, "ThreadPoolExecutor", LateExecutor)
+        monkeypatch.setattr(state_publisher, "ThreadPoolExecutor", LateExecutor)
     run_state_machine_as_test(
         Rules,
         settings=settings(

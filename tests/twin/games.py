@@ -149,7 +149,7 @@ def _prove(scene: Scene, game: Game, program: Program, rng: random.Random) -> li
         refs = [source.ref for source in node.inputs]
         ways = [tuple(tree.proof(ref)) for ref in refs]
         for i in range(1, len(refs)):
-            ways[i] = trees.below_meeting(refs[i - 1], refs[i], ways[i])
+            ways[i] = trees.siblings_below_join(refs[i - 1], refs[i], ways[i])
         openings = [Opening(i, 0, trace.outputs[ref], (), ways[i]) for i, ref in enumerate(refs)]
     if rng.random() < 0.1:
         openings = openings[1:]

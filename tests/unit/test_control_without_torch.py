@@ -22,7 +22,8 @@ from assay.compute.pool import Pool
 """
 IMPORTS = {
     "solver": (
-        "import assay.solver.service, assay.cli.commands.solver, assay.cli.node.fitness, assay.cli.node.room"
+        "import assay.solver.service, assay.cli.commands.solver, assay.cli.node.fitness,"
+        " assay.cli.node.disk_budget"
     ),
     "verifier": "import assay.verifier.service, assay.cli.commands.verifier",
     "whistleblower": "import assay.whistleblower.service, assay.cli.commands.whistle",
@@ -30,7 +31,7 @@ IMPORTS = {
 DAY = """
 from pathlib import Path
 from types import SimpleNamespace
-from assay.app.machine import RESOURCE_LIMITS
+from assay.app.resource_limits import RESOURCE_LIMITS
 from assay.app.settings import Flags, Settings
 from assay.app.workers import workers_of
 from assay.protocol.types import Address, ClockView, Seconds, StakeView, Wei

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
-from assay.app.troubles import why_not_ready
+from assay.app.node_problems import why_not_ready
 from assay.app.web import node_app
 from assay.blocks.blockstore import BlockStore
 from assay.cli.main import tree

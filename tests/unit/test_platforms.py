@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 
 from assay.app.devnet_record import process_alive, runs
-from assay.app.machine import memory_bytes
+from assay.app.resource_limits import memory_bytes
 from assay.app.settings import Flags, Settings
 from assay.app.workers import devices_of
-from assay.blocks import durable
+from assay.blocks import fsync
 from assay.blocks.blockstore import BlockStore
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker, resident_bytes
-from assay.node.rest import on_battery
+from assay.node.pausing import on_battery
 from assay.numerics.native import processor_flags
 from assay.protocol.errors import Ask
 from tests.fakes.orders import Echo
@@ -89,7 +89,7 @@ def test_blocks_are_durable_without_syncfs(
     elsewhere: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[bool] = []
-    monkeypatch.setattr(durable, "_syncfs", lambda: None)
+    monkeypatch.setattr(fsync, "_syncfs", lambda: None)
     monkeypatch.setattr(os, "sync", lambda: synced.append(True))
     store = BlockStore(tmp_path)
     with store.together():
@@ -114,7 +114,7 @@ _LINUX_NAMES = {
     *("set_start_method", "forkserver", "fork", "register_at_fork"),
 }
 _GUARDED = {
-    "assay/app/connections.py": {"TCP_CONGESTION"},
+    "assay/app/connection_limits.py": {"TCP_CONGESTION"},
     "chain/eth/anvil.py": {"prctl"},
 }
 """Used where `sys.platform` is "linux" alone."""

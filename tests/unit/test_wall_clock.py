@@ -10,14 +10,14 @@ from pathlib import Path
 
 ASKED = re.compile(r"\btime\.(time|time_ns|localtime|gmtime|strftime)\(|\bdate(time)?\.(now|today|utcnow)\(")
 SHOWN = {
-    "app/refusals.py": "times for people",
+    "app/contract_errors.py": "times for people",
     "app/times.py": "times for people",
     "protocol/words.py": "times for people",
-    "cli/mishaps.py": "a file's name",
+    "cli/error_reports.py": "a file's name",
     "cli/doctor.py": "how far this machine's clock is from the chain's",
     "cli/node/run.py": "when an event was written",
     "devnet/market.py": "when a local chain begins",
-    "node/rest.py": "the hours in which its operator lets it work",
+    "node/pausing.py": "the hours in which its operator lets it work",
     "node/pins.py": "how old a file is that a process which has ended was writing",
 }
 """Who asks for it, and for what."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from assay.program.execute import Executor, Records, StepContext
 from assay.program.lowering import lower_step
-from assay.program.parts import Precision
+from assay.program.operand_parts import Precision
 from assay.training.job import step_function, traced
 from assay.training.precision import as_stored
 from tests.zoo.published import PUBLISHED, VOCABULARY, Published

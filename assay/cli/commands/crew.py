@@ -99,8 +99,8 @@ def run(
     from assay.compute.orders import WorkerConfig
     from assay.compute.streams import Crew
     from assay.job.read import read_job_file
-    from assay.program.excerpt import steps_of
     from assay.program.execute import StepContext
+    from assay.program.record_excerpt import steps_of
     from assay.program.stages import cut
     from assay.program.state import begin_roots
 

@@ -15,7 +15,7 @@ from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import parse_amount
 from assay.app.worker_status import in_short, listed
-from assay.cli.hooks import command_of
+from assay.cli.command_factory import command_of
 from assay.devnet.devices import DEVICES_HELP, parse_devices, with_devices
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (

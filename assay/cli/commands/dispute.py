@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.tree import Tree
 
-from assay.app.games import state_of
+from assay.app.game_text import state_of
 from assay.app.invocation import App, app_of
 from assay.app.output import plain, table
 from assay.app.times import show_moment
@@ -28,7 +28,7 @@ from assay.cli.commands.dispute_play import (
 )
 from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
 from assay.cli.commands.job_model import JobArgument
-from assay.cli.lazy import with_rooms
+from assay.cli.lazy import with_lazy_groups
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.game_state import GameView
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, Kind
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DEMAND = ("assay.cli.commands.demands", "Demands for pieces of committed states.")
 commands = typer.Typer(
-    no_args_is_help=True, help="Challenges and their games.", cls=with_rooms({"demand": DEMAND})
+    no_args_is_help=True, help="Challenges and their games.", cls=with_lazy_groups({"demand": DEMAND})
 )
 GameId = Annotated[int, typer.Argument(help="Number of the game.")]
 
@@ -136,8 +136,8 @@ def tree(context: typer.Context, game_id: GameId) -> None:
 def explain(context: typer.Context, game_id: GameId) -> None:
     """Explain a game in plain English: the parties, their difference, the next move, what each side can
     lose."""
-    from assay.app.explained import explain as explained
-    from assay.app.explained import names_of
+    from assay.app.game_explanation import explain as explained
+    from assay.app.game_explanation import names_of
 
     app = app_of(context)
     connection = app.view()

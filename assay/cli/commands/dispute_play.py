@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
+from assay.app.game_text import WHAT_IS_ASKED, side_to_move, state_of
 from assay.app.invocation import App
 from assay.app.output import Exit
 from assay.app.times import show_moment, show_span
@@ -139,7 +139,7 @@ def open_session(app: App, game_id: int) -> Session:
             code="not-your-game",
         )
     from assay.app.computing import engine_of
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.dispute.disputant import Disputant
     from assay.node.audit import replay_for
     from assay.node.states import open_state_provider

@@ -40,7 +40,7 @@ def open_inspection(app: App, job: str) -> Inspection:
     storage.follow(connection.market)
     with app.output.working("fetching and checking the job's files"):
         from assay.app.computing import engine_of
-        from assay.app.machine import RESOURCE_LIMITS
+        from assay.app.resource_limits import RESOURCE_LIMITS
         from assay.node.states import open_state_provider
 
         state_provider = open_state_provider(

@@ -19,7 +19,7 @@ from assay.protocol.errors import Stop
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
-    from assay.client.looking_after import Keeper
+    from assay.client.job_monitor import PeriodicFetcher
     from assay.client.losses import Losses
     from assay.protocol.types import JobId
 
@@ -72,7 +72,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
     found = app.look_up(connection, job)
     from assay.app.computing import engine_of
     from assay.app.job_progress import doing, progress_table, unread
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.app.traffic import in_words
     from assay.client.following import follow
     from assay.client.losses import losses_of
@@ -129,7 +129,7 @@ def watch(
 
     from assay.app.job_progress import doing, line_of, losses_if_fetched, progress_table
     from assay.client.following import follow
-    from assay.client.looking_after import stalled
+    from assay.client.job_monitor import stalled
     from assay.client.metrics import recording
 
     app = app_of(context)
@@ -176,10 +176,12 @@ def watch(
     app.output.result("job", following, progress_table(following, doing(app, connection, following.job)))
 
 
-def _keeper(connection: Connection, storage: NodeStorage, job_id: JobId, folder: Path, every: int) -> Keeper:
-    from assay.app.machine import RESOURCE_LIMITS
+def _keeper(
+    connection: Connection, storage: NodeStorage, job_id: JobId, folder: Path, every: int
+) -> PeriodicFetcher:
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.client.fetching import fetch as fetched
-    from assay.client.looking_after import Keeper
+    from assay.client.job_monitor import PeriodicFetcher
 
     market = connection.market
 
@@ -189,7 +191,7 @@ def _keeper(connection: Connection, storage: NodeStorage, job_id: JobId, folder:
             at = connection.chain, market.block
             fetched(market, storage.blocks, job_id, place, RESOURCE_LIMITS, *at)
 
-    return Keeper(folder, every, write)
+    return PeriodicFetcher(folder, every, write)
 
 
 @commands.command()

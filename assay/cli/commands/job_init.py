@@ -286,14 +286,14 @@ def init_own(
     `come_together`: ``job.templates.by_algorithm`` with the chosen options; `rate`: the price of 10^15
     operations; `fine_tuned`: by adapters, or whole.
     """
-    from assay.blocks.unstored import UnstoredBlocks
+    from assay.blocks.cid_only import CidOnlyBlocks
     from assay.job.build import build
     from assay.job.estimate import drafted
-    from assay.job.kept import traces
     from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
     from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template, with_price
     from assay.job.terms import terms_of
+    from assay.job.trace_cache import traces
     from assay.node.artifacts import publish_job
     from assay.program.validate import step_operations
     from assay.training.recipe import load, parts
@@ -319,7 +319,7 @@ def init_own(
     body = parse_job_file(text, str(file))
     with app.output.working(f"tracing {own} into a program"):
         files = build(body, made, keep=traces(app, own).keep)
-    terms = terms_of(body, publish_job(UnstoredBlocks(), files))
+    terms = terms_of(body, publish_job(CidOnlyBlocks(), files))
     operations = task_operations(terms, 0, step_operations(files.tasks))
     priced = with_price(text, operations, rate, str(file))
     cap = parse_job_file(priced, str(file)).money.price_cap

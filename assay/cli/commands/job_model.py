@@ -15,7 +15,7 @@ from assay.protocol.errors import BlockNotFound, Stop
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from assay.client.on_chain import OnChain
+    from assay.client.chain_check import OnChain
     from assay.client.receipt import Receipt
     from assay.client.replaying import Replayed
     from assay.client.verifying import Verified
@@ -43,7 +43,7 @@ def fetch(
     connection = app.view()
     looked_up = app.look_up(connection, job)
     job_id = looked_up.job_id
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.client import results
     from assay.client.fetched import model_and_parameters
     from assay.client.fetching import fetch as fetch_model
@@ -144,7 +144,7 @@ def verify(
 
 
 def _compared(app: App, receipt: Receipt) -> OnChain:
-    from assay.client.on_chain import compare
+    from assay.client.chain_check import compare
 
     connection = app.view()
     return compare(receipt, connection.market, connection.chain, connection.market.block)
@@ -156,7 +156,7 @@ def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Rep
     from random import SystemRandom
 
     from assay.app.computing import engine_of
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.client.replaying import replay
 
     storage = app.storage(app.settings.describe()["account"].value or "view")

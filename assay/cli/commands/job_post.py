@@ -11,12 +11,12 @@ import typer
 
 from assay.app.ids import check_unused, free_name, name_from, name_job
 from assay.app.invocation import App, app_of
+from assay.app.network_addresses import reach_of
 from assay.app.output import table
-from assay.app.reach import reach_of
 from assay.app.units import parse_amount, round_amount
 from assay.cli.node.options import AnnounceUrl, Host, Port
 from assay.client.closing import Closing
-from assay.node.shortage import shortage
+from assay.node.resource_errors import shortage
 from assay.protocol.errors import AssayError
 from assay.protocol.types import JobId, Terms
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.job.read import JobFile
     from assay.job.weights import Files
-    from assay.job.wire import Wire
+    from assay.job.wire_size import Wire
     from assay.training.job import JobArtifacts
 
 TRACING = "tracing the training step into a program"
@@ -78,11 +78,11 @@ def traced(app: App, body: JobFile) -> Traced:
     `drafted`."""
     with app.output.working(TRACING) as step:
         from assay.job.build import build
-        from assay.job.cautions import cautions
         from assay.job.estimate import drafted
-        from assay.job.kept import traces
+        from assay.job.job_warnings import cautions
         from assay.job.read import OwnModel
-        from assay.job.wire import parameters_of, wire_of
+        from assay.job.trace_cache import traces
+        from assay.job.wire_size import parameters_of, wire_of
 
         source = body.model.source if isinstance(body.model, OwnModel) else ""
         files = build(body, blocks=weights_files(app, body), say=step, keep=traces(app, source).keep)
@@ -98,11 +98,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
 
     app = app_of(context)
     job = traced(app, read_job_file(file))
-    from assay.app.machine import RESOURCE_LIMITS
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.job.estimate import counted
     from assay.job.rehearsal import own_warnings, warnings_of
-    from assay.job.uses import OWN
-    from assay.job.wire import parameters_of
+    from assay.job.use_sections import OWN
+    from assay.job.wire_size import parameters_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS

@@ -10,10 +10,10 @@ import typer
 
 from assay.app.invocation import App, app_of
 from assay.app.units import parse_amount, parse_duration, parse_rate, show_rate
-from assay.cli.hooks import NodeKind, command_of
+from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.node.options import NodeOptions
-from assay.cli.node.starting import say_start, tells
-from assay.cli.node.verbs import add_verbs
+from assay.cli.node.role_commands import add_verbs
+from assay.cli.node.startup import say_start, tells
 from assay.protocol.errors import Ask
 from assay.solver.observation import Takes
 
@@ -65,12 +65,12 @@ def run(
     app = app_of(context)
     agreed = read_acceptance(accept) if accept else USUAL
     wishes = say_start(app, node, "solver")
-    from assay.app.machine import limits_of
+    from assay.app.resource_limits import limits_of
     from assay.app.workers import devices_of, sharing, workers_of
+    from assay.cli.node.disk_budget import disk_budget
     from assay.cli.node.fitness import Fitness
-    from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.rest import Drained, Rest
+    from assay.node.pausing import Drained, Rest
     from assay.node.role import Node
     from assay.solver.observation import Limits
 
@@ -167,8 +167,8 @@ def why(context: typer.Context, job: str) -> None:
     app = app_of(context)
     connection = app.connect()
     job_id = app.look_up(connection, job).job_id
-    from assay.app.machine import RESOURCE_LIMITS
     from assay.app.offers import announced_price
+    from assay.app.resource_limits import RESOURCE_LIMITS
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 

@@ -2,7 +2,7 @@
 
 Contract: `bench` compares this machine with the installed digests, times training steps, stores the result
 for ``cli.node.fitness``, and ends with a verdict in one line. It fails if a bit is wrong, or something is
-slower than this machine could do it (``numerics.slower``). Not guaranteed: that a machine that passes
+slower than this machine could do it (``numerics.slow_paths``). Not guaranteed: that a machine that passes
 computes every job right; its verifiers find that out.
 """
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from assay.app.computing import engine_of
 from assay.app.invocation import App
-from assay.app.machine import FORMS_FOLDER
 from assay.app.output import table
+from assay.app.resource_limits import FORMS_FOLDER
 from assay.app.units import USUAL_RATE, parse_rate, round_amount
 from assay.cli.node.fitness import Result, keep, machine_of
 from assay.fitness.check import Report, check, forms_on
 from assay.fitness.digests import FILE, stored
 from assay.fitness.samples import BRIEF_STEPS, STEPS
-from assay.numerics import slower
+from assay.numerics import slow_paths
 from assay.protocol.errors import Ask
 from assay.protocol.params import price_at
 
@@ -34,7 +34,7 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
     started = time.monotonic()
     report = _compared(app, device, full=full, compiled=compiled, path=path)
     elapsed = time.monotonic() - started
-    speed, slow = speed_of(report, device), slower.noted()
+    speed, slow = speed_of(report, device), slow_paths.noted()
     keep(app.settings.home, device, Result(not report.findings, speed, slow))
     verdict = verdict_on(device, report, slow)
     if report.findings:

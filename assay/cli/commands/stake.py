@@ -16,7 +16,7 @@ from assay.protocol.types import Address, Role, Wei
 
 if TYPE_CHECKING:
     from assay.chain.contracts.market import ChainMarket
-    from assay.chain.contracts.requests import UnbondRequest
+    from assay.chain.contracts.unbonding import UnbondRequest
 
 commands = typer.Typer(no_args_is_help=True, help="Stakes.")
 RoleName = Annotated[str, typer.Option("--role", help="solver or verifier")]
@@ -69,7 +69,7 @@ def deposit(context: typer.Context, amount: str, role: RoleName, operator: Opera
 @commands.command("ls")
 def list_stakes(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> None:
     """List an account's stakes, and unbonding requests with their dates."""
-    from assay.chain.contracts.requests import unbond_requests
+    from assay.chain.contracts.unbonding import unbond_requests
 
     app = app_of(context)
     address = resolve(app, name or app.settings.account)
@@ -106,7 +106,7 @@ def _request_table(requests: list[UnbondRequest], now: int) -> object:
 def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
     """Start to unbond a stake; it stays slashable until the delay has passed."""
     from assay.chain.contracts.operators import Owner
-    from assay.chain.contracts.requests import unbond_requests
+    from assay.chain.contracts.unbonding import unbond_requests
 
     app = app_of(context)
     value, kind = parse_amount(amount), parse_role(role)
@@ -155,7 +155,7 @@ def withdraw(
 ) -> None:
     """Finish the unbondings whose delay has passed."""
     from assay.chain.contracts.operators import Owner
-    from assay.chain.contracts.requests import unbond_requests
+    from assay.chain.contracts.unbonding import unbond_requests
 
     app = app_of(context)
     kind = parse_role(role)

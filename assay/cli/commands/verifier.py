@@ -11,11 +11,11 @@ from assay.app.ids import class_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes, parse_duration, round_amount, show_amount, show_count
+from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.commands.inspect import audit_place, open_inspection
-from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import ReplayOptions
-from assay.cli.node.starting import say_start, tells
-from assay.cli.node.verbs import add_verbs
+from assay.cli.node.role_commands import add_verbs
+from assay.cli.node.startup import say_start, tells
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 
@@ -60,12 +60,12 @@ def run(
     app = app_of(context)
     wishes = say_start(app, node, "verifier")
     from assay.app.earnings import Fees
-    from assay.app.machine import RESOURCE_LIMITS, limits_of
+    from assay.app.resource_limits import RESOURCE_LIMITS, limits_of
     from assay.app.workers import sharing, workers_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.rest import Drained, Rest
+    from assay.node.pausing import Drained, Rest
     from assay.node.role import Node
-    from assay.verifier.joining import ClassLimits
+    from assay.verifier.class_choice import ClassLimits
     from assay.verifier.policy import Limits
 
     kind = kind_of(app)

@@ -10,11 +10,11 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
+from assay.cli.command_factory import NodeKind, command_of
 from assay.cli.commands.inspect import audit_view, open_inspection
-from assay.cli.hooks import NodeKind, command_of
 from assay.cli.node.options import ReplayOptions
-from assay.cli.node.starting import say_start, tells
-from assay.cli.node.verbs import add_verbs
+from assay.cli.node.role_commands import add_verbs
+from assay.cli.node.startup import say_start, tells
 from assay.protocol.errors import RpcUnreachable, Stop
 from assay.protocol.types import Phase
 from assay.protocol.words import attested, show_state
@@ -50,10 +50,10 @@ def run(
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     wishes = say_start(app, node, "whistleblower")
-    from assay.app.machine import limits_of
+    from assay.app.resource_limits import limits_of
     from assay.app.workers import sharing, workers_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.node.rest import Drained, Rest
+    from assay.node.pausing import Drained, Rest
     from assay.node.role import Node
 
     kind = kind_of(app)

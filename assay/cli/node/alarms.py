@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.node.clocks import ANY_TIME, LATE, Alarm, Alarms, Clock, clocks, is_lost, may_sleep
-from assay.node.owed import at_risk
+from assay.node.deadlines import ANY_TIME, LATE, Alarm, Alarms, Clock, clocks, is_lost, offline_allowance
+from assay.node.obligations import at_risk
 from assay.protocol.errors import Ask
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId
@@ -139,12 +139,12 @@ class Watch:
             self._look()
             self._blind, self._blind_since = "", None
         except Exception as error:  # whatever it is, nobody can look: it is told, and raised again
-            self._cannot_look(error)
+            self._report_unreadable(error)
             raise
         finally:
             self._tell_due()
 
-    def _cannot_look(self, error: Exception) -> None:
+    def _report_unreadable(self, error: Exception) -> None:
         """Raises an alarm if the chain has not been readable for long: deadlines may pass unseen."""
         now, hint = time.monotonic(), getattr(error, "hint", "")
         self._blind = getattr(error, "message", f"{type(error).__name__}: {error}")
@@ -181,8 +181,8 @@ class Watch:
         self._seen = now, time.monotonic(), running
         for clock in self._ran:  # first what was lost while nobody looked
             if clock not in running and clock.ends < now and is_lost(market, me, clock):
-                self._mourn(clock, now)
-        self.sleep = str(may_sleep(market, me, now) or ANY_TIME)
+                self._report_loss(clock, now)
+        self.sleep = str(offline_allowance(market, me, now) or ANY_TIME)
         self.at_risk = show_amount(at_risk(market, me))
         self._remember(running, now)
         self._compare()
@@ -207,7 +207,7 @@ class Watch:
         self._raised = {what: raised for what, raised in self._raised.items() if raised[1] > since}
         self.standing = late | {what: text for what, (text, _) in self._raised.items()}
 
-    def _mourn(self, clock: Clock, now: int) -> None:
+    def _report_loss(self, clock: Clock, now: int) -> None:
         """Reports a loss and, as far as known, its cause."""
         looked = self._looked
         if self._blind:
@@ -241,7 +241,7 @@ class Watch:
         """Deadlines that ran at an earlier process's last check."""
         if self._kept is None:
             return ()
-        body = record.read_or_set_aside(self._kept, _KIND, instead="what was lost meanwhile is not told")
+        body = record.read_or_quarantine(self._kept, _KIND, instead="what was lost meanwhile is not told")
         return tuple(
             Clock(what, loses, begins, ends, tuple(of)) for what, loses, begins, ends, of in body or ()
         )

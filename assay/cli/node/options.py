@@ -1,4 +1,4 @@
-"""Options of every command that runs a node, as one value (``cli.hooks.command_of``)."""
+"""Options of every command that runs a node, as one value (``cli.command_factory.command_of``)."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App, event_of
+from assay.app.network_addresses import Reaches, reach_of
 from assay.app.output import plain, visible
-from assay.app.reach import Reaches, reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.app.worker_status import shown
@@ -33,10 +33,10 @@ from assay.blocks.blockstore import BlockStore
 from assay.blocks.traffic import PROOF, TRAINING, Traffic
 from assay.chain.eth.clock import ChainClock
 from assay.cli.node.alarms import BLIND_S, CLOCKS_FILE, Tell, Watch
-from assay.cli.node.taken import Taken
+from assay.cli.node.duplicate_node import Taken
 from assay.compute.inline import InlinePool
 from assay.compute.pool import Pool
-from assay.node.clocks import LATE
+from assay.node.deadlines import LATE
 from assay.node.report import LOOK, Status
 from assay.node.retention import Retention
 from assay.node.role import Node
@@ -173,7 +173,7 @@ def run_node(
 ) -> None:
     """Runs one role until stopped; `tell`: alert channels. Unless it `serves`, nobody gets its blocks.
 
-    `offer`: more fields of the status. Raises AccountElsewhere, unless told to `take_over`.
+    `offer`: more fields of the status. Raises DuplicateNode, unless told to `take_over`.
     """
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
@@ -327,7 +327,7 @@ class Housekeeping:
         self._last = time.monotonic()
         errors: list[Exception] = []
         resume, save = self._connection.writer.sender.resume, self._storage.traffic.save
-        for part in (self._watch, save, resume, self._announce, self._look_elsewhere, self._follow):
+        for part in (self._watch, save, resume, self._announce, self._check_duplicate_node, self._follow):
             try:
                 part()
             except Exception as error:  # noqa: BLE001 - a bug in one part must not keep the others waiting
@@ -346,7 +346,7 @@ class Housekeeping:
             market.set_endpoint(self._announcement, self._url)
         self._announced = True
 
-    def _look_elsewhere(self) -> None:
+    def _check_duplicate_node(self) -> None:
         """Raises an alarm if another node has announced itself for this account."""
         if self._announced and (where := self._taken.elsewhere()):
             self._watch.raise_alarm("account-elsewhere", f"{where.message}; {where.hint}")

@@ -29,7 +29,7 @@ from torch._inductor.utils import clear_caches
 from torch.fx import GraphModule
 
 from assay import numerics
-from assay.numerics import product_triton, slower
+from assay.numerics import product_triton, slow_paths
 from assay.numerics.native import processor_flags
 from assay.program.compiled.settings import options, settings
 from assay.protocol import bounded_json
@@ -42,7 +42,7 @@ Form = Callable[[Sequence[Tensor]], list[Tensor]]
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
     *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
-    *("program/compiled/segments.py", "program/compiled/segmented.py", "program/compiled/kernels.py"),
+    *("program/compiled/segments.py", "program/compiled/segment_runner.py", "program/compiled/kernels.py"),
     "program/compiled/settings.py",
 )
 """Source files that affect a program's graph."""
@@ -160,7 +160,7 @@ class StoredForm:
                     return [_form(CompiledArtifact.load(path=str(p), format="unpacked")) for p in places]
             except (OSError, RuntimeError, AssertionError, ImportError, EOFError, AttributeError) as error:
                 fault = f"it does not load ({type(error).__name__}: {error})"
-        slower.note(
+        slow_paths.note(
             log, f"the compiled form in {self.directory} was thrown away: {fault}; it is compiled again"
         )
         self.discard()

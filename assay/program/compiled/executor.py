@@ -19,12 +19,12 @@ from torch import Tensor
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 
-from assay.numerics import slower
+from assay.numerics import slow_paths
 from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
-from assay.program.compiled.segmented import SegmentedForm, compile_parts
+from assay.program.compiled.segment_runner import SegmentedForm, compile_parts
 from assay.program.compiled.segments import plan
 from assay.program.compiled.settings import missing
 from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
@@ -186,7 +186,7 @@ class CompiledExecutor(Executor):
         where = ", ".join(f"slot {slot} from {self._named(slot)}" for slot in slots[:4])
         more = f" and {len(slots) - 4} more" if len(slots) > 4 else ""
         what = f"it gives other bits than the definition in {where}{more}"
-        slower.note(
+        slow_paths.note(
             log,
             f"the compiled form of program {self.program.root.hex()} is refused: {what}; this run goes on"
             " eagerly, with the right bits: check this machine's memory and compiler",

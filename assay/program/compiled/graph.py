@@ -26,7 +26,7 @@ from assay.program.compiled.affine import strided
 from assay.program.compiled.records import read_records
 from assay.program.isa import DType, Node, Op, Program
 from assay.program.kernels import REFERENCE, TORCH_DTYPES, on_inputs
-from assay.program.parts import dequantised_nodes
+from assay.program.operand_parts import dequantised_nodes
 
 
 @dataclass(frozen=True)

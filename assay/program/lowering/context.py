@@ -15,9 +15,9 @@ from math import prod
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Op, Shape
 from assay.program.lowering import views
-from assay.program.lowering.recomputed import Place
+from assay.program.lowering.checkpointing import Place
 from assay.program.lowering.views import View
-from assay.program.parts import Precision, Term
+from assay.program.operand_parts import Precision, Term
 from assay.program.rules import MAX_FAN_IN, broadcast
 
 Number = int | float | bool
@@ -311,7 +311,7 @@ class Lowering:
         return views.whole(self.builder.matmul(left, right, self.precision()))
 
     def in_terms(self, terms: Sequence[Term], product: Callable[[int, int], View]) -> View:
-        """Sum of products of parts of two operands (``program.parts``)."""
+        """Sum of products of parts of two operands (``program.operand_parts``)."""
         total: View | None = None
         for left, right in reversed(terms):
             made = product(left, right)

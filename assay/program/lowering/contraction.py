@@ -12,9 +12,9 @@ from assay.program.isa import DType, Input, Op
 from assay.program.lowering import views
 from assay.program.lowering.context import Lowering, Number, Refused
 from assay.program.lowering.elementwise import result_dtype
+from assay.program.lowering.integer_sums import EXACT, largest, whole_amax, whole_sum
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View
-from assay.program.lowering.wholes import EXACT, largest, whole_amax, whole_sum
 
 
 def _floats(*operands: View) -> None:

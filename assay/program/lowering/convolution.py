@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from assay.program import parts as operands
+from assay.program import operand_parts as operands
 from assay.program.isa import DType, Input
 from assay.program.lowering import views
 from assay.program.lowering.context import Lowering, Refused
@@ -30,7 +30,7 @@ from assay.program.lowering.planes import (
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View, whole
 from assay.program.lowering.windows import Window, each
-from assay.program.parts import Precision, Term
+from assay.program.operand_parts import Precision, Term
 from assay.program.rules import MAX_DIMS
 
 

@@ -38,12 +38,12 @@ from assay.program.lowering import (
     scatters,
     views,
 )
+from assay.program.lowering.checkpointing import Place
 from assay.program.lowering.context import Choose, Lowering, ProductSite, Refused, single
-from assay.program.lowering.recomputed import Place
 from assay.program.lowering.registry import RULES, Rule
 from assay.program.lowering.tracing import UNKNOWN_SOURCE, UnsupportedOperation
 from assay.program.lowering.views import View, view, whole
-from assay.program.parts import Precision
+from assay.program.operand_parts import Precision
 from assay.program.rules import RuleBroken
 
 RULE_MODULES = (

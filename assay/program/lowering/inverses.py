@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.program.lowering.rewritten import rewrites
+from assay.program.lowering.rewrites import rewrites
 
 
 class _Sloped(torch.autograd.Function):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.program import parts as operands
+from assay.program import operand_parts as operands
 from assay.program.isa import Input, Op
 from assay.program.lowering import views
 from assay.program.lowering.context import Lowering
@@ -70,7 +70,7 @@ def quantised(context: Lowering, wide: Input, exponents: View, images: int) -> P
 
 
 def part_of(context: Lowering, planes: Planes, number: int) -> Planes:
-    """Part 0 or 1 of planes (``program.parts``); the second has its own exponent per block."""
+    """Part 0 or 1 of planes (``program.operand_parts``); the second has its own exponent per block."""
     if number == 0:
         return planes
     rows = context.builder.node(planes.numbers).inputs[1]

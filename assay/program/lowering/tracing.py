@@ -35,10 +35,10 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from assay.program.lowering.checkpointing import place
+from assay.program.lowering.determinism import Kept, Record, changed, line_that_changes
 from assay.program.lowering.hints import rewrite_of
-from assay.program.lowering.plainly import traced_plainly
-from assay.program.lowering.recomputed import place
-from assay.program.lowering.repeated import Kept, Record, changed, line_that_changes
+from assay.program.lowering.plain_tracing import traced_plainly
 from assay.protocol.errors import Stop
 
 StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 import pytest
 
 from assay.blocks.blockstore import BlockStore
-from assay.chain.eth.seen import Seen
+from assay.chain.eth.head_tracker import Seen
 from assay.compute import pool as pools
-from assay.compute.home import HOLD_S, Home
+from assay.compute.node_calls import HOLD_S, Home
 from assay.compute.orders import Cancelled, DeviceLost, Order, OutOfMemory, Priority, WorkerConfig, WorkerLost
 from assay.compute.pool import Pool, Slower
 from assay.compute.process import ProcessWorker
 from assay.compute.ray import RayPool
-from assay.protocol.errors import Ask, AssayError, BlockNotFound, PutOff, RpcUnreachable, Stop, Unknown
+from assay.protocol.errors import Ask, AssayError, BlockNotFound, Deferred, RpcUnreachable, Stop, Unknown
 from assay.protocol.types import JobId
 from tests.fakes import orders
 from tests.fakes.blocks import FakeBlocks, Network, cid_of
@@ -464,7 +464,7 @@ def test_calls_of_several_threads_are_told_apart(make: Make, station: Station) -
 def test_fetches_of_an_order_that_is_held_are_put_off(make: Make, station: Station) -> None:
     pool, cid = make(1, station), station.blocks.add_file(b"slow")
     station.slow.slow = lambda asked: asked == cid
-    with pytest.raises(PutOff):
+    with pytest.raises(Deferred):
         pool.submit(Call("blocks", "read_file", (cid, 100))).result(WAIT_S)
     assert station.slow.waited_s == HOLD_S
     assert pool.submit(PatientCall("blocks", "read_file", (cid, 100))).result(WAIT_S) == b"slow"

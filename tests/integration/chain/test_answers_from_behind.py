@@ -10,16 +10,16 @@ import pytest
 from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.anvil import Anvil
-from assay.chain.eth.endpoints import PROBES, Patience, http_endpoints
+from assay.chain.eth.endpoints import PROBES, RetryPolicy, http_endpoints
+from assay.chain.eth.head_tracker import EndpointLagging
 from assay.chain.eth.rpc import HttpRpc
-from assay.chain.eth.seen import EndpointBehind
 from assay.protocol.types import ZERO_ADDRESS
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.balanced_rpc import Balancer
 
 
 def view_of(day: Any, artifacts: Artifacts, url: str, folder: Path) -> ChainView:
-    endpoints = http_endpoints([url], Patience(probes=PROBES))
+    endpoints = http_endpoints([url], RetryPolicy(probes=PROBES))
     return ChainView(endpoints, day.deployment, artifacts, ZERO_ADDRESS, folder / "events.db", max_age_s=0.0)
 
 
@@ -43,5 +43,5 @@ def test_attack_T47_every_second_answer_from_behind_hides_no_job(
         assert list(node.job_ids()) == [job_id] and node.block == whole.block
         assert node.events() == whole.events() and balancer.behind > 10
         balancer.every = 1  # only the one that is behind is left: what was read is not forgotten
-        with pytest.raises(EndpointBehind, match=f"is behind by {blocks} blocks"):
+        with pytest.raises(EndpointLagging, match=f"is behind by {blocks} blocks"):
             view_of(day, artifacts, url, tmp_path / "node").job_ids()

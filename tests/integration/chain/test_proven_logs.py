@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.chain.contracts.artifacts import Artifacts
-from assay.chain.eth.endpoints import Endpoints, Patience
+from assay.chain.eth.endpoints import Endpoints, RetryPolicy
 from assay.chain.eth.events import EventFollower
 from assay.chain.eth.receipts import proven_logs, trie_root
 from assay.chain.eth.rpc import HttpRpc
@@ -64,7 +64,7 @@ def test_w9_where_endpoints_disagree_about_logs_the_headers_decide(
     assert len(truth) > 3
     liar = Hiding(rpc.url, how)
     both = [HttpRpc(rpc.url), liar]
-    rpcs = Endpoints(both[::-1] if first else both, Patience(first_pause_s=0.001), seed=1)
+    rpcs = Endpoints(both[::-1] if first else both, RetryPolicy(first_pause_s=0.001), seed=1)
     for blocks in (2_000, 4):
         assert events(rpcs, day, tmp_path / f"{blocks}", range_blocks=blocks) == truth
     assert liar.lies and rpcs.counters["proven"] and not rpcs.counters["disagreed"]

@@ -10,7 +10,7 @@ import pytest
 from assay.app.invocation import App
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
-from assay.node.rest import Drained
+from assay.node.pausing import Drained
 from assay.protocol.types import JobId
 from tests.integration.cli.conftest import Assay, run
 

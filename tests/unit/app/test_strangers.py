@@ -13,7 +13,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from assay.app.reach import Reach
+from assay.app.network_addresses import Reach
 from assay.app.web import PAGE_HEADERS, WebServer, node_app
 from assay.blocks.blockstore import BlockStore
 from assay.dashboard.feed import Feed

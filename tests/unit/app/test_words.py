@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from assay.app.contract_errors import in_words as refusal_in_words
 from assay.app.ids import claim_id_of, job_id_of
 from assay.app.job_progress import in_words
-from assay.app.refusals import in_words as refusal_in_words
 from assay.app.times import show_moment, show_span
 from assay.protocol.errors import Reverted, Stop
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind, Phase, Progress, Seconds, Terms

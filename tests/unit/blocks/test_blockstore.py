@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.blocks import blockstore, durable, unixfs
+from assay.blocks import blockstore, fsync, unixfs
 from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore, Usage
 from assay.blocks.cid import DAG_PB, RAW, Cid
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
@@ -405,16 +405,16 @@ def power_cut(folder: Path) -> None:
 def test_the_file_system_of_a_folder_is_synced_or_says_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    durable.sync_filesystem(tmp_path)
-    monkeypatch.setattr(durable, "_syncfs", lambda: lambda file: -1)
-    monkeypatch.setattr(durable.ctypes, "get_errno", lambda: errno.EIO)
+    fsync.sync_filesystem(tmp_path)
+    monkeypatch.setattr(fsync, "_syncfs", lambda: lambda file: -1)
+    monkeypatch.setattr(fsync.ctypes, "get_errno", lambda: errno.EIO)
     with pytest.raises(OSError) as failed:
-        durable.sync_filesystem(tmp_path)
+        fsync.sync_filesystem(tmp_path)
     assert failed.value.errno == errno.EIO
     synced: list[bool] = []
-    monkeypatch.setattr(durable, "_syncfs", lambda: None)
-    monkeypatch.setattr(durable.os, "sync", lambda: synced.append(True))
-    durable.sync_filesystem(tmp_path)
+    monkeypatch.setattr(fsync, "_syncfs", lambda: None)
+    monkeypatch.setattr(fsync.os, "sync", lambda: synced.append(True))
+    fsync.sync_filesystem(tmp_path)
     assert synced == [True]
 
 

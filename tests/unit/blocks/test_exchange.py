@@ -19,11 +19,11 @@ from assay.blocks.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.blocks.car import encode_block, encode_header
 from assay.blocks.cid import DAG_PB, Cid
 from assay.blocks.exchange import Exchange, ExchangeConfig
+from assay.blocks.hedged_requests import Hold
 from assay.blocks.peers import PeerInfo
-from assay.blocks.race import Hold
 from assay.protocol.errors import (
     BlockNotFound,
-    PutOff,
+    Deferred,
 )
 from tests.fakes.any_error import ENDS, ERRORS, name_of
 
@@ -470,7 +470,7 @@ def test_attack_T38_a_hold_ends_whatever_came_last(store: BlockStore) -> None:
     peers = [PeerInfo("http://a", stake=100, publishes=True), PeerInfo("http://b")]
     with Exchange(store, peers, config, transport=httpx.MockTransport(net)) as client:
         client.hold = Hold(0.3)
-        with pytest.raises(PutOff):
+        with pytest.raises(Deferred):
             client.fetch_car(ROOT, CIDS, [ROOT], 100)
     assert junk and net.asked == ["a"] and store.has(str(Cid.of(WANTED[0])))
 

@@ -21,9 +21,9 @@ from assay.blocks.exchange import Exchange, ExchangeConfig
 from assay.blocks.gateway import gateway_route
 from assay.blocks.node import NodeBlocks
 from assay.blocks.peers import PeerInfo
-from assay.compute.home import Home
-from assay.protocol.errors import BlockNotFound, PutOff
-from assay.protocol.ports import Hurried
+from assay.compute.node_calls import Home
+from assay.protocol.errors import BlockNotFound, Deferred
+from assay.protocol.ports import TimeLimited
 from tests.fakes.blocks import path_of
 
 
@@ -237,11 +237,11 @@ def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks,
     they are asked for again."""
     files = {file_in(far, bytes(range(at, at + 40))): bytes(range(at, at + 40)) for at in (0, 40, 80)}
     hold = late.within(1.2)
-    with pytest.raises(PutOff, match="what came is kept"):
+    with pytest.raises(Deferred, match="what came is kept"):
         for cid in files:
             with hold:
                 late.read_file(cid, 100)
-    with hold, pytest.raises(PutOff):
+    with hold, pytest.raises(Deferred):
         late.read_file(list(files)[-1], 100)
     tries = 0
     for cid, data in files.items():
@@ -251,7 +251,7 @@ def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks,
                 with late.within(0.5):
                     assert late.read_file(cid, 100) == data
                 break
-            except PutOff:
+            except Deferred:
                 assert tries < 30
     assert late.read_file(next(iter(files)), 100) == files[next(iter(files))], "without a hold as ever"
 
@@ -278,7 +278,7 @@ def test_attack_T38_what_never_comes_is_missing_however_short_the_looks(
                 with node.within(0.25):
                     assert ask() == [range(8, 12)] and how == "holes"
                 return
-            except PutOff:
+            except Deferred:
                 continue
             except BlockNotFound:
                 assert how != "holes"
@@ -303,7 +303,7 @@ def test_a_file_that_was_put_off_is_not_streamed_anew(
     config = ExchangeConfig(car_stall_s=60.0)
     with Exchange(near, ["http://far"], config, transport=httpx.MockTransport(answer)) as exchange:
         node = NodeBlocks(near, exchange)
-        with node.within(3.0), pytest.raises(PutOff):
+        with node.within(3.0), pytest.raises(Deferred):
             node.read_file(cid, 100)
         stuck[0] = False
         with node.within(5.0):
@@ -312,7 +312,7 @@ def test_a_file_that_was_put_off_is_not_streamed_anew(
 
 
 def test_a_nodes_blocks_can_be_hurried(node: NodeBlocks) -> None:
-    assert isinstance(node, Hurried)
+    assert isinstance(node, TimeLimited)
 
 
 class Drip(httpx.AsyncByteStream):
@@ -362,7 +362,7 @@ def test_attack_T42_files_that_never_come_are_all_found_missing(tmp_path: Path) 
             try:
                 missing = look(0.2)
                 break
-            except PutOff:
+            except Deferred:
                 missing = []
         assert missing == cids
         before = len(asked)
@@ -370,7 +370,7 @@ def test_attack_T42_files_that_never_come_are_all_found_missing(tmp_path: Path) 
         near.put(bytes([3]) * 300)
         assert look(0.2) == [cid for cid in cids if cid != cids[3]], "what is here is read"
         clock[0] += 7.0
-        with pytest.raises(PutOff):
+        with pytest.raises(Deferred):
             look(0.2)
         assert len(asked) > before, "they may have come by now"
 

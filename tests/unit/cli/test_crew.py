@@ -17,8 +17,8 @@ from assay.compute.inline import InlinePool
 from assay.compute.member import Together
 from assay.compute.streams import Crew
 from assay.job.templates import LOCAL, template
-from assay.program.excerpt import steps_of
 from assay.program.execute import Executor, StepContext
+from assay.program.record_excerpt import steps_of
 from assay.program.stages import cut
 from assay.program.state import begin_roots, state_root
 from assay.program.validate import measure

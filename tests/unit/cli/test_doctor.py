@@ -13,7 +13,7 @@ import pytest
 from assay.app import computing
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, Settings
-from assay.chain.eth.seen import EndpointBehind
+from assay.chain.eth.head_tracker import EndpointLagging
 from assay.cli import doctor
 from assay.protocol.errors import AssayError
 from tests.fakes.any_error import ENDS, ERRORS, name_of
@@ -119,7 +119,7 @@ def test_attack_T47_an_endpoint_that_is_behind_is_a_line() -> None:
 
 def test_attack_T47_what_is_behind_ends_a_command_with_status_7() -> None:
     with pytest.raises(SystemExit) as ended:
-        Output(as_json=True).fail(EndpointBehind("http://one", 8, 70))
+        Output(as_json=True).fail(EndpointLagging("http://one", 8, 70))
     assert ended.value.code == int(Exit.UNREACHABLE) == 7
 
 

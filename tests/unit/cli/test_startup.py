@@ -118,7 +118,7 @@ def test_web3_comes_without_the_pairing_curve() -> None:
 
 
 def test_a_job_file_is_written_and_read_without_torch() -> None:
-    modules = "assay.cli.commands.job_init, assay.job.read, assay.job.templates, assay.job.uses"
+    modules = "assay.cli.commands.job_init, assay.job.read, assay.job.templates, assay.job.use_sections"
     program = f"import sys, {modules}; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)

@@ -20,8 +20,8 @@ import torch
 from safetensors.torch import load, save
 
 from assay.client import receipt
+from assay.client.chain_check import compare
 from assay.client.fetched import of_path
-from assay.client.on_chain import compare
 from assay.client.receipt import BadReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
 from assay.client.results import going_on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.client.posting import SEATS_ENOUGH, thin_class
+from assay.client.posting import SEATS_ENOUGH, low_stake_warning
 from assay.protocol.types import Wei
 from tests.fakes.classes import conditions_of
 from tests.property.markets import TERMS
@@ -12,11 +12,11 @@ ENOUGH = SEATS_ENOUGH * CONDITIONS.verifier_stake
 
 
 def test_a_class_with_stake_for_enough_seats_is_not_warned_of() -> None:
-    assert thin_class(Wei(ENOUGH), CONDITIONS) == ""
-    assert thin_class(Wei(10 * ENOUGH), CONDITIONS) == ""
+    assert low_stake_warning(Wei(ENOUGH), CONDITIONS) == ""
+    assert low_stake_warning(Wei(10 * ENOUGH), CONDITIONS) == ""
 
 
 def test_a_class_that_nearly_nobody_has_agreed_to_is() -> None:
-    assert "for 31 seats" in thin_class(Wei(ENOUGH - 1), CONDITIONS)
-    assert "--join" not in thin_class(Wei(ENOUGH - 1), CONDITIONS)
-    assert "no verifier has accepted" in (none := thin_class(Wei(0), CONDITIONS)) and "--join" in none
+    assert "for 31 seats" in low_stake_warning(Wei(ENOUGH - 1), CONDITIONS)
+    assert "--join" not in low_stake_warning(Wei(ENOUGH - 1), CONDITIONS)
+    assert "no verifier has accepted" in (none := low_stake_warning(Wei(0), CONDITIONS)) and "--join" in none

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import Answer, Asked, LinkWorker, Told

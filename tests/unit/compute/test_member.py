@@ -21,10 +21,10 @@ from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, Together
 from assay.compute.streams import Blame, Frame, Outgoing, connect
 from assay.numerics.encoding import from_bytes
-from assay.program.excerpt import steps_of
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Program
 from assay.program.kernels import TORCH_DTYPES
+from assay.program.record_excerpt import steps_of
 from assay.program.stages import boundaries, cut
 from assay.program.state import begin_roots, state_root
 from assay.protocol import trees

@@ -111,11 +111,11 @@ def test_an_earlier_form_is_read_once_and_written_as_a_record(tmp_path: Path) ->
 def test_what_can_be_had_again_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "thing.json"
     path.write_text("{")
-    assert record.read_or_set_aside(path, KIND, instead="it is made again") is None
+    assert record.read_or_quarantine(path, KIND, instead="it is made again") is None
     assert os.listdir(tmp_path) == ["thing.json.damaged"]
     assert "it is made again" in caplog.text
     path.mkdir()
-    assert record.read_or_set_aside(path, KIND, instead="it is made again") is None
+    assert record.read_or_quarantine(path, KIND, instead="it is made again") is None
 
 
 def test_who_may_not_read_a_record_is_told_that_and_no_damage(

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from assay.job.amounts import DEAR, LEAST, UNMEASURED, short_amounts, short_outer_fee
+from assay.job.amounts import DEAR, LEAST, UNMEASURED, low_amount_warnings, short_outer_fee
 from assay.job.build import build
 from assay.job.estimate import drafted
 from assay.job.outer import Outer
@@ -42,12 +42,12 @@ def job(algorithm: str, **amounts: str) -> JobFile:
 
 
 def test_what_the_templates_write_is_enough_for_diloco_and_fedavg() -> None:
-    assert short_amounts(job("diloco")) == short_amounts(job("fedavg")) == []
+    assert low_amount_warnings(job("diloco")) == low_amount_warnings(job("fedavg")) == []
 
 
 @pytest.mark.parametrize("algorithm", sorted(set(LEAST) - {"grpo"}))
 def test_amounts_below_the_least_are_named_and_those_above_are_not(algorithm: str) -> None:
-    (line,) = short_amounts(job(algorithm))
+    (line,) = low_amount_warnings(job(algorithm))
     fee, stake, solver = LEAST[algorithm]
     assert algorithm in line and f"{stake} tok are the least" in line
     assert ("verifier_fee is 3 tok" in line) == (fee > 3)
@@ -56,20 +56,21 @@ def test_amounts_below_the_least_are_named_and_those_above_are_not(algorithm: st
         "verifier_stake": f"{stake}tok",
         "solver_stake": f"{max(solver, 500)}tok",
     }
-    assert short_amounts(job(algorithm, **amounts)) == []
+    assert low_amount_warnings(job(algorithm, **amounts)) == []
     amounts["verifier_stake"] = f"{stake - 1}tok"
-    (line,) = short_amounts(job(algorithm, **amounts))
+    (line,) = low_amount_warnings(job(algorithm, **amounts))
     assert "verifier_stake" in line and "verifier_fee" not in line
 
 
 def test_half_the_price_wants_half_the_amounts() -> None:
     assert (
-        short_amounts(job("diloco-4bit", price_cap="10tok", price_floor="5tok", verifier_stake="40tok")) == []
+        low_amount_warnings(job("diloco-4bit", price_cap="10tok", price_floor="5tok", verifier_stake="40tok"))
+        == []
     )
 
 
 def test_a_round_of_one_step_is_said_to_be_dear() -> None:
-    (line,) = short_amounts(job("demo"))
+    (line,) = low_amount_warnings(job("demo"))
     assert "several times" in line
 
 
@@ -90,17 +91,17 @@ def held_out(records: int, **amounts: str) -> JobFile:
 
 
 def test_the_loss_on_held_out_records_wants_more_the_more_they_are() -> None:
-    (line,) = short_amounts(held_out(64))
+    (line,) = low_amount_warnings(held_out(64))
     assert "verifier_fee is 3 tok, and 5.43 tok are" in line and "verifier_stake" in line
     assert "held-out loss" in line
-    (many,) = short_amounts(held_out(640))
+    (many,) = low_amount_warnings(held_out(640))
     assert line != many and "solver_stake" in many
     row = next(r for r in table() if (r["algorithm"], r["template"]) == ("held out", "gpt"))
     fee, verifier, solver = row["least fee"], row["least verifier stake"], row["least solver stake"]
     enough = {"verifier_fee": "5.5", "verifier_stake": "100", "solver_stake": "480"}
     assert fee <= 5.5 and verifier <= 100 and solver <= 480
-    assert short_amounts(held_out(64, **enough)) == []
-    assert short_amounts(held_out(64, **{**enough, "verifier_stake": str(round(verifier) - 1)})) != []
+    assert low_amount_warnings(held_out(64, **enough)) == []
+    assert low_amount_warnings(held_out(64, **{**enough, "verifier_stake": str(round(verifier) - 1)})) != []
 
 
 def actors(**amounts: str) -> JobFile:
@@ -124,9 +125,9 @@ def terms_with(file: JobFile) -> Terms:
 
 
 def test_the_amounts_of_grpos_template_pay_voters_and_learner_and_others_are_named() -> None:
-    assert short_amounts(actors()) == []
+    assert low_amount_warnings(actors()) == []
     assert short_outer_fee(actors(), terms_with(actors()), LEARNER) == []
-    (line,) = short_amounts(actors(verifier_fee="3", verifier_stake="40", miss_penalty="20"))
+    (line,) = low_amount_warnings(actors(verifier_fee="3", verifier_stake="40", miss_penalty="20"))
     assert "verifier_fee is 3 tok" in line and "a whole task" in line
     cheap = actors(outer_fee="1")
     fee, nobody = short_outer_fee(cheap, terms_with(cheap), LEARNER)
@@ -156,13 +157,13 @@ def test_grpos_template_is_a_job_that_solvers_take(times: dict[str, str]) -> Non
     drawn = drafted(file, files)
     share = outer_share(drawn, files.tasks, files.outers)
     assert round(float(share), 1) == float(LEARNER)
-    assert short_outer_fee(file, drawn, share) == short_amounts(file) == []
+    assert short_outer_fee(file, drawn, share) == low_amount_warnings(file) == []
     assert len(short_outer_fee(file, replace(drawn, outer_fee=Wei(10**18)), share)) == 2
 
 
 def test_what_was_not_measured_is_said() -> None:
     text = by_own_algorithm(own_template("mine.py:build", batch=8, rounds=2, times=LOCAL))
-    (line,) = short_amounts(parse_job_file(text, "a test"))
+    (line,) = low_amount_warnings(parse_job_file(text, "a test"))
     assert "an algorithm of your own is not known" in line and "four bits 3.23" in line
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from assay.blocks.blockstore import BlockStore
 from assay.job.build import build
-from assay.job.cautions import cautions, seen_too_often
 from assay.job.estimate import drafted, estimated
+from assay.job.job_warnings import cautions, repeated_records_warning
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
 from assay.job.terms import terms_of
@@ -99,8 +99,8 @@ def test_data_that_are_seen_too_often_are_told() -> None:
     training = job().training
     drawn = 2 * 2 * 64 * training.batch
     few = drawn // 500
-    assert seen_too_often(training, few + 1) == [] and seen_too_often(training, 0) == []
-    (line,) = seen_too_often(training, few)
+    assert repeated_records_warning(training, few + 1) == [] and repeated_records_warning(training, 0) == []
+    (line,) = repeated_records_warning(training, few)
     assert f"draws {drawn:,} examples of {few} records, each {drawn // few} times" in line
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.job.amounts import short_amounts
+from assay.job.amounts import low_amount_warnings
 from assay.job.build import build
 from assay.job.estimate import drafted
 from assay.job.read import JobFile, parse_job_file, read_job_file
@@ -28,7 +28,7 @@ def parsed(text: str) -> JobFile:
 def test_amounts_pay_for_the_held_out_loss(algorithm: str, records: int) -> None:
     file = parsed(with_held_out(text_by(algorithm), records, "a job"))
     assert file.held_out is not None and file.held_out.records == records
-    assert short_amounts(file) == []
+    assert low_amount_warnings(file) == []
     before = parsed(text_by(algorithm)).money
     for key in ("verifier_fee", "verifier_stake", "solver_stake", "miss_penalty"):
         assert getattr(file.money, key) >= getattr(before, key)
@@ -39,12 +39,12 @@ def test_the_amounts_of_before_are_too_low() -> None:
     """Or nothing would have had to be raised."""
     plain = text_by("diloco-4bit")
     head, mark, rest = plain.partition("\n[training]")
-    assert short_amounts(parsed(f"{head}\n[held_out]\nrecords = 256\n{mark}{rest}"))
+    assert low_amount_warnings(parsed(f"{head}\n[held_out]\nrecords = 256\n{mark}{rest}"))
 
 
 def test_amounts_are_in_proportion_to_the_price() -> None:
     dear = stated(stated(text_by("diloco"), "money.price_cap", '"200tok"'), "money.price_floor", '"100tok"')
-    assert short_amounts(parsed(with_held_out(dear, 512, "a job"))) == []
+    assert low_amount_warnings(parsed(with_held_out(dear, 512, "a job"))) == []
 
 
 @pytest.mark.parametrize("shards", ["2", long("5")])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay.job.amounts import short_amounts
+from assay.job.amounts import low_amount_warnings
 from assay.job.build import build
 from assay.job.parts import rule_of
 from assay.job.read import JobFile, parse_job_file
@@ -47,8 +47,8 @@ def test_numbers_of_a_coding_are_what_shards_send_with(algorithm: str, numbers: 
 
 def test_a_higher_rank_than_was_measured_is_told() -> None:
     for rank in (2, 4):
-        assert short_amounts(stating("powersgd", f"rank = {rank}")) == []
-    (line,) = short_amounts(stating("powersgd", "rank = 5"))
+        assert low_amount_warnings(stating("powersgd", f"rank = {rank}")) == []
+    (line,) = low_amount_warnings(stating("powersgd", "rank = 5"))
     assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
 
 

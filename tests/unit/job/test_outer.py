@@ -13,10 +13,10 @@ import pytest
 
 from assay.app.units import parse_amount
 from assay.cli.commands.verifier import run
-from assay.job.amounts import DEAR, UNMEASURED, short_amounts
+from assay.job.amounts import DEAR, UNMEASURED, low_amount_warnings
 from assay.job.build import build
-from assay.job.cautions import overshooting
 from assay.job.estimate import drafted
+from assay.job.job_warnings import overshoot_warnings
 from assay.job.outer import Outer, levels_of
 from assay.job.parts import config_of, rule_of
 from assay.job.read import BadJobFile, JobFile, parse_job_file
@@ -73,8 +73,8 @@ def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
     rule = CATALOGUE[name].algorithm.rule
     assert file.outer.learning_rate == getattr(rule, "lr", None)
     assert file.outer.momentum == getattr(rule, "momentum", 0.0)
-    assert overshooting(file) == []
-    assert bool(short_amounts(file)) == (name in DEAR | UNMEASURED)
+    assert overshoot_warnings(file) == []
+    assert bool(low_amount_warnings(file)) == (name in DEAR | UNMEASURED)
     assert file.money.miss_penalty <= file.money.verifier_stake // 2
     asked = inspect.signature(run).parameters["most_stake"].default
     assert file.money.verifier_stake <= parse_amount(asked), "or no verifier of a devnet joins its class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.job.cautions import overshooting, stepless, unsent
+from assay.job.job_warnings import overshoot_warnings, stepless, unsent
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, stated, template
 
@@ -19,13 +19,13 @@ def job(algorithm: str, rate: str = "0.7", momentum: str = "0.9") -> JobFile:
 
 @pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25"), ("eager", "0.41")])
 def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: str) -> None:
-    (line,) = overshooting(job(algorithm))
+    (line,) = overshoot_warnings(job(algorithm))
     assert algorithm in line and f"learning_rate = {rate} never does" in line
-    assert overshooting(job(algorithm, rate)) == []
+    assert overshoot_warnings(job(algorithm, rate)) == []
 
 
 def test_a_round_without_delay_says_nothing() -> None:
-    assert overshooting(job("diloco")) == []
+    assert overshoot_warnings(job("diloco")) == []
 
 
 def streamed(rounds: int, **numbers: float) -> JobFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.job.amounts import short_amounts
+from assay.job.amounts import low_amount_warnings
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template, with_held_out, with_price
 from assay.job.terms import conditions_of
@@ -56,4 +56,4 @@ def test_jobs_of_nearly_one_size_share_a_class() -> None:
 @pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", "sparseloco"])
 def test_amounts_that_pay_still_pay(algorithm: str) -> None:
     for text in (text_by(algorithm), with_held_out(text_by(algorithm), 256, "a job")):
-        assert short_amounts(priced(3 * 10**14, text)) == []
+        assert low_amount_warnings(priced(3 * 10**14, text)) == []

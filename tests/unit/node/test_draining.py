@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from assay.node.owed import Owed, owed_by
-from assay.node.rest import Drained, Machine, Rest, Wishes, hours_of
+from assay.node.obligations import Obligations, obligations_of
+from assay.node.pausing import Drained, Machine, Rest, Wishes, hours_of
 from assay.node.role import Node
 from assay.node.upkeep import voted
 from assay.protocol.types import ZERO_DIGEST, JobId, Kind, Phase, Role, Seconds, Wei
-from assay.verifier.joining import ClassLimits
+from assay.verifier.class_choice import ClassLimits
 from assay.verifier.left_class import LEFT_FILE
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver
@@ -38,7 +38,7 @@ def stoppable(day: MarketDay, name: str, role: Role | None) -> Callable[[], bool
     def over() -> bool:
         said = day.services[name].status.action == FREE
         if said:
-            assert not owed_by(day.markets[name], day.address(name), role)
+            assert not obligations_of(day.markets[name], day.address(name), role)
         return said
 
     return over
@@ -61,10 +61,10 @@ def test_a_solver_commits_what_it_owes_gives_its_shard_back_and_is_paid(day: Mar
     assert day.run(lambda: bool(shards_of(day, job_id, "ann")))
     me, market = day.address("ann"), day.markets["ann"]
     drained = drain(day, "ann")
-    assert owed_by(market, me, Role.SOLVER).shards == 1 and market.claims(job_id) == []
+    assert obligations_of(market, me, Role.SOLVER).shards == 1 and market.claims(job_id) == []
     assert day.run(lambda: not shards_of(day, job_id, "ann"))
     (mine,) = (view for view in market.claims(job_id) if view.claim.claimant == me)
-    left = owed_by(market, me, Role.SOLVER)
+    left = obligations_of(market, me, Role.SOLVER)
     assert (left.shards, left.claims) == (0, 1) and left.locked, "its claim answers still"
     day.run(lambda: False, turns=1)
     assert ann.status.action.startswith("drained: still owed: 1 claim, ") and "waits for" in ann.status.action
@@ -100,7 +100,7 @@ def test_outside_of_its_hours_a_solver_is_as_drained(day: MarketDay) -> None:
     minute[0] = 60 * 6
     said = "outside of its hours (22:00-06:00): nothing is owed, it can be stopped"
     assert day.run(lambda: ann.status.action == said), ann.status
-    assert not owed_by(day.markets["ann"], day.address("ann"), Role.SOLVER)
+    assert not obligations_of(day.markets["ann"], day.address("ann"), Role.SOLVER)
     minute[0] = 60 * 22
     assert day.run(lambda: bool(shards_of(day, job_id, "ann")))
 
@@ -141,7 +141,7 @@ def test_a_verifier_leaves_its_class_casts_its_votes_and_comes_back(day: MarketD
     day.services.update(late)
     market, me = day.markets[name], day.address(name)
     drained = drain(day, name)
-    before = owed_by(market, me, Role.VERIFIER)
+    before = obligations_of(market, me, Role.VERIFIER)
     assert before.seats >= 1 and before.locked
     assert day.run(stoppable(day, name, Role.VERIFIER)), day.services[name].status
     assert market.subscription(me) == ZERO_DIGEST
@@ -226,7 +226,7 @@ def test_a_whistleblower_plays_its_game_to_the_end_and_audits_nothing_new(day: M
 
     assert day.run(lambda: bool(games())), day.events[-5:]
     drain(day, "wendy")
-    assert not all(games()) and owed_by(market, me, None) == Owed(games=1)
+    assert not all(games()) and obligations_of(market, me, None) == Obligations(games=1)
     wendy.tick()
     audits = wendy.status.counters["audits"]
     assert day.run(stoppable(day, "wendy", None), turns=600), wendy.status

@@ -13,7 +13,7 @@ from assay.client.losses import losses_of
 from assay.node.artifacts import load_job
 from assay.program.fault import NodeFault
 from assay.program.isa import Op, Program
-from assay.program.parts import dequantised_nodes
+from assay.program.operand_parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
 from assay.training.precision import Precisions
 from drills.orders import Plan

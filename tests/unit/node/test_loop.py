@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from assay.app.node_problems import why_not_ready
 from assay.app.output import plain
-from assay.app.troubles import why_not_ready
 from assay.cli.node.run import EventLog
 from assay.node.actions import Actions
 from assay.node.loop import Loop
 from assay.node.report import Report
-from assay.node.shortage import shortage
+from assay.node.resource_errors import shortage
 from assay.protocol.errors import Retry, RpcUnreachable
 from assay.protocol.types import Address, JobId, Seconds
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from assay.compute.inline import InlinePool
-from assay.node.opened import opened
+from assay.node.job_cache import opened
 from assay.node.slots import SlotReader, TensorCache, TensorKey
 from assay.protocol.types import JobId, Wei
 from tests.fakes.blocks import FakeBlocks, Network

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from assay.compute.orders import Cancelled
-from assay.node.absent import Absent, SparingBlocks
 from assay.node.artifacts import publish_job
-from assay.node.kept_replays import KeptReplays
+from assay.node.fetch_failures import Absent, MissCachingBlocks
+from assay.node.replay_cache import ReplayCache
 from assay.node.role import Node
 from assay.node.states import Known
 from assay.program.execute import Records
-from assay.protocol.errors import BlockNotFound, PutOff
+from assay.protocol.errors import BlockNotFound, Deferred
 from assay.protocol.types import ZERO_ADDRESS, ClaimId, JobId, Kind, Phase, Role, Seconds
 from assay.training.outer import outer_genesis
 from assay.whistleblower import policy
@@ -115,7 +115,7 @@ def test_what_is_found_missing_is_so_until_the_action_has_ended(put_off_day: Put
     cid = day.blocks().put(b"late")
     blocks.slow = {cid}.__contains__
     absent = Absent()
-    sparing = SparingBlocks(blocks, absent)
+    sparing = MissCachingBlocks(blocks, absent)
 
     def look(*ends: type[Exception]) -> None:
         with absent.during("audit"):
@@ -125,8 +125,8 @@ def test_what_is_found_missing_is_so_until_the_action_has_ended(put_off_day: Put
                 raise end("ends")
 
     for asked in (1, 1):
-        with pytest.raises(PutOff):
-            look(PutOff)
+        with pytest.raises(Deferred):
+            look(Deferred)
         assert len(blocks.asked) == asked
     with absent.during("another"), pytest.raises(BlockNotFound):
         sparing.read_file(cid, 8)
@@ -139,8 +139,8 @@ def test_what_is_found_missing_is_so_until_the_action_has_ended(put_off_day: Put
     with pytest.raises(BlockNotFound):
         sparing.read_file(cid, 8)
     assert len(blocks.asked) == 4, "outside of actions everything is asked for"
-    with pytest.raises(PutOff):
-        look(PutOff)
+    with pytest.raises(Deferred):
+        look(Deferred)
     sparing.put(b"late")
     blocks.slow = set[str]().__contains__
     with absent.during("audit"):
@@ -154,10 +154,10 @@ def test_what_one_order_found_missing_is_so_for_the_next_ones_of_its_action(put_
     cid = day.blocks().put(b"late")
     blocks.slow = {cid}.__contains__
     absent = Absent()
-    sparing = SparingBlocks(blocks, absent)
+    sparing = MissCachingBlocks(blocks, absent)
 
     def look(*, part: bool, end: type[Exception] | None = None) -> int:
-        with suppress(PutOff, Cancelled, KeyError), absent.during("replay", part):
+        with suppress(Deferred, Cancelled, KeyError), absent.during("replay", part):
             with pytest.raises(BlockNotFound):
                 sparing.read_file(cid, 8)
             if end is not None:
@@ -165,7 +165,7 @@ def test_what_one_order_found_missing_is_so_for_the_next_ones_of_its_action(put_
         return len(blocks.asked)
 
     assert [look(part=True) for _ in range(3)] == [1, 1, 1]
-    assert look(part=True, end=PutOff) == look(part=True) == look(part=True, end=Cancelled) == 1
+    assert look(part=True, end=Deferred) == look(part=True) == look(part=True, end=Cancelled) == 1
     assert look(part=False) == 1 and look(part=True) == 2, "it begins anew once it has ended"
     assert look(part=True, end=KeyError) == 2 and look(part=True) == 3, "or failed"
 
@@ -175,10 +175,10 @@ def test_holes_are_looked_for_once_by_an_action(
 ) -> None:
     blocks, absent, maps = put_off_day.day.blocks(), Absent(), [[range(2)], [range(3)]]
     monkeypatch.setattr(blocks, "holes", lambda cid, max_bytes, order, most: maps.pop(0))
-    sparing = SparingBlocks(blocks, absent)
-    with pytest.raises(PutOff), absent.during("demand"):
+    sparing = MissCachingBlocks(blocks, absent)
+    with pytest.raises(Deferred), absent.during("demand"):
         assert sparing.holes("b", 4, Random(1), 4) == [range(2)]
-        raise PutOff("ends")
+        raise Deferred("ends")
     with absent.during("demand"):
         assert sparing.holes("b", 4, Random(1), 4) == [range(2)]
     with absent.during("demand"):
@@ -220,7 +220,7 @@ def test_attack_T43_what_was_found_is_pursued_beside_demands_that_are_put_off(
     done: list[policy.Action] = []
 
     def demand(action: policy.Demand) -> None:
-        raise PutOff("no more time is left", hint="it is tried again")
+        raise Deferred("no more time is left", hint="it is tried again")
 
     monkeypatch.setattr(wendy, "decide", lambda: [*demands, pursue])
     monkeypatch.setattr(wendy, "handlers", lambda: {policy.Demand: demand, policy.Pursue: done.append})
@@ -260,7 +260,7 @@ def test_a_state_that_was_kept_is_not_asked_for(put_off_day: PutOffDay) -> None:
     last = len(view.roots) - 1
     state = states_of(wendy, job_id).leaf(view, last)
     assert isinstance(state, Known)
-    KeptReplays(day.folder / "wendy" / "replays", 1 << 20).keep_state(view.roots[last], state.state)
+    ReplayCache(day.folder / "wendy" / "replays", 1 << 20).keep_state(view.roots[last], state.state)
     blocks = DrippingBlocks(day.network, 8, partial(day.market_state.advance, 4))
     give_blocks(wendy, blocks)
     provider = states_of(wendy, job_id)

@@ -17,7 +17,7 @@ from assay.blocks import blockstore
 from assay.blocks.blockstore import BlockStore
 from assay.node.artifacts import load_job
 from assay.node.checkpoints import publish_checkpoints, read_checkpoints
-from assay.node.published import publish_state
+from assay.node.published_states import publish_state
 from assay.node.retention import GRACE_S, Files, Retention, Unclaimed
 from assay.node.slot_index import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
 from assay.node.states import StateProvider, open_state_provider

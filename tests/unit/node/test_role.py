@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from assay.chain.eth.rpc import RpcFailed
-from assay.compute.home import HOLD_S, Home
 from assay.compute.inline import InlinePool
+from assay.compute.node_calls import HOLD_S, Home
 from assay.compute.orders import Bench, Order, Priority
 from assay.compute.pool import Task
 from assay.node.actions import TOGETHER
@@ -20,7 +20,7 @@ from assay.node.intents import subject
 from assay.node.orders import Examine, FindWrongSlot, JudgeInput, JudgeSegment, JudgeVote, NextMove, Pieces
 from assay.node.role import Action, Node
 from assay.node.upkeep import Poke
-from assay.protocol.errors import Ask, AssayError, PutOff, Retry, RpcUnreachable
+from assay.protocol.errors import Ask, AssayError, Deferred, Retry, RpcUnreachable
 from assay.protocol.ports import Write
 from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
@@ -402,7 +402,7 @@ def test_attack_T34_jobs_that_are_over_are_let_go_from_memory(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that is closed with nothing of ours in it; the other one stays. A worker keeps the last ones."""
-    monkeypatch.setattr("assay.node.opened.MOST_JOBS", 1)
+    monkeypatch.setattr("assay.node.job_cache.MOST_JOBS", 1)
     ann = day.solver("ann")
     over, other = day.post(rounds=1, shards=1), day.post(rounds=2, shards=1, nonce=2)
     client = day.markets["client"]
@@ -429,7 +429,7 @@ def test_attack_T38_what_was_put_off_waits_until_others_had_their_turn(day: Mark
     """The tick ends with what was put off, for the sake of what is due; then what fetches comes in turn, so
     that a hundred slow jobs do not hide the one that is not."""
     node = Example(day, [Do(JOB, 0, "due"), *(Fetch(JOB, number, "files") for number in (1, 2, 3))])
-    put_off = PutOff("no more time is left", hint="it is tried again")
+    put_off = Deferred("no more time is left", hint="it is tried again")
     node.failing = {1: put_off, 2: put_off}
     done = []
     for _ in range(3):
@@ -466,7 +466,7 @@ def test_attack_T38_what_an_order_fetches_has_one_time_together(day: MarketDay) 
 def test_attack_T43_what_was_put_off_keeps_its_turn_beside_what_succeeds(day: MarketDay) -> None:
     """Long work that succeeds in each look comes behind what was put off before it was done last."""
     node = LongFetches(day, [Fetch(JOB, number, "files") for number in (1, 2)])
-    node.failing = {1: PutOff("no more time is left", hint="it is tried again")}
+    node.failing = {1: Deferred("no more time is left", hint="it is tried again")}
     done = []
     for _ in range(5):
         node.recorder.done.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from assay.node.audit import audit_claim, audit_input, replayed
 from assay.node.findings import WrongSegment, sampled
-from assay.node.kept_replays import KeptReplays
+from assay.node.replay_cache import ReplayCache
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.protocol import trees
 from assay.protocol.sampling import verifier_key
@@ -34,7 +34,7 @@ def second_round(day: MarketDay) -> tuple[ClaimView, ClaimView]:
     return outer, next(view for view in views if view.claim.kind == Kind.TASK and view.claim.round == 1)
 
 
-def provider(day: MarketDay, view: ClaimView, kept: KeptReplays | None = None) -> StateProvider:
+def provider(day: MarketDay, view: ClaimView, kept: ReplayCache | None = None) -> StateProvider:
     """As a process has it that has just been started."""
     market = day.markets["client"]
     job = market.job(view.claim.job_id)
@@ -78,16 +78,16 @@ def test_attack_T57_a_claim_of_another_program_deletes_no_state_that_is_pinned(
 ) -> None:
     """A false claim names the root of a state that a vote on another claim is defended from."""
     outer, task = second_round(day)
-    kept = KeptReplays(tmp_path / "kept", 1)
+    kept = ReplayCache(tmp_path / "kept", 1)
     states = provider(day, task, kept)
     start = states.leaf(task, 2)
     assert isinstance(start, Known)
     states.pin(task, 2, start.state)
-    again = KeptReplays(tmp_path / "kept", 1)
+    again = ReplayCache(tmp_path / "kept", 1)
     assert again.pinned(task, 2)
     false = replace(outer, roots=(outer.roots[0], task.roots[2]))
     restarted = provider(day, task, again)
-    assert restarted.at_hand(false, 1) is None
+    assert restarted.available_state(false, 1) is None
     assert again.pinned(task, 2), "nobody else's program says what the file should be"
     program = restarted.work.program(Kind.TASK)
     assert again.state(task.roots[2], program) is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli.node.alarms import Watch
-from assay.node.clocks import LATE
+from assay.node.deadlines import LATE
 from assay.protocol.types import Phase, Role
 from tests.fakes.market_day import FUNDS, MarketDay
 from tests.unit.solver.test_convictions import WrongMachine

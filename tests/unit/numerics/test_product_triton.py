@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction, fast, native, product_triton, slower
+from assay.numerics import contraction, fast, native, product_triton, slow_paths
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import Unusable
 from assay.numerics.product_triton import TILES, Kernel, Parts, Tile, tile_for
@@ -191,7 +191,7 @@ def test_a_kernel_that_fails_the_check_is_done_without(
     kernel = planted_kernel(monkeypatch, "bit")
     for _ in range(2):
         assert not trusted(kernel)
-    (why,) = slower.noted()
+    (why,) = slow_paths.noted()
     assert why.startswith("products take longer, by cuBLAS, on cpu: the kernel gives other products")
     assert why in caplog.text and not list(native.cache_folder().glob("*.right"))
 
@@ -225,7 +225,7 @@ def test_matrices_too_large_for_the_kernel_are_noted(monkeypatch: pytest.MonkeyP
     part, e = torch.zeros(40, 64, dtype=torch.int8), torch.zeros(40, dtype=torch.int32)
     gpu: Any = SimpleNamespace(device=torch.device("cuda"))
     assert product_triton.product((part, part), gpu, (part, part), e) is None
-    assert slower.noted() == (
+    assert slow_paths.noted() == (
         "products of 40 x 40 x 64 numbers take longer, by cuBLAS: matrices are too large for the kernel",
     )
 
@@ -271,7 +271,7 @@ def test_a_triton_that_cannot_multiply_from_shared_memory_is_noted(
     product_triton._device.cache_clear()
     assert product_triton.tiles_of(torch.device("cuda")) == TILES[as_on]
     product_triton._device.cache_clear()
-    assert [why.partition(":")[0] for why in slower.noted()] == (
+    assert [why.partition(":")[0] for why in slow_paths.noted()] == (
         [] if as_on == major else ["products take longer on cuda"]
     )
 

@@ -58,7 +58,7 @@ def test_several_leaves_bring_what_their_ways_do_not_share() -> None:
     proof, before, brought = MultiProof(TREE.root, 5), None, 0
     for index in order:
         siblings = TREE.proof(index)
-        own = siblings if before is None else list(trees.below_meeting(before, index, siblings))
+        own = siblings if before is None else list(trees.siblings_below_join(before, index, siblings))
         assert proof.proves(index, LEAVES[index], own)
         before, brought = index, brought + len(own)
     assert brought == 3 + 0 + 2 + 0 + 2

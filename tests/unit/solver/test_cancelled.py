@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.compute.orders import Cancelled
-from assay.solver import storing
+from assay.solver import state_publisher
 from assay.solver.orders import trainer_of
 from tests.fakes.market_day import MarketDay
 
@@ -23,7 +23,7 @@ def test_what_is_trained_is_stored_before_a_cancelled_order_ends(
     trainer = trainer_of(job)
     trainer.background_bytes = 0
     cancelled, never, stored = threading.Event(), threading.Event(), list[int]()
-    publish, keep = storing.publish_state, trainer._books.stored
+    publish, keep = state_publisher.publish_state, trainer._books.stored
 
     def slow(*arguments: Any) -> Any:
         if stored:  # the state after the first segment
@@ -40,7 +40,7 @@ def test_what_is_trained_is_stored_before_a_cancelled_order_ends(
             cancelled.set()
             raise Cancelled("the node ends", hint="-")
 
-    monkeypatch.setattr(storing, "publish_state", slow)
+    monkeypatch.setattr(state_publisher, "publish_state", slow)
     monkeypatch.setattr(trainer._books, "stored", counted)
     trainer.train(0, 0, ahead=False, told=told)
     with pytest.raises(Cancelled):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.node.artifacts import LoadedJob, State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine
@@ -17,7 +17,7 @@ from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
-from assay.solver import storing
+from assay.solver import state_publisher
 from assay.solver.convictions import Convictions
 from assay.solver.orders import SolverSpec
 from assay.solver.service import SolverService
@@ -28,7 +28,7 @@ from tests.fakes.market_day import MarketDay
 class WrongSpec(SolverSpec):
     """A job of which the first task is computed with a wrong bit."""
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         work = super().make_work(files, engine, desk)
         work.faults[0, 0] = NodeFault(3, files.inner.outputs[0], 2)
         return work
@@ -44,7 +44,7 @@ class WrongMachine(SolverService):
 def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
     """The root of the third state that is published, and of the same one later, is not the state's: in the
     first `times` of these, and each time in another bit. The list grows with the faults planted."""
-    publish, seen, planted = storing.publish_state, list[str](), list[str]()
+    publish, seen, planted = state_publisher.publish_state, list[str](), list[str]()
 
     def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         made = publish(blocks, state, *known)
@@ -54,7 +54,7 @@ def memory_fails(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
         planted.append(made.cid)
         return Checkpoint(made.cid, bytes([made.root[0] ^ 1 << len(planted)]) + made.root[1:])
 
-    monkeypatch.setattr(storing, "publish_state", failing)
+    monkeypatch.setattr(state_publisher, "publish_state", failing)
     return planted
 
 

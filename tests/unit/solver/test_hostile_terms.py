@@ -19,8 +19,8 @@ from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, JobId, Kind, Link, Loop, Origin, Phase, Role, Wei
 from assay.solver import reasons
 from assay.solver.acceptance import USUAL, unpaid_outer
-from assay.solver.books import Place, Tasks
 from assay.solver.sources import Sources
+from assay.solver.worker_reports import Place, Tasks
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
 from tests.fakes.blocks import FakeBlocks, Network

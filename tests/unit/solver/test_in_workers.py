@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 import torch
 
-from assay.compute.home import Home
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.compute.pool import Pool
 from assay.compute.process import ProcessWorker
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
-from assay.node.opened import MOST_JOBS
+from assay.node.job_cache import MOST_JOBS
 from assay.node.orders import Examine
 from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import JobId, Kind, Phase
-from assay.solver import policy, storing
+from assay.solver import policy, state_publisher
 from assay.solver.orders import Train
-from assay.solver.storing import OpenTask, Storing
+from assay.solver.state_publisher import OpenTask, Storing
 from assay.solver.trainer import TaskTrainer
 from tests.fakes.manual_pool import LateExecutor, ManualPool
 from tests.fakes.market_day import MarketDay
@@ -177,7 +177,7 @@ def test_the_next_round_is_begun_before_this_ones_states_are_stored(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nothing is committed that is not stored."""
-    stored, publish = threading.Event(), storing.publish_state
+    stored, publish = threading.Event(), state_publisher.publish_state
     last, begin = list[State](), Storing.begin
 
     def slow(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
@@ -194,7 +194,7 @@ def test_the_next_round_is_begun_before_this_ones_states_are_stored(
         stored.set()
 
     monkeypatch.setattr(Storing, "begin", told)
-    monkeypatch.setattr(storing, "publish_state", slow)
+    monkeypatch.setattr(state_publisher, "publish_state", slow)
     when_ahead(monkeypatch, begun)
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann = day.solver("ann")
@@ -209,7 +209,12 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the next round is trained from it already."""
-    calls, publish, begun, failed = iter(range(100)), storing.publish_state, threading.Event(), list[int]()
+    calls, publish, begun, failed = (
+        iter(range(100)),
+        state_publisher.publish_state,
+        threading.Event(),
+        list[int](),
+    )
 
     def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         if (call := next(calls)) == 4:  # the input, and four segments' ends
@@ -218,7 +223,7 @@ def test_a_last_state_that_cannot_be_stored_is_not_claimed(
             raise Retry("the disk is full", hint="make room")
         return publish(blocks, state, *known)
 
-    monkeypatch.setattr(storing, "publish_state", failing)
+    monkeypatch.setattr(state_publisher, "publish_state", failing)
     when_ahead(monkeypatch, begun.set)
     job_id = day.post(rounds=2, shards=1, **LATER)
     ann = day.solver("ann")
@@ -292,7 +297,7 @@ def test_a_job_whose_states_are_being_stored_is_not_put_away_for_others(
 ) -> None:
     """Whoever posts as many jobs as a worker has open at a time would have it throw away what a task has
     come to: its node waits for that claim, and neither commits it nor trains it again."""
-    monkeypatch.setattr(storing, "ThreadPoolExecutor", LateExecutor)
+    monkeypatch.setattr(state_publisher, "ThreadPoolExecutor", LateExecutor)
     monkeypatch.setattr(LateExecutor, "every", [])
     job_id = day.post(rounds=1, shards=1, **LATER)
     ann = day.solver("ann")

@@ -31,7 +31,7 @@ class Roots:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, spoil: int | None = None) -> None:
         self.slots: list[int] = []
         self.spoil = spoil
-        for module in ("assay.node.slots", "assay.solver.storing"):
+        for module in ("assay.node.slots", "assay.solver.state_publisher"):
             monkeypatch.setattr(f"{module}.begin_roots", self.begin)
 
     def begin(self, tensors: Sequence[Tensor]) -> Callable[[], list[bytes]]:

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from assay.compute.home import Home
 from assay.compute.inline import InlinePool
+from assay.compute.node_calls import Home
 from assay.compute.orders import WorkerConfig
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import ExecutorKind
 from assay.node.manifests import raw_cid
+from assay.program.compiled.background_compile import WarmingExecutor
 from assay.program.compiled.executor import CompiledExecutor
-from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
 from assay.protocol.canonical_json import canonical_json
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Phase
-from assay.solver import storing
+from assay.solver import state_publisher
 from assay.solver.service import SolverService
 from assay.solver.trainer import TaskTrainer
 from tests.fakes.blocks import cid_of
@@ -101,7 +101,7 @@ def test_attack_48_a_solver_killed_while_it_publishes_repeats_at_most_one_segmen
 def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, publish = iter(range(100)), storing.publish_state
+    calls, publish = iter(range(100)), state_publisher.publish_state
 
     def failing(blocks: Blocks, state: State, *known: Any) -> Checkpoint:
         if next(calls) == 2:
@@ -109,7 +109,7 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
         return publish(blocks, state, *known)
 
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
-    monkeypatch.setattr(storing, "publish_state", failing)
+    monkeypatch.setattr(state_publisher, "publish_state", failing)
     job_id = day.post()
     staffed(day)
     assert day.run(day.closed(job_id))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from assay.protocol.types import ClaimId, JobId
-from assay.solver.books import Place
 from assay.solver.observation import Observation
 from assay.solver.orders import DraftOuter
 from assay.solver.service import SolverService
+from assay.solver.worker_reports import Place
 from tests.fakes.manual_pool import ManualPool
 from tests.fakes.market_day import MarketDay
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.job.wire import file_bytes
+from assay.job.wire_size import file_bytes
 from assay.numerics.packed_size import HEADER_BYTES
 from assay.program.execute import Executor, StepContext
 from assay.training import algorithms

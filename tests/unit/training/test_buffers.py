@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.client.verifying import verify
-from assay.job.cautions import unsettled
+from assay.job.job_warnings import unsettled
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.protocol.errors import Stop

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.program.lowering.plainly import traced_plainly
+from assay.program.lowering.plain_tracing import traced_plainly
 from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
 from assay.training import recipe
 from assay.training.datasets import Dataset

@@ -14,7 +14,7 @@ from assay.app.job_progress import line_of
 from assay.client.following import Following, follow
 from assay.client.job_events import JobEventKind, events_between
 from assay.client.losses import losses_of
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.node.artifacts import LoadedJob, load_job
 from assay.node.engine import Engine
 from assay.node.findings import WrongSegment
@@ -129,7 +129,7 @@ def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
     class EitherSpec(FaultySpec):
         """Whichever shard is its own."""
 
-        def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+        def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
             work = super().make_work(files, engine, desk)
             work.faults.update({(0, shard, 0): NodeFault(0, node, 0) for shard in range(2)})
             return work

@@ -20,7 +20,7 @@ from torch import Tensor
 from assay.client.fetched import of_path
 from assay.client.receipt import MODEL, BadReceipt
 from assay.client.verifying import verify
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.node.artifacts import LoadedJob, load_job
 from assay.node.engine import Engine
 from assay.node.findings import WrongInput, WrongSegment
@@ -36,7 +36,7 @@ from assay.protocol.loops import model_names, model_slots
 from assay.protocol.types import Kind
 from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
-from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
+from assay.training.paths import Paths, check_paths, path_programs, path_records, paths_of
 from drills.orders import FaultySpec, Plan
 from drills.solvers import FaultySolver, WrongInputSolver
 from tests.fakes.alone import paths_alone
@@ -210,7 +210,7 @@ def test_each_path_reads_its_own_part_in_order(records: int, rows: int, paths: i
     """First records of steps, at the counters where a rounded quotient could be off by one, too."""
     b = ProgramBuilder()
     slot = b.state(DType.I32, ())
-    program = Executor(b.finish([own_part(records, rows, paths)(b, [slot])], params=1))
+    program = Executor(b.finish([path_records(records, rows, paths)(b, [slot])], params=1))
     part = records // paths
     turns = part // rows
     near = [k * turns + d for k in (1, 7, (1 << 24) // turns - 1) for d in (-1, 0, 1)]
@@ -222,7 +222,7 @@ def test_each_path_reads_its_own_part_in_order(records: int, rows: int, paths: i
             assert int(first) == path * part + step % turns * rows, (step, path)
             assert int(first) + rows <= (path + 1) * part
     with pytest.raises(Stop, match="a step reads"):
-        own_part(10, 6, 2)
+        path_records(10, 6, 2)
 
 
 # -- in the market
@@ -310,7 +310,7 @@ def test_one_bit_of_a_module_is_convicted(day: MarketDay) -> None:
     class BothSpec(FaultySpec):
         """Whichever path is its own."""
 
-        def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+        def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
             work = super().make_work(files, engine, desk)
             work.faults.update({(0, p.shard): p.fault for p in faults})
             return work

@@ -13,7 +13,7 @@ from assay.job.rehearsal import warnings_of
 from assay.program.accuracy import products_of
 from assay.program.execute import Executor, StepContext
 from assay.program.kernels import FAST
-from assay.program.parts import Precision
+from assay.program.operand_parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import job
 from assay.training.datasets import Dataset

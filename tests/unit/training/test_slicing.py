@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.app.job_progress import progress_table
 from assay.client.following import follow
 from assay.node.findings import WrongInput, WrongSegment
-from assay.node.idle import place_of
+from assay.node.idle_reasons import place_of
 from assay.node.job_programs import check_shapes, program_ref
 from assay.node.manifests import BadManifest
 from assay.program.build import ProgramBuilder

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.compute.home import Desk
+from assay.compute.node_calls import NodeCalls
 from assay.node.artifacts import LoadedJob
 from assay.node.engine import Engine
 from assay.node.findings import WrongSegment
@@ -146,7 +146,7 @@ def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
 class LoafingSpec(CheatSpec):
     """Every shard is run at the slow ones' speed."""
 
-    def make_work(self, files: LoadedJob, engine: Engine, desk: Desk) -> Work:
+    def make_work(self, files: LoadedJob, engine: Engine, desk: NodeCalls) -> Work:
         slow = tuple(replace(loop, slow_from=0) for loop in self.terms.loops)
         desk.books.told("fault-planted", {"plan": "half of a fast shard's steps"})
         return Work(replace(self.terms, loops=slow), files, engine=engine)

@@ -151,7 +151,7 @@ def test_the_documents_optimiser_of_ones_own() -> None:
 
 
 def test_parameters_without_a_part_in_the_loss_are_frozen_and_told() -> None:
-    from assay.job.cautions import idle
+    from assay.job.job_warnings import idle
 
     class Leaves(nn.Module):
         def __init__(self) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.program.execute import Executor, StepContext
-from assay.program.lowering.recordless import lowered
+from assay.program.lowering.dataless import lowered
 from assay.training.grpo import Shape, answers_known
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy

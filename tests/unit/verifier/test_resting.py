@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol.types import ZERO_DIGEST, ClaimView, JobView, Kind, Phase, Progress, Seconds, Vote, Wei
-from assay.verifier.joining import ClassLimits
+from assay.verifier.class_choice import ClassLimits
 from assay.verifier.policy import (
     AuditVote,
     Ballot,

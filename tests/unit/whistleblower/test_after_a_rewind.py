@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from assay.disk import record
-from assay.node.kept_replays import KeptReplays
-from assay.node.pins import NoRoom
+from assay.node.pins import PinSpaceExceeded
+from assay.node.replay_cache import ReplayCache
 from assay.node.states import StateProvider
 from assay.node.upkeep import FINAL_S
 from assay.program.state import state_root
@@ -169,7 +169,7 @@ def jack_accuses_the_vote(day: MarketDay) -> None:
 def others_states(day: MarketDay, name: str, room: int) -> None:
     """What a worker of this node replays of other jobs, after which nothing older is left within the room
     for states."""
-    kept = KeptReplays(day.folder / name / "replays", room)
+    kept = ReplayCache(day.folder / name / "replays", room)
     for i in range(room // SIZE):
         state = [torch.full(spec.shape, 100.0 + i) for spec in inner_program().state]
         kept.keep_state(state_root(state), state)
@@ -369,7 +369,7 @@ def test_attack_T56_a_seat_is_given_up_where_what_it_found_could_not_be_played(
 
     def no_room(states: StateProvider, view: ClaimView, leaf: int, state: Any) -> None:
         if leaf == 0:
-            raise NoRoom("there is no room for it", hint="make room")
+            raise PinSpaceExceeded("there is no room for it", hint="make room")
         pinned(states, view, leaf, state)
 
     monkeypatch.setattr(StateProvider, "pin", no_room)

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.node.availability import wanted_leaves
+from assay.node.availability import leaves_to_demand
 from assay.node.states import Gap
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Program
@@ -49,7 +49,7 @@ def test_only_what_is_missing_is_named_and_all_of_it_where_it_is_one_leaf(
     found: list[range], seed: int
 ) -> None:
     spans = tuple(found)
-    chosen = wanted_leaves(PROGRAM, Gap(3, spans), Random(seed))
+    chosen = leaves_to_demand(PROGRAM, Gap(3, spans), Random(seed))
     assert chosen.end == 3 and set(chosen.places) <= touched(spans)
     assert len(set(chosen.places)) == len(chosen.places)
     assert 1 <= len(chosen.places) <= 4
@@ -58,7 +58,7 @@ def test_only_what_is_missing_is_named_and_all_of_it_where_it_is_one_leaf(
 
 
 def test_of_a_state_that_is_all_missing_every_leaf_is_named_sometimes() -> None:
-    named = [wanted_leaves(PROGRAM, Gap(0, (range(SIZE),)), Random(seed)).places for seed in range(60)]
+    named = [leaves_to_demand(PROGRAM, Gap(0, (range(SIZE),)), Random(seed)).places for seed in range(60)]
     assert {len(places) for places in named} == {4}
     assert {place for places in named for place in places} == touched((range(SIZE),))
     assert len(set(named)) > 50

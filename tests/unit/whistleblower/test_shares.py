@@ -137,5 +137,5 @@ def test_a_cancelled_audit_ends_at_the_next_step_and_finds_nothing(day: MarketDa
     order = JudgeSegment(wendy.spec(job_id), "audit", view, 0)
     with pytest.raises(Cancelled):
         wendy.pool.submit(order, progress=cancel).result()
-    assert told == [0, 1] and not states_of(wendy, job_id).known_right(view, 0)
-    assert wendy.pool.submit(order).result() == b"" and states_of(wendy, job_id).known_right(view, 0)
+    assert told == [0, 1] and not states_of(wendy, job_id).is_known_right(view, 0)
+    assert wendy.pool.submit(order).result() == b"" and states_of(wendy, job_id).is_known_right(view, 0)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.chain.contracts import followed_index
-from assay.chain.contracts.ended import EndedClaims
+from assay.chain.contracts.ended_claims import EndedClaims
 from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event, RolledBack

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 
 from assay.chain.contracts.artifacts import load_artifacts
 from assay.chain.contracts.bindings import INTERFACES, TOKEN_ABI
-from assay.chain.contracts.ended import EndedClaims
+from assay.chain.contracts.ended_claims import EndedClaims
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.eth.events import Event
 from assay.protocol.encoding import as_tuple

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.contracts import seen_claims
+from assay.chain.contracts import claim_cache
 from assay.chain.contracts.market import ChainMarket
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import Unknown
@@ -90,7 +90,7 @@ def test_a_reorganisation_brings_a_job_back(settled: MarketNode, market: ChainMa
 def test_few_claims_of_jobs_that_are_over_are_kept(
     settled: MarketNode, market: ChainMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen_claims, "MOST_OVER", 3)
+    monkeypatch.setattr(claim_cache, "MOST_OVER", 3)
     for job_id in JOBS:
         close(settled, job_id)
 

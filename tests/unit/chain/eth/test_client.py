@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth import shapes
+from assay.chain.eth import answer_schemas
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, hash_of
 
 ACCOUNT = "0x" + "11" * 20
@@ -39,7 +39,7 @@ class Asked(Rpc):
         answer = self.answers[method]
         if isinstance(answer, Exception):
             raise answer
-        return shapes.check(method, params, answer)
+        return answer_schemas.check(method, params, answer)
 
 
 def test_nothing_is_filled_in_and_nothing_else_is_asked() -> None:

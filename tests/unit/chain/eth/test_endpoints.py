@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.endpoints import PROBES, Endpoints, EndpointsDisagree, Patience
+from assay.chain.eth.endpoints import PROBES, Endpoints, EndpointsDisagree, RetryPolicy
+from assay.chain.eth.head_tracker import EndpointLagging
 from assay.chain.eth.rpc import RateLimited, RpcFailed
-from assay.chain.eth.seen import EndpointBehind
 from assay.protocol.errors import RpcUnreachable
 from tests.unit.chain.eth.fake_node import FakeNode
 
@@ -64,7 +64,7 @@ def node() -> FakeNode:
 
 def made(*endpoints: Flaky, **patience: Any) -> tuple[Endpoints, Time]:
     time = Time()
-    return Endpoints(endpoints, Patience(**patience), clock=time.clock, sleep=time.sleep, seed=1), time
+    return Endpoints(endpoints, RetryPolicy(**patience), clock=time.clock, sleep=time.sleep, seed=1), time
 
 
 def test_a_fault_costs_a_pause_and_no_more(node: FakeNode) -> None:
@@ -137,7 +137,7 @@ def test_attack_T47_a_head_that_stays_behind_is_an_error_for_a_minute(node: Fake
     node.reorganise(5)
     for method, params in (("eth_blockNumber", []), LATEST):
         with pytest.raises(
-            EndpointBehind, match="one is behind by 5 blocks: block 10 was seen before"
+            EndpointLagging, match="one is behind by 5 blocks: block 10 was seen before"
         ) as met:
             endpoints.request(method, params)
         assert met.value.blocks == 5 and isinstance(met.value, RpcUnreachable)
@@ -190,7 +190,7 @@ def test_attack_T47_a_new_process_begins_with_the_newest_head_that_it_can_learn(
 def test_attack_T47_a_new_process_knows_what_an_earlier_one_has_read(node: FakeNode) -> None:
     endpoints, _ = made(Flaky("one", node))
     endpoints.has_seen(30, Path("events.db"))
-    with pytest.raises(EndpointBehind, match="by 20 blocks"):
+    with pytest.raises(EndpointLagging, match="by 20 blocks"):
         endpoints.request(*LATEST)
 
 
@@ -215,7 +215,7 @@ def test_attack_T47_a_block_of_a_receipt_was_seen(node: FakeNode) -> None:
     endpoints, _ = made(one)
     assert endpoints.request("eth_getTransactionReceipt", [sent.hash])["blockNumber"] == "0xb"
     node.lag = 1
-    with pytest.raises(EndpointBehind, match="by 1 block:"):
+    with pytest.raises(EndpointLagging, match="by 1 block:"):
         endpoints.request("eth_call", [{}, "latest"])
 
 
@@ -233,7 +233,7 @@ def test_a_head_that_another_thread_has_overtaken_is_not_behind(node: FakeNode) 
     assert endpoints.request("eth_blockNumber", []) == "0xa"
     assert not endpoints.counters["doubted"] and endpoints.troubles() == {}
     node.lag = 1
-    with pytest.raises(EndpointBehind):
+    with pytest.raises(EndpointLagging):
         endpoints.request("eth_blockNumber", [])
 
 
@@ -248,7 +248,7 @@ def test_attack_T47_of_two_endpoints_none_leads_back_behind_what_was_seen(node: 
     endpoints._all[1].rests_until = float("-inf")
     assert endpoints.request("eth_blockNumber", []) == "0xa", "the slower one has come back"
     one.faults = [DOWN] * 99
-    with pytest.raises(EndpointBehind, match="two is behind by 3 blocks"):
+    with pytest.raises(EndpointLagging, match="two is behind by 3 blocks"):
         endpoints.request("eth_blockNumber", [])
 
 
@@ -541,7 +541,7 @@ def test_attack_T39_what_times_out_together_is_one_failure(node: FakeNode) -> No
         each.start()
     for each in asking:
         each.join(10)
-    limit_s = Patience().first_limit_s
+    limit_s = RetryPolicy().first_limit_s
     assert limit_s < endpoints._all[0].rests_until <= limit_s + 0.6
 
 
@@ -744,7 +744,7 @@ TOO_OFTEN = [
 def test_w7_an_endpoint_with_a_limit_is_asked_below_it(node: FakeNode, error: Exception) -> None:
     clock = Time()
     limited = Limited("http://one", node, 5, clock, error)
-    rpc = Endpoints([limited], Patience(), clock=clock.clock, sleep=clock.sleep, seed=1)
+    rpc = Endpoints([limited], RetryPolicy(), clock=clock.clock, sleep=clock.sleep, seed=1)
     for number in range(200):
         assert rpc.request("eth_getBlockByNumber", [hex(number % 10), False]) is not None
     late = [at for at in limited.refused if at > 5.0]

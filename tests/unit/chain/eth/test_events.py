@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assay.chain.eth import events
 from assay.chain.eth.abi import topic
-from assay.chain.eth.endpoints import PROBES, Endpoints, Patience
+from assay.chain.eth.endpoints import PROBES, Endpoints, RetryPolicy
 from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.headers import encode_header
 from assay.chain.eth.journal import WrongChain
@@ -553,7 +553,7 @@ def test_attack_T47_every_second_answer_from_behind_hides_no_event(
     for game in range(40):
         node.mine([log(game)] if game % 3 else [])
     lagging = Lagging(node, blocks)
-    patience = Patience(first_pause_s=0.0, longest_pause_s=0.0, probes=PROBES)
+    patience = RetryPolicy(first_pause_s=0.0, longest_pause_s=0.0, probes=PROBES)
     endpoints: Any = Endpoints([lagging], patience, sleep=lambda s: None)
     follower = follow(endpoints, tmp_path, range_blocks=50)
     for number in range(5):

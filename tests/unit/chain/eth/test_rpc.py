@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from assay.chain.eth import answer_schemas, transport
 from assay.chain.eth import rpc as rpc_module
-from assay.chain.eth import shapes, transport
 from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.protocol.errors import RpcUnreachable
 
@@ -385,8 +385,8 @@ def test_an_answer_to_another_question_is_none(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("value", ["0x", "0x_1", " 0x1", "0x1 ", "0x\uff11", "1", 1, None, "0x" + "f" * 65])
 def test_a_quantity_is_hex_digits_and_nothing_else(value: Any) -> None:
-    with pytest.raises(shapes.Misshapen):
-        shapes.check("eth_getBalance", [], value)
+    with pytest.raises(answer_schemas.Misshapen):
+        answer_schemas.check("eth_getBalance", [], value)
 
 
 def test_a_url_that_is_none_is_an_outage() -> None:

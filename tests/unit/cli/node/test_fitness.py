@@ -19,7 +19,7 @@ from assay.cli.node import fitness
 from assay.compute.inline import InlinePool
 from assay.fitness import digests
 from assay.fitness.check import Finding, Report
-from assay.numerics import slower
+from assay.numerics import slow_paths
 from assay.protocol.errors import Ask
 
 ROOT = Path(__file__).parents[4]
@@ -103,7 +103,9 @@ def test_a_machine_that_is_slower_than_it_could_be_fails_and_may_work(
     short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
-    slower.note(logging.getLogger(), "products take longer, by cuBLAS, on cuda: Triton refuses the kernel")
+    slow_paths.note(
+        logging.getLogger(), "products take longer, by cuBLAS, on cuda: Triton refuses the kernel"
+    )
     with pytest.raises(Ask, match=r"every bit right, but .*\n  products take longer, by cuBLAS") as refused:
         bench(home, short)
     assert refused.value.code == "slow-machine" and exit_status(refused.value) == Exit.CONFIG

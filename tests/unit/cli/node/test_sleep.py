@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli.node import alarms
 from assay.cli.node.alarms import Watch
-from assay.node.clocks import ANY_TIME, may_sleep
+from assay.node.deadlines import ANY_TIME, offline_allowance
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import JobId
 from tests.fakes.market_day import MarketDay
@@ -108,7 +108,7 @@ def test_how_long_a_node_may_sleep_follows_from_what_it_has_at_stake(tmp_path: P
     market, terms = day.markets["ann"], day.market_state.jobs[job_id].view.terms
 
     def bound() -> Any:
-        return may_sleep(market, market.me, day.market_state.time)
+        return offline_allowance(market, market.me, day.market_state.time)
 
     first = bound()
     assert "task 0/" in first.what and first.seconds <= terms.task_time
@@ -118,7 +118,7 @@ def test_how_long_a_node_may_sleep_follows_from_what_it_has_at_stake(tmp_path: P
     assert day.run(lambda: bool(claims()))
     seen = bound()
     assert seen.seconds <= terms.move_time and "at any time" in seen.what
-    assert may_sleep(day.markets["client"], day.address("client"), day.market_state.time) is None
+    assert offline_allowance(day.markets["client"], day.address("client"), day.market_state.time) is None
 
 
 def test_a_chain_that_cannot_be_read_wakes_somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

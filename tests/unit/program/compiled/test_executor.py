@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.dispute.trace import trace_step
-from assay.numerics import product_triton, slower
+from assay.numerics import product_triton, slow_paths
 from assay.program.build import ProgramBuilder
 from assay.program.compiled import cache as cache_module
 from assay.program.compiled.cache import StoredForm, form_key
@@ -164,7 +164,7 @@ def test_block_sizes_that_are_written_at_the_first_run_are_no_damage(own_cache: 
     for took in (3, 5):
         tuned.write_text(json.dumps({"XBLOCK": 128, "num_warps": 4, "time_taken_ms": took}))
         assert found.load() is not None
-    assert slower.noted() == ()
+    assert slow_paths.noted() == ()
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b'{"XBLOCK": 1' + b" " * 4096 + b"}"])
@@ -172,7 +172,7 @@ def test_what_holds_no_block_sizes_is_damage_and_noted(own_cache: Path, content:
     found = stored(own_cache)
     (found.directory / "kernel.best_config").write_bytes(content)
     assert found.load() is None and not found.directory.exists()
-    (why,) = slower.noted()
+    (why,) = slow_paths.noted()
     assert f"the compiled form in {found.directory} was thrown away" in why and "kernel.best_config" in why
 
 

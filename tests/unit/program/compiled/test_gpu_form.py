@@ -20,7 +20,7 @@ from assay.numerics.encoding import to_bytes
 from assay.numerics.hard_products import same
 from assay.program.build import ProgramBuilder
 from assay.program.compiled.graph import trace
-from assay.program.compiled.segmented import SegmentedForm
+from assay.program.compiled.segment_runner import SegmentedForm
 from assay.program.compiled.segments import plan
 from assay.program.execute import Executor, StepContext, counter, read_data
 from assay.program.isa import DType, Op, Program

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.program.compiled import executor
 from assay.program.compiled.executor import CompiledExecutor
-from assay.program.compiled.segmented import SegmentedForm
+from assay.program.compiled.segment_runner import SegmentedForm
 from assay.program.compiled.segments import Part, Plan, plan
 from assay.program.execute import Executor, StepContext, counter, read_data
 from assay.program.isa import Op, Program

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from assay.program.lowering.tracing import StepFailed, UnsupportedOperation, trace_step
 from tests.unit.program.lowered import BATCH, agree, both, lowered
-from tests.unit.program.lowering.test_rewritten import of_module, with_gradient
+from tests.unit.program.lowering.test_rewrites import of_module, with_gradient
 
 G = torch.Generator().manual_seed(8)
 X = torch.randn(3, 4, generator=G)
