@@ -132,14 +132,16 @@ def test_w16_a_node_says_whether_it_can_fetch_from_where_another_announces() -> 
 
 
 def test_attack_T70_urls_that_do_not_answer_hold_one_thread_of_the_server() -> None:
-    told: list[bool | None] = []
+    asked, told = list[str](), list[bool | None]()
 
     def silent(where: str, within_s: float) -> bool:
-        told.append(reaches(Address("0xother")))  # somebody else asks meanwhile
+        asked.append(where)
+        if len(asked) == 1:  # somebody else asks meanwhile
+            told.append(reaches(Address("0xother")))
         return False
 
     reaches = Reaches({ME: "http://10.0.0.1:1", Address("0xother"): "http://10.0.0.2:1"}.get, silent)
-    assert reaches(ME) is False and told == [None]
+    assert reaches(ME) is False and told == [None] and asked == ["http://10.0.0.1:1"]
 
 
 @pytest.mark.parametrize(
