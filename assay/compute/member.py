@@ -61,7 +61,7 @@ class _Told:
 
 
 @dataclass(frozen=True)
-class Together(Order[Segment]):
+class TrainStage(Order[Segment]):
     """Trains one stage. `state`: tensors of the slots that it owns; `roots`: roots of all slots at the
     start."""
 

@@ -1,11 +1,10 @@
-"""Tensors between the members of a crew, over TLS.
+"""Sends tensors between the members of a crew over mutually authenticated TLS.
 
-Contract: a connection carries one direction between two members. Each shows the certificate by which the
-others know it, and another one is refused. A frame is a header (step, node, dtype, length) and the tensor's
-canonical bytes. The receiver knows which frames come, in which order; any other, one that is not canonical,
-or one that does not come in time raises `Blame` with the member's number. It reads at most one step ahead of
-what it computes, so whoever sends faster waits. Not guaranteed: that what comes is right; a start while many
-strangers connect.
+Contract: a connection carries one direction between two members. Each side presents the certificate that the
+crew file pins; any other is refused. A frame is a header (step, node, dtype, length) and the tensor's
+canonical bytes. The receiver knows the frames and their order; an unexpected, non-canonical or late frame
+raises `Blame` with the member's number. It reads at most one step ahead of its own computation, so a faster
+sender blocks. Not guaranteed: that a tensor is right; that a crew starts while many strangers connect.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">QIBI")
 _HELLO = struct.Struct(">32sQ")
 _HANDSHAKE_S = 5.0
-"""How long whoever connects may take to say who it is: the next one waits."""
+"""Timeout in seconds of a handshake; the next connection waits meanwhile."""
 _CONNECT_S = 0.2
-"""Between two attempts to reach a member."""
+"""Seconds between attempts to reach a member."""
 
 
 class Blame(Retry):
-    """A member did not send what the plan says; this segment ends, and nothing of it is kept."""
+    """A member broke the protocol; the segment ends, and nothing of it is kept."""
 
     code = "blame"
 
@@ -51,7 +50,7 @@ class Blame(Retry):
 
 
 class Frame(NamedTuple):
-    """What comes over a connection once a step."""
+    """A tensor that one member sends to another in every step."""
 
     node: int
     dtype: DType
@@ -62,7 +61,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """Where a member listens, and its certificate (PEM)."""
+    """Listen address of a member, and its certificate (PEM)."""
 
     host: str
     port: int
@@ -70,24 +69,24 @@ class Peer:
 
     @property
     def known_as(self) -> bytes:
-        """The certificate as TLS shows it."""
+        """The certificate in DER, as TLS presents it."""
         return ssl.PEM_cert_to_DER_cert(self.certificate)
 
 
 @dataclass(frozen=True)
 class Crew:
-    """All members, and the plan that they work by; `key`: the path of this one's certificate and key."""
+    """All members and the root of their plan; `key`: path of this member's private key and certificate."""
 
     peers: tuple[Peer, ...]
     member: int
     key: str
     plan: bytes
     patience_s: float
-    """How long a member may take for a frame."""
+    """Timeout of a frame in seconds."""
 
 
 class Incoming:
-    """What one member sends, read by a thread of its own."""
+    """Receives the frames of one member in a background thread."""
 
     def __init__(
         self, member: int, line: ssl.SSLSocket, frames: Sequence[Frame], crew: Crew, first: int
@@ -102,13 +101,13 @@ class Incoming:
         threading.Thread(target=self._read, args=(frames,), daemon=True).start()
 
     def begin(self, step: int) -> None:
-        """This member computes `step` now: frames of the next one may come."""
+        """Admits frames of the step after `step`, which this member computes now."""
         with self._change:
             self._at = step
             self._change.notify_all()
 
     def take(self, step: int, node: int) -> Tensor:
-        """The output of a node at a step. Raises Blame."""
+        """Waits for the output of a node at a step. Raises Blame."""
         frame = self._frames[node]
         with self._change:
             there = self._change.wait_for(
@@ -161,21 +160,21 @@ class Incoming:
             self._change.notify_all()
 
     def close(self) -> None:
-        """End the connection; its thread ends with it."""
+        """Closes the connection and ends the thread."""
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
 
 
 class Outgoing:
-    """What goes to one member. A call returns once the system has taken the bytes."""
+    """Sends frames to one member; a call returns once the kernel has buffered the bytes."""
 
     def __init__(self, member: int, line: ssl.SSLSocket) -> None:
         self.member, self._line = member, line
         self.bytes = 0
 
     def send(self, step: int, node: int, dtype: DType, x: Tensor) -> None:
-        """Raises Blame where the member takes nothing."""
+        """Sends a node's output. Raises Blame if the connection is closed."""
         data = to_bytes(x)
         try:
             self._line.sendall(_HEADER.pack(step, node, dtype, len(data)))
@@ -185,19 +184,19 @@ class Outgoing:
         self.bytes += _HEADER.size + len(data)
 
     def close(self) -> None:
-        """End the connection."""
+        """Closes the connection."""
         with suppress(OSError):
             self._line.close()
 
 
 class Lines(NamedTuple):
-    """A member's connections, by the other member."""
+    """Connections of a member, by the other member's number."""
 
     incoming: dict[int, Incoming]
     outgoing: dict[int, Outgoing]
 
     def close(self) -> None:
-        """End all of them."""
+        """Closes all connections."""
         for incoming in self.incoming.values():
             incoming.close()
         for outgoing in self.outgoing.values():
@@ -205,7 +204,7 @@ class Lines(NamedTuple):
 
 
 def read_exactly(line: ssl.SSLSocket, length: int) -> bytes:
-    """So many bytes. Raises EOFError where the stream ends before."""
+    """Reads `length` bytes. Raises EOFError if the stream ends before."""
     data = bytearray(length)
     view, at = memoryview(data), 0
     while at < length:
@@ -217,8 +216,11 @@ def read_exactly(line: ssl.SSLSocket, length: int) -> bytes:
 
 
 def connect(crew: Crew, first: int, frames: Callable[[int], Sequence[Frame]]) -> Lines:
-    """Connections from and to all other members, for steps from `first` on; `frames`: what a member sends to
-    this one in a step, in order. Raises Blame where one does not come in time, or works by another plan."""
+    """Connects to all other members and accepts their connections, for steps from `first` on.
+
+    `frames`: frames of a member in a step, in order. Raises Blame if a member does not connect in time or has
+    another plan, Ask if the port is taken.
+    """
     others = [i for i in range(len(crew.peers)) if i != crew.member]
     deadline = time.monotonic() + crew.patience_s
     lines, hello = Lines({}, {}), _HELLO.pack(crew.plan, first)
@@ -255,14 +257,14 @@ def _listening(crew: Crew) -> socket.socket:
 
 
 def _accept(crew: Crew, hello: bytes, listener: socket.socket, accepted: dict[int, ssl.SSLSocket]) -> None:
-    """Take a connection from every other member; strangers are turned away, and the wait goes on."""
+    """Accepts one connection of every other member, and refuses strangers."""
     known = {peer.known_as: i for i, peer in enumerate(crew.peers) if i != crew.member}
     context = _context(ssl.PROTOCOL_TLS_SERVER, crew, [peer.certificate for peer in crew.peers])
-    context.num_tickets = 0  # nobody reads on a connection that it sends on
+    context.num_tickets = 0  # session tickets would never be read: each connection carries one direction
     while len(accepted) < len(known):
         try:
             raw, _ = listener.accept()
-        except OSError:  # the wait is over
+        except OSError:  # the listener was closed
             return
         with suppress(OSError, EOFError):
             raw.settimeout(_HANDSHAKE_S)
@@ -295,10 +297,10 @@ def _dialled(crew: Crew, hello: bytes, member: int, deadline: float) -> ssl.SSLS
 
 
 def _context(protocol: int, crew: Crew, trusted: Sequence[str]) -> ssl.SSLContext:
-    """TLS 1.3 with this member's key, in which these certificates count and no others."""
+    """Context of TLS 1.3 with this member's key, which trusts these certificates alone."""
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # who it is says the certificate itself
+    context.check_hostname = False  # the pinned certificate identifies the member
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(crew.key)
     context.load_verify_locations(cadata="".join(trusted))

@@ -17,7 +17,7 @@ from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, left_out, tasks
 from assay.protocol.errors import Unknown
 from assay.protocol.game_state import GameView, WaitingReward, moot, returns_bond
-from assay.protocol.ports import MarketView, Together, Write
+from assay.protocol.ports import BatchedCall, MarketView, Write
 from assay.protocol.types import (
     Address,
     ClaimId,
@@ -44,7 +44,7 @@ VOID_AGAIN = 3_600
 class Poke:
     """A call that anyone may make; `what` is the method of the Market port."""
 
-    what: Together
+    what: BatchedCall
     claim_id: ClaimId
     job_id: JobId
     since: Seconds
@@ -156,7 +156,7 @@ def poke_for(
     if job.progress.closed and not ((view.stale or view.fallen) and locks(view, watcher.me)):
         return None
 
-    def poke(what: Together, since: int, reason: str, again: int = 0) -> Poke | None:
+    def poke(what: BatchedCall, since: int, reason: str, again: int = 0) -> Poke | None:
         if not _due(watcher, view, since):
             return None
         called_for = Seconds(status.since + again)

@@ -124,7 +124,7 @@ class Clock(Protocol):
         ...
 
 
-Together = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote", "abstain"]
+BatchedCall = Literal["record_seed", "tally", "settle", "void", "free_seats", "vote", "abstain"]
 """Methods that may be batched: calls of one contract, of which a node may owe many at once."""
 
 
@@ -133,7 +133,7 @@ class Write:
     """A deferred writing call of the Market port: method, intent and arguments."""
 
     intent: str
-    method: Together
+    method: BatchedCall
     arguments: tuple[Any, ...]
 
 

@@ -1,9 +1,8 @@
-"""A crew beside one process: the same roots, the memory of each member, bytes between members.
+"""Compares a crew with one process: state roots, memory of each member, bytes between members.
 
-Each member is a process of this machine with a fresh interpreter, and so is the one process; its memory is
-the most that it held, less what it held when it was given its state, plus that state. Steps run node by
-node. Not measured: wall
-time of a crew, since all members share this machine's processors and no network lies between them.
+Each member runs in a process of its own on this machine, and so does the baseline. Memory is the peak minus
+the memory before the state was loaded, plus the state. Steps run node by node. Wall time is not measured,
+since all members share this machine's processors and no network lies between them.
 
 Usage: `python scripts/bench/crew.py [--quick] [--members 3] [--steps 3] [--json [FILE]] [--record]`.
 """
@@ -25,7 +24,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.compute.inline import InlinePool
-from assay.compute.member import Together
+from assay.compute.member import TrainStage
 from assay.compute.orders import WorkerConfig
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
@@ -73,7 +72,7 @@ def alone(program: Program, state: list[torch.Tensor], steps: Steps) -> dict[str
     return _peak(state, work) | {"sent": 0}
 
 
-def member(order: Together) -> dict[str, Any]:
+def member(order: TrainStage) -> dict[str, Any]:
     """The steps of one stage."""
     torch.set_num_threads(1)
     sent = 0
@@ -98,7 +97,7 @@ def measured(size: str, members: int, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(members, spawned) as pool:
         crews = crew_of(Path(folder), members, plan.root, PATIENCE_S)
         orders = [
-            Together(plan, crew, [made.genesis[slot] for slot in stage.slots], roots, work, 1)
+            TrainStage(plan, crew, [made.genesis[slot] for slot in stage.slots], roots, work, 1)
             for crew, stage in zip(crews, plan.stages, strict=True)
         ]
         each = list(pool.map(member, orders))

@@ -95,7 +95,7 @@ def run(
     """
     from assay.app.crews import member_of, read_crew
     from assay.compute.inline import InlinePool
-    from assay.compute.member import Together
+    from assay.compute.member import TrainStage
     from assay.compute.orders import WorkerConfig
     from assay.compute.streams import Crew
     from assay.job.read import read_job_file
@@ -112,7 +112,7 @@ def run(
     made = cut(files.inner, len(peers))
     own = made.stages[member].slots
     start = StepContext(files.records, job.terms.seed, shard, 0)
-    order = Together(
+    order = TrainStage(
         made,
         Crew(peers, member, str(key), made.root, patience),
         [files.genesis[slot] for slot in own],

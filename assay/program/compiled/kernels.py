@@ -31,7 +31,7 @@ LEAST_CHARACTERS = 200_000
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Graphs that Inductor compiles in this process within the `with` block use a `Together`."""
+    """Graphs that Inductor compiles in this process within the `with` block use a `ParallelCompile`."""
     init_backend_registration()
     usual = device_codegens["cpu"]
     device_codegens["cpu"] = replace(usual, scheduling=_Scheduling, wrapper_codegen=_Wrapper)
@@ -74,9 +74,9 @@ class _Wrapper(PythonWrapperCodegen):
         return PythonWrapperCodegen.create(is_subgraph, *given) if is_subgraph else _Wrapper()
 
     def write_header(self) -> None:
-        """As in the base class, but the module requests its loops from a `Together`."""
+        """As in the base class, but the module requests its loops from a `ParallelCompile`."""
         super().write_header()
-        self.header.splice(f"from {__name__} import Together\nasync_compile = Together()\n")
+        self.header.splice(f"from {__name__} import ParallelCompile\nasync_compile = ParallelCompile()\n")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Asked:
     source: str
 
 
-class Together(AsyncCompile):
+class ParallelCompile(AsyncCompile):
     """Compiler of a generated module's loops: collects requests, then builds them."""
 
     def cpp_pybinding(self, argtypes: list[str], source_code: str) -> Any:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from assay.app.crews import read_crew
 from assay.app.output import Exit
 from assay.compute.inline import InlinePool
-from assay.compute.member import Together
+from assay.compute.member import TrainStage
 from assay.compute.streams import Crew
 from assay.job.templates import LOCAL, template
 from assay.program.execute import Executor, StepContext
@@ -73,7 +73,7 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
     (folder / "crew.toml").write_text("\n".join(entries))
     peers, plan = read_crew(folder / "crew.toml"), cut(files.inner, 2)
     start = StepContext(files.records, (1).to_bytes(32, "big"), 1, 0)
-    bob = Together(
+    bob = TrainStage(
         plan,
         Crew(peers, 1, str(folder / "bob.pem"), plan.root, 20.0),
         [files.genesis[slot] for slot in plan.stages[1].slots],

@@ -18,7 +18,7 @@ from torch import Tensor
 from assay.app.crews import new_key
 from assay.compute import streams
 from assay.compute.inline import InlinePool
-from assay.compute.member import Segment, Together
+from assay.compute.member import Segment, TrainStage
 from assay.compute.streams import Blame, Frame, Outgoing, connect
 from assay.numerics.encoding import from_bytes
 from assay.program.execute import Executor, StepContext
@@ -45,16 +45,16 @@ def job() -> Job:
     return made.inner, list(made.genesis), StepContext(made.records, SEED, 0, 0)
 
 
-def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -> list[Together]:
+def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -> list[TrainStage]:
     program, state, context = job
     plan, steps, roots = cut(program, members), steps_of(program, context, STEPS), begin_roots(state)()
     return [
-        Together(plan, crew, [state[slot] for slot in stage.slots], roots, steps, SEGMENT)
+        TrainStage(plan, crew, [state[slot] for slot in stage.slots], roots, steps, SEGMENT)
         for crew, stage in zip(crew_of(folder, members, plan.root, patience_s), plan.stages, strict=True)
     ]
 
 
-def ran(order: Together) -> Segment | Exception:
+def ran(order: TrainStage) -> Segment | Exception:
     try:
         return InlinePool().submit(order).result()
     except (Blame, Ask) as error:
@@ -70,7 +70,7 @@ def expected(job: Job) -> list[bytes]:
     return roots[SEGMENT - 1 :: SEGMENT]
 
 
-def all_at_once(each: list[Together]) -> list[Segment | Exception]:
+def all_at_once(each: list[TrainStage]) -> list[Segment | Exception]:
     with ThreadPoolExecutor(len(each)) as threads:
         return list(threads.map(ran, each))
 

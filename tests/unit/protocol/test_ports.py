@@ -11,7 +11,7 @@ from assay.blocks.kubo import KuboNodeBlocks
 from assay.blocks.node import NodeBlocks
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.clock import ChainClock
-from assay.protocol.ports import Blocks, Clock, Market, MarketView, Together
+from assay.protocol.ports import BatchedCall, Blocks, Clock, Market, MarketView
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.clock import FakeClock
 from tests.fakes.port import FakeMarket
@@ -68,4 +68,4 @@ def test_every_write_of_the_market_carries_its_intent_first() -> None:
 
 
 def test_what_may_be_sent_together_are_writes_of_the_market() -> None:
-    assert set(get_args(Together)) <= methods(Market).keys()
+    assert set(get_args(BatchedCall)) <= methods(Market).keys()

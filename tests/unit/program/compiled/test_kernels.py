@@ -11,7 +11,7 @@ from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codegen.common import device_codegens, init_backend_registration
 from torch._inductor.runtime.cache_dir_utils import temporary_cache_dir
 
-from assay.program.compiled.kernels import LEAST_CHARACTERS, Asked, Together, dealt, together
+from assay.program.compiled.kernels import LEAST_CHARACTERS, Asked, ParallelCompile, dealt, together
 from assay.program.compiled.settings import settings
 
 PREFIX = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
@@ -39,7 +39,7 @@ def test_a_little_text_is_one_library_and_none_is_none() -> None:
 def test_functions_of_one_library_are_called_and_fail_as_they_do_alone(tmp_path: Path) -> None:
     module: dict[str, object] = {"other": 7}
     with temporary_cache_dir(str(tmp_path)), inductor_config.patch(settings("cpu")):
-        made = Together()
+        made = ParallelCompile()
         module["doubled"] = made.cpp_pybinding(["const float*", "float*"], DOUBLED)
         module["throws"] = made.cpp_pybinding(["float*"], THROWS)
         made.wait(module)
@@ -66,4 +66,4 @@ def test_only_what_is_compiled_within_is_built_together() -> None:
 
 def test_a_function_that_takes_numbers_is_built_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", lambda self, types, source: (types, source))
-    assert Together().cpp_pybinding(["float*", "int64_t"], "C++") == (["float*", "int64_t"], "C++")
+    assert ParallelCompile().cpp_pybinding(["float*", "int64_t"], "C++") == (["float*", "int64_t"], "C++")
