@@ -1,5 +1,5 @@
-"""The scenarios that there are: who takes part, who cheats how, what must be seen in the end, and which
-attacks of docs/threats.md that shows (``drills.attacks`` has the others)."""
+"""Defines the scenarios: who takes part, who cheats how, what must be seen in the end, and which attacks of
+docs/threats.md that shows."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Order(Generic[R]):
     """Base class of all orders."""
 
     held = True
-    """True if its fetches may take at most `home.HOLD_S` in total."""
+    """True if its fetches may take at most `node_calls.HOLD_S` in total."""
 
     @property
     def name(self) -> str:

@@ -2,8 +2,8 @@
 
 Contract: a tick starts a decision's actions in order. Long work goes to the workers (`order`), as many at a
 time as there are, while the loop goes on. Adjacent actions that are one call of Tasks each are sent together.
-An order waits for files of other nodes for at most `home.HOLD_S`; after that, the least recently tried action
-goes first. Orders for this account's own games wait as long as needed.
+An order waits for files of other nodes for at most `node_calls.HOLD_S`; after that, the least recently tried
+action goes first. Orders for this account's own games wait as long as needed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def has_one_answer(method: str, params: list[Any]) -> bool:
 
 
 def gist(method: str, params: list[Any], answer: Any) -> Any:
-    """The fields of a valid answer (`chain.eth.shapes`) that must be the same everywhere."""
+    """The fields of a valid answer (`chain.eth.answer_schemas`) that must be the same everywhere."""
     if method == "eth_getBlockByNumber":
         return _block(answer, whole=params[1:] == [True])
     if method == "eth_getLogs":

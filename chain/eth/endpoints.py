@@ -4,8 +4,8 @@ Contract: a request is repeated, at another endpoint if there is one, with growi
 until it is answered or its tries are used up. So an occasional failure costs a pause and not a whole poll.
 
 An answer that lags behind what was seen (an older head, an unknown block) is requested again and never used
-(``chain.eth.seen``); if all answers lag, `EndpointLagging` is raised. Requests for the latest state name the
-newest block's number, so that a node without it fails instead of answering from the past.
+(``chain.eth.head_tracker``); if all answers lag, `EndpointLagging` is raised. Requests for the latest state
+name the newest block's number, so that a node without it fails instead of answering from the past.
 
 With several endpoints, logs, blocks, receipts and calls at a named block must be equal at two of them that
 know the block. If they stay different, `EndpointsDisagree` is raised, since nobody can tell which lies; but

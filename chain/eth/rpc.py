@@ -1,11 +1,12 @@
 """Calls one Ethereum JSON-RPC endpoint over HTTP, and defines the interface of a node.
 
-Contract: `request` returns the result in its method's shape (`chain.eth.shapes`), or raises `RpcFailed` with
-the node's own words, or `RpcUnreachable` if no well-formed answer came in time. No other error is raised,
-whatever the endpoint sends (HTML, partial, endless or slow answers, numbers of a million digits). It never
-retries: `chain.eth.endpoints` does. `eth` is web3's module over `request`: its methods raise what `request`
-raises. web3 fills in nothing, follows no off-chain lookup and repeats nothing (decision 0003). Not
-guaranteed: that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they can.
+Contract: `request` returns the result in its method's shape (`chain.eth.answer_schemas`), or raises
+`RpcFailed` with the node's own words, or `RpcUnreachable` if no well-formed answer came in time. No other
+error is raised, whatever the endpoint sends (HTML, partial, endless or slow answers, numbers of a million
+digits). It never retries: `chain.eth.endpoints` does. `eth` is web3's module over `request`: its methods
+raise what `request` raises. web3 fills in nothing, follows no off-chain lookup and repeats nothing (decision
+0003). Not guaranteed: that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what
+they can.
 """
 
 from __future__ import annotations

@@ -27,6 +27,21 @@ def test_links_between_documents_lead_somewhere(name: str) -> None:
     assert [link for link in ours if not ((ROOT / name).parent / link).exists()] == []
 
 
+def test_modules_that_docstrings_name_exist() -> None:
+    """Of names such as ``node.isolation``, the module; what it defines is not looked up."""
+    roots = {path.name: path for path in (*(ROOT / "assay").iterdir(), ROOT / "spec", ROOT / "drills")}
+    missing = []
+    for name in tracked("assay/*.py", "chain/*.py", "solver/*.py", "verifier/*.py", "whistleblower/*.py"):
+        for dotted in re.findall(r"``(?:assay\.)?([a-z_]+(?:\.[a-z_]+)+)", (ROOT / name).read_text()):
+            first, *others = dotted.split(".")
+            place = roots.get(first)
+            while place is not None and place.is_dir() and others:
+                place = place / others.pop(0)
+            if place is not None and not place.is_dir() and not place.with_suffix(".py").is_file():
+                missing.append((name, dotted))
+    assert missing == []
+
+
 def test_every_contract_is_under_the_projects_licence() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     marked = "// SPDX-License-Identifier: Apache-2.0\n"

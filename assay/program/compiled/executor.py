@@ -4,8 +4,8 @@ Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one comp
 patching or stopping early runs eagerly, with the same bits. The first step of a newly compiled form is
 compared bit by bit with the definition. A form that differs is refused for good and reported with the
 instructions that differ; execution continues eagerly. Not guaranteed: canonical NaN bits inside tensors, and
-speed at the first use of a program on a machine, when compiling takes minutes (``program.compiled.warming``
-trains meanwhile).
+speed at the first use of a program on a machine, when compiling takes minutes
+(``program.compiled.background_compile`` trains meanwhile).
 """
 
 from __future__ import annotations

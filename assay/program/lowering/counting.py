@@ -2,7 +2,7 @@
 
 They are random integers, histograms, grouped products and indexed extremes.
 
-Contract: that of ``program.lowering.rewritten``, whose table includes them. Random numbers are the program's
+Contract: that of ``program.lowering.rewrites``, whose table includes them. Random numbers are the program's
 own and independent of `torch.manual_seed`.
 """
 

@@ -1,7 +1,7 @@
 """Reimplements hyperbolic, arc and area functions from operations that can be lowered, with their known
 derivatives.
 
-Contract: that of ``program.lowering.rewritten``, whose table includes them. Derivatives are not those of the
+Contract: that of ``program.lowering.rewrites``, whose table includes them. Derivatives are not those of the
 implementation, which has gaps where it has cases (at 0, for example).
 
 Source: Moshier's Cephes, atanf.

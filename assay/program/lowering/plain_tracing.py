@@ -73,7 +73,7 @@ def _set_data(x: Tensor, data: Tensor) -> None:
 
 
 class _Rewritten(TorchFunctionMode):
-    """Replaces PyTorch functions by those of ``program.lowering.rewritten``."""
+    """Replaces PyTorch functions by those of ``program.lowering.rewrites``."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None

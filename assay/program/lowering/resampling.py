@@ -1,7 +1,7 @@
 """Reimplements PyTorch's resampling, padding, window and pooling functions from operations that can be
 lowered.
 
-Contract: that of ``program.lowering.rewritten``, whose table includes them.
+Contract: that of ``program.lowering.rewrites``, whose table includes them.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def trace_step(
 
     The step runs a second time, after which the attributes of `modules` are restored. Raises
     UnsupportedOperation if the step reads a tensor's value (``item()``, a data-dependent shape or branch) or
-    the second run differs (``program.lowering.repeated``). Raises StepFailed, with the user's line, if the
+    the second run differs (``program.lowering.determinism``). Raises StepFailed, with the user's line, if the
     step raises an error.
     """
     record, kept = Record(), Kept(modules)
