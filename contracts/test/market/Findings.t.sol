@@ -51,6 +51,26 @@ contract FindingsTest is FindingsMarket {
         assertEq(free(whistle) - rich, 30 ether + REWARD);
     }
 
+    /// @notice A job that has ended pays nobody for having won a game where a settled claim tells who was right.
+    function test_whereAClaimIsSettledNoGameThatWasWonIsEnough() external {
+        bytes32[] memory right = truth(1);
+        (uint256 noise, Found memory other) = looked(stranger, 1, keccak256("noise"));
+        (uint256 honest, Found memory real) = looked(whistle, 1, right[2]);
+        court.decide(noise, true);
+        court.decide(honest, true);
+        settle(right);
+        tasks.settle(beside);
+        vm.prank(client);
+        jobs.halt(jobId);
+        skip(4000);
+        jobs.close(jobId);
+        vm.expectRevert(ITasks.MayBeSettled.selector);
+        challenges.shareWon(fallen, list(other, real));
+        uint256 rich = free(whistle);
+        share(list(other, real));
+        assertEq(free(whistle) - rich, REWARD);
+    }
+
     function test_whatDoesNotDivideIsTheFirstFinders() external {
         bytes32[] memory right = truth(0);
         address[3] memory who = [whistle, stranger, client];

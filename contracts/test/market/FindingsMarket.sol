@@ -14,6 +14,7 @@ abstract contract FindingsMarket is Market {
     bytes32[] internal fallenRoots;
     Claim internal settled;
     bytes32[] internal settledRoots;
+    Claim internal beside; // the round's other task
 
     function setUpClaim() internal {
         setUpMarket();
@@ -68,7 +69,7 @@ abstract contract FindingsMarket is Market {
         draft_.outputRoot = roots[roots.length - 1];
         (settled, settledRoots) = commitAs(solvers[0], draft_, roots);
         accept(settled);
-        acceptedTask(0, 1);
+        beside = acceptedTask(0, 1);
         skip(501);
         tasks.settle(settled);
     }
