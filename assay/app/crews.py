@@ -68,7 +68,11 @@ def read_crew(path: Path) -> tuple[Peer, ...]:
     """Reads the members from a crew file. Raises BadCrew."""
     try:
         entries = tomllib.loads(path.read_text())["member"]
-        return tuple(_peer(path.parent, entry["address"], entry["certificate"]) for entry in entries)
+        peers = tuple(_peer(path.parent, entry["address"], entry["certificate"]) for entry in entries)
+        subjects = {x509.load_pem_x509_certificate(peer.certificate.encode()).subject for peer in peers}
+        if len(subjects) < len(peers):  # OpenSSL looks certificates up by their subjects
+            raise ValueError("two certificates have the same subject")
+        return peers
     except (KeyError, TypeError, ValueError) as error:
         raise BadCrew(
             f"{path} is no crew file ({error}), so nothing was started",

@@ -155,8 +155,7 @@ class TrainStage(Order[Segment]):
         return after, _Told(begin_roots(after)(), received, sent)
 
     def _exchange(self, lines: Lines, own: _Told, step: int) -> list[_Told]:
-        """Exchanges reports after a step: every member's roots, checked against the tensors exchanged with
-        it. Raises Blame."""
+        """Exchanges reports after a step: every member's roots. Raises Blame where two reports disagree."""
         node, said = len(self.plan.whole.nodes), b"".join(own.leaves)
         for outgoing in lines.outgoing.values():
             outgoing.send(step, node, DType.U8, from_bytes(said, torch.uint8, (len(said),)))
@@ -168,27 +167,28 @@ class TrainStage(Order[Segment]):
             data = bytes(lines.incoming[member].take(step, node).numpy())
             leaves = [data[at : at + DIGEST] for at in range(0, len(data), DIGEST)]
             first, last = len(stage.slots), len(stage.slots) + len(stage.received)
-            theirs = _Told(leaves[:first], leaves[first:last], leaves[last:])
-            if (wrong := self._denied(own, member, theirs)) is not None:
-                raise Blame(member, f"says of node {wrong} at step {step} another thing than went between us")
-            told.append(theirs)
+            told.append(_Told(leaves[:first], leaves[first:last], leaves[last:]))
+        self._compare(told, step)
         return told
 
-    def _denied(self, own: _Told, member: int, theirs: _Told) -> int | None:
-        """A node exchanged with this member for which the other one reports another root; None if there is
-        none."""
-        mine, other = self.plan.stages[self.crew.member], self.plan.stages[member]
-        took, gave = (
-            dict(zip(mine.received, own.received, strict=True)),
-            dict(zip(mine.sent, own.sent, strict=True)),
-        )
-        for node, root in (
-            *zip(other.sent, theirs.sent, strict=True),
-            *zip(other.received, theirs.received, strict=True),
-        ):
-            if root != took.get(node, gave.get(node, root)):
-                return node
-        return None
+    def _compare(self, told: Sequence[_Told], step: int) -> None:
+        """Checks that every reader of a node reports the sender's root of it, also between two other members:
+        else a false claim could have transcripts that are each right by themselves. Raises Blame."""
+        sent = {
+            node: (member, root)
+            for member, (stage, theirs) in enumerate(zip(self.plan.stages, told, strict=True))
+            for node, root in zip(stage.sent, theirs.sent, strict=True)
+        }
+        for reader, (stage, theirs) in enumerate(zip(self.plan.stages, told, strict=True)):
+            for node, root in zip(stage.received, theirs.received, strict=True):
+                sender, expected = sent[node]
+                if root != expected:
+                    other = reader if sender == self.crew.member else sender
+                    raise Blame(
+                        other,
+                        f"disagrees at step {step}: members {sender} and {reader} report different roots of"
+                        f" node {node}, which one sent to the other",
+                    )
 
     def _root(self, told: Sequence[_Told]) -> bytes:
         """The root of the whole state."""

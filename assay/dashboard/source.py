@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from assay.app.computing import engine_of
@@ -139,11 +140,10 @@ class MarketSource:
         """Read a few states for the curves of the jobs that are looked at."""
         more = False
         for topic in topics:
-            if topic[0] == "job" and self._losses:
-                try:
-                    more = self._read_curve(job_id_of(self._connection.market, topic[1])) or more
-                except AssayError:
-                    continue  # the page itself says what is wrong
+            match topic:
+                case ("job", text) if self._losses:
+                    with suppress(AssayError):  # the page itself says what is wrong
+                        more = self._read_curve(job_id_of(self._connection.market, text)) or more
         return more
 
     def replay(self, game_id: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 import {Crew} from "./Crew.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
-import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {LibClone} from "solady/utils/LibClone.sol";
 
 /// @notice See ICrews. Nothing of the market knows this contract: a crew is an account like any other to it.
@@ -126,7 +126,9 @@ contract Crews is ICrews, EIP712 {
         (Params memory params, Context memory context, Cursor memory cursor) =
             (game.params, game.context, game.cursor);
         params.claimId = digestOf(transcript);
-        if (!SignatureChecker.isValidSignatureNowCalldata(member.account, params.claimId, signature)) {
+        // A key's signature alone: code of an account, which EIP-7702 lets it take later, could deny what was signed.
+        (address signer, ECDSA.RecoverError failed,) = ECDSA.tryRecover(params.claimId, signature);
+        if (failed != ECDSA.RecoverError.NoError || signer != member.account) {
             revert WrongSignature(member.account);
         }
         bytes32 leaf = Merkle.leaf(abi.encodePacked(said.inRoot, said.outRoot));

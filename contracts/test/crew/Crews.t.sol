@@ -319,6 +319,13 @@ contract CrewsTest is Market {
         crews.accuse(members, 1, t, signature, said);
     }
 
+    /// @notice An account may take code later (EIP-7702) that denies its signatures.
+    function test_WhoHasSignedIsAccusedWhateverCodeItsAccountHasTaken() public {
+        convicted();
+        vm.etch(account(1), hex"5f5ffd"); // reverts, whatever it is asked
+        assertGt(accuse(1), 0);
+    }
+
     function test_NobodyIsAccusedOfWhatItDidNotSign() public {
         convicted();
         (Transcript memory t, Said memory said) = transcript();

@@ -20,7 +20,7 @@ from assay.compute import streams
 from assay.compute.inline import InlinePool
 from assay.compute.member import Segment, TrainStage
 from assay.compute.streams import Blame, Frame, Outgoing, connect
-from assay.numerics.encoding import from_bytes
+from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType, Program
 from assay.program.kernels import TORCH_DTYPES
@@ -147,7 +147,34 @@ def test_whoever_says_another_thing_than_it_sent_is_blamed(
     monkeypatch.setattr(Outgoing, "send", send)
     outcome = all_at_once(each)[0]
     assert isinstance(outcome, Blame) and outcome.member in (1, 2)
-    assert "another thing than went between us" in outcome.message
+    assert "report different roots of node" in outcome.message
+
+
+def test_a_lie_between_two_others_is_seen_by_the_third(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Member 1 sends member 2 another tensor than it reports, and tells member 2 alone the root of that."""
+    each = orders(job, tmp_path)
+    plan = each[0].plan
+    end = len(plan.whole.nodes)
+    (node, *_) = (n for n in plan.stages[1].sent if n in plan.stages[2].received)
+    at = 32 * (len(plan.stages[1].slots) + len(plan.stages[1].received) + plan.stages[1].sent.index(node))
+    slots, real = plan.stages[1].program.slots, Outgoing.send
+    lies: dict[int, bytes] = {}
+
+    def send(self: Outgoing, step: int, number: int, dtype: DType, x: Tensor) -> None:
+        if self.member == 2 and step == 1 and number == node:
+            x = x + 1
+            lies[step] = trees.tensor_root(to_bytes(x))
+        if self.member == 2 and step == 1 and number == end and len(x) == 32 * slots and lies:
+            x = x.clone()
+            x[at : at + 32] = from_bytes(lies[step], torch.uint8, (32,))
+        real(self, step, number, dtype, x)
+
+    monkeypatch.setattr(Outgoing, "send", send)
+    outcome = all_at_once(each)[0]
+    assert lies and isinstance(outcome, Blame) and outcome.member in (1, 2)
+    assert f"report different roots of node {node}" in outcome.message
 
 
 def _lying(monkeypatch: pytest.MonkeyPatch, told: Callable[..., tuple[Any, ...]]) -> None:
