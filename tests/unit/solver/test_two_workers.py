@@ -36,7 +36,7 @@ def solver(day: MarketDay, kind: Callable[..., SolverService], **options: Any) -
         day.blocks(),
         FakeClock(day.market_state),
         day.folder / "ann",
-        Limits(Wei(0), 2, Seconds(20)),
+        Limits(Wei(0), 2, Seconds(0)),
     )
     day.services["ann"] = service = kind(*parts, RESOURCE_LIMITS, emit=day.events.append, **options)
     return service
