@@ -172,9 +172,10 @@ class Abstain:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """Subscribe to the class `class_id`; zeros: to none."""
+    """Subscribe to the class with id `job_id`; zeros: to none. Every action has a `job_id`, by which its
+    errors back off."""
 
-    class_id: bytes
+    job_id: JobId
     reason: str
 
 
@@ -216,20 +217,20 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
     limits, past, in_class = observation.limits.classes, observation.past, any(observation.subscribed)
     if leave := observation.limits.leave:
         if in_class and observation.staked:
-            yield Subscribe(ZERO_DIGEST, leave)
+            yield Subscribe(JobId(ZERO_DIGEST), leave)
         return
     if observation.limits.pause:
         return
     if limits is None:
         if any(observation.left) and not in_class:
-            yield Subscribe(observation.left, "the class that was left while nothing new was taken")
+            yield Subscribe(JobId(observation.left), "the class that was left while nothing new was taken")
         return
     jobs = [(job.view, job.claims) for job in observation.jobs]
     me, now = observation.me, observation.now
     found = class_choice.prospects(me, now, jobs, observation.classes, past, limits)
     chosen = class_choice.choose(now, observation.subscribed, found, past.stays, limits.trial)
     if chosen is not None:
-        yield Subscribe(chosen.class_id, "its conditions are within the operator's limits")
+        yield Subscribe(JobId(chosen.class_id), "its conditions are within the operator's limits")
 
 
 def idle(observation: Observation) -> str:

@@ -50,7 +50,7 @@ from assay.verifier.class_history import Stays
 from assay.verifier.left_class import LeftClass
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 
-_NO_CLASS = policy.Subscribe(ZERO_DIGEST, "")
+_NO_CLASS = policy.Subscribe(JobId(ZERO_DIGEST), "")
 KEPT_BYTES = 1 << 30
 """Byte budget on disk for states of its replays that no vote or game needs."""
 
@@ -280,11 +280,11 @@ class VerifierService(Node):
         self._pinned.add(action.claim_id)
 
     async def _subscribe(self, action: policy.Subscribe) -> None:
-        if not any(action.class_id):
+        if not any(action.job_id):
             self._left.keep(self.market.subscription(self.market.me))  # before it is left
-        key = f"subscribe/{action.class_id.hex()}/{self.clock.block()}"
-        done = await self.actions.send(partial(self.market.subscribe, key, action.class_id))
-        self.report.emit("subscribed", **{"class": action.class_id.hex()}, transaction=done.tx_hash)
+        key = f"subscribe/{action.job_id.hex()}/{self.clock.block()}"
+        done = await self.actions.send(partial(self.market.subscribe, key, action.job_id))
+        self.report.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
 
     async def _audit_vote(self, action: upkeep.AuditVote) -> None:
         view = self.market.claim(action.claim_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 ASKED = re.compile(r"\btime\.(time|time_ns|localtime|gmtime|strftime)\(|\bdate(time)?\.(now|today|utcnow)\(")
 SHOWN = {
     "app/contract_errors.py": "times for people",
+    "app/crews.py": "from when until when a certificate is valid",
     "app/times.py": "times for people",
     "protocol/words.py": "times for people",
     "cli/error_reports.py": "a file's name",

@@ -73,6 +73,7 @@ def key(
     from assay.app.crews import new_key
 
     app = app_of(context)
+    app.end_dry_run(f"write {file} and its certificate")
     public = new_key(file)
     line = f"wrote {file}, which is secret, and {public}: send the certificate to the other members"
     app.output.result("crew-key", {"key": str(file), "certificate": str(public)}, line)
@@ -107,6 +108,7 @@ def run(
     app = app_of(context)
     peers = read_crew(crew)
     member = member_of(peers, key)
+    app.end_dry_run(f"train as member {member} of {len(peers)}, and write {out}")
     job = traced(app, read_job_file(file))
     files, loop = job.files, job.terms.main.of(shard)
     made = cut(files.inner, len(peers))

@@ -35,6 +35,10 @@ class Case:
 
 CASES: dict[str, Case] = {
     "doctor": Case(ends="reads"),
+    "crew key": Case("alice.pem"),
+    "crew plan": Case("{file}", "reads"),
+    "crew run": Case("crew.toml {file} --key alice.pem --out part.safetensors", "file-trouble"),
+    "market offers": Case(ends="reads"),
     "dashboard": Case("--port 0"),
     "deploy": Case("--profile devnet", "asks"),
     "devnet up": Case(),

@@ -205,7 +205,7 @@ def test_tiles_make_large_products_and_the_other_kernel_small_ones(monkeypatch: 
     for shape in ((31, 64), (32, 47), (32, 48), (64, 4096), (64, 4097)):
         x = torch.ones(shape)
         e = torch.ones(len(x), dtype=torch.int32)
-        best.product(x, e, x[:1], e[:1])
+        best.product(x, e, x[:1], e[:1], 1)  # several threads would be compared first
     assert made == [(32, 48, 1), (64, 4096, 1)]
 
 

@@ -24,7 +24,7 @@ from assay.protocol.loops import (
     wire,
 )
 from assay.protocol.params import check_shape
-from assay.protocol.types import NO_SLOT, ZERO_DIGEST, Kind, Link, Loop, Origin, Terms
+from assay.protocol.types import NO_SLOT, ZERO_DIGEST, Kind, Link, Loop, Origin, Seconds, Terms
 from tests.fakes.classes import WIDE
 from tests.fakes.shapes import one_loop_each
 from tests.property.markets import TERMS
@@ -89,6 +89,7 @@ def some_terms(rng: random.Random) -> Terms:
         params=slices,
         shards=shards,
         min_shards=1,
+        straggler_time=Seconds(2_000),
         slices=slices,
         segments=sum(loop.segments for loop in loops),
         outer_segments=sum(loop.segments for loop in outer_loops),

@@ -47,7 +47,7 @@ def seen(limits: Limits, *views: ClaimView, found: bool = False, audited: bool =
 
 
 def subscribed(looks: Observation) -> list[bytes]:
-    return [action.class_id for action in decide(looks) if isinstance(action, Subscribe)]
+    return [action.job_id for action in decide(looks) if isinstance(action, Subscribe)]
 
 
 def test_whoever_leaves_agrees_to_no_class_and_goes_back_to_the_one_that_it_left() -> None:
