@@ -137,7 +137,48 @@ class Write:
     arguments: tuple[Any, ...]
 
 
-class MarketView(Protocol):
+class AccountsView(Protocol):
+    """What can be read from the contracts about accounts: this one, stakes, balances, classes, endpoints."""
+
+    @property
+    def me(self) -> Address: ...
+
+    def stake(self, account: Address, role: Role) -> StakeView: ...
+
+    def room(self, account: Address, role: Role, client: Address) -> Wei:
+        """Stake that an account can still lock for a client's jobs: unlocked and within its owner's caps."""
+        ...
+
+    def free(self, account: Address) -> Wei:
+        """Withdrawable balance in the vault, in Wei."""
+        ...
+
+    def wallet(self, account: Address) -> Wei:
+        """Token balance outside the vault."""
+        ...
+
+    def classes(self) -> dict[bytes, Conditions]:
+        """All registered classes of conditions, by id."""
+        ...
+
+    def subscription(self, account: Address) -> bytes:
+        """Id of the class that the account subscribes to; zeros if none."""
+        ...
+
+    def class_weight(self, class_id: bytes) -> Wei:
+        """Verifier stake that counts in this class's draws now."""
+        ...
+
+    def stakers(self) -> Sequence[Address]:
+        """Accounts that have ever staked, which include every claimant and verifier."""
+        ...
+
+    def endpoints(self) -> dict[Address, str]:
+        """Announced block-serving URL of each node."""
+        ...
+
+
+class MarketView(AccountsView, Protocol):
     """Read access to the contracts and their events, as one consistent snapshot at the latest block.
 
     Lists of an unknown job are empty. An unknown job, claim or game raises `Unknown`, a Retry: a node asks by
@@ -145,8 +186,6 @@ class MarketView(Protocol):
     another error (docs/decisions/0070).
     """
 
-    @property
-    def me(self) -> Address: ...
     def snapshot(self, since_s: float | None = None) -> AbstractContextManager[None]:
         """Fixes all reads within the `with` block to one block, unless a transaction is sent in it.
 
@@ -207,45 +246,12 @@ class MarketView(Protocol):
         """Rewards of a job's fallen claims for which it is undecided whose finding is right."""
         ...
 
-    def stake(self, account: Address, role: Role) -> StakeView: ...
-    def room(self, account: Address, role: Role, client: Address) -> Wei:
-        """Stake that an account can still lock for a client's jobs: unlocked and within its owner's caps."""
-        ...
-
-    def free(self, account: Address) -> Wei:
-        """Withdrawable balance in the vault, in Wei."""
-        ...
-
-    def wallet(self, account: Address) -> Wei:
-        """Token balance outside the vault."""
-        ...
-
-    def classes(self) -> dict[bytes, Conditions]:
-        """All registered classes of conditions, by id."""
-        ...
-
-    def subscription(self, account: Address) -> bytes:
-        """Id of the class that the account subscribes to; zeros if none."""
-        ...
-
-    def class_weight(self, class_id: bytes) -> Wei:
-        """Verifier stake that counts in this class's draws now."""
-        ...
-
     def clock(self) -> ClockView:
         """The market's clock: which deadlines have passed."""
         ...
 
     def bounds(self) -> Bounds:
         """Bounds on the classes and jobs of this market."""
-        ...
-
-    def stakers(self) -> Sequence[Address]:
-        """Accounts that have ever staked, which include every claimant and verifier."""
-        ...
-
-    def endpoints(self) -> dict[Address, str]:
-        """Announced block-serving URL of each node."""
         ...
 
 
