@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
@@ -125,12 +126,15 @@ class Incoming:
     def _blame(self, did: str, step: int, node: int) -> Blame:
         return Blame(self.member, f"{did}, where node {node} of step {step} was due")
 
+    def _is_due(self, step: int) -> bool:
+        return step <= self._at + 1
+
     def _read(self, frames: Sequence[Frame]) -> None:
         step = self._first
         while True:
             for frame in frames:
                 with self._change:
-                    self._change.wait_for(lambda due=step: due <= self._at + 1)  # type: ignore[misc]
+                    self._change.wait_for(partial(self._is_due, step))
                 try:
                     data = self._frame(step, frame)
                 except (OSError, EOFError) as error:

@@ -29,6 +29,8 @@ from assay.protocol.sampling import record_index
 
 Observe = Callable[[int, Tensor], None]
 Patch = Callable[[int, Tensor], Tensor]
+FREED = torch.empty(0)
+"""In the place of an output that no later node reads."""
 Compute = Callable[["StepContext", list[Tensor]], Tensor]
 
 
@@ -294,26 +296,26 @@ class Executor:
 
     def _run_plan(self, state: Sequence[Tensor], context: StepContext, look: Look) -> list[Tensor]:
         observe, patch, until = look
-        tensors: list[Tensor | None] = [None] * len(self.program.nodes)
+        tensors = [FREED] * len(self.program.nodes)
         for index, x in enumerate(state):
             x = x.to(self.device)
             tensors[index] = x if patch is None else patch(index, x)
             if observe is not None:
-                observe(index, tensors[index])  # type: ignore[arg-type]
+                observe(index, tensors[index])
         for index, compute, dead in self._plan:
             if until is not None and index > until:
                 return []
-            out = compute(context, tensors)  # type: ignore[arg-type]
+            out = compute(context, tensors)
             if patch is not None:
                 out = patch(index, out)
             tensors[index] = out
             if observe is not None:
                 observe(index, out)
             for gone in dead:
-                tensors[gone] = None
+                tensors[gone] = FREED
         if until is not None:
             return []
-        return [own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
+        return [own(tensors[ref]) for ref in self.program.outputs]
 
     def run(
         self,

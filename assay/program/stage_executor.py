@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from assay.program.execute import Compute, StepContext, guarded, open_device, own, prepared
+from assay.program.execute import FREED, Compute, StepContext, guarded, open_device, own, prepared
 from assay.program.isa import Op
 from assay.program.kernels import FAST, Kernels
 from assay.program.stages import Stage
@@ -76,19 +76,19 @@ class StageExecutor:
     ) -> list[Tensor]:
         """Runs one step; returns the new tensors of the stage's own slots."""
         with guarded(self.program, self.device), torch.inference_mode():
-            tensors: list[Tensor | None] = [None] * len(self.program.nodes)
+            tensors = [FREED] * len(self.program.nodes)
             tensors[: len(state)] = [x.to(self.device) for x in state]
             for place, node in self._sent_state:
                 send(node, state[place])
             for index, compute, awaited, sent, dead in self._tasks:
                 for place, node in awaited:
                     tensors[place] = receive(node).to(self.device)
-                out = compute(context, tensors)  # type: ignore[arg-type]
+                out = compute(context, tensors)
                 tensors[index] = out
                 if sent is not None:
                     send(sent, out)
                 for gone in dead:
-                    tensors[gone] = None
+                    tensors[gone] = FREED
             for place, node in self._late:
                 tensors[place] = receive(node).to(self.device)
-            return [own(tensors[ref]) for ref in self._outputs]  # type: ignore[arg-type]
+            return [own(tensors[ref]) for ref in self._outputs]

@@ -138,7 +138,7 @@ class Watch:
         try:
             self._look()
             self._blind, self._blind_since = "", None
-        except Exception as error:  # whatever it is, nobody can look: it is told, and raised again
+        except Exception as error:  # any error leaves deadlines unwatched: it is reported, and raised again
             self._report_unreadable(error)
             raise
         finally:

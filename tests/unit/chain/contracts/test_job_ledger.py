@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from eth_utils.crypto import keccak
 
 from assay.chain.contracts.job_ledger import ESCROW, SEIZED, SET_ASIDE, JobBook
+from assay.chain.contracts.view import ChainView
 from assay.chain.eth.event_reader import News
 from assay.chain.eth.events import Event
 from assay.disk.database import DamagedDatabase
@@ -108,9 +109,9 @@ class View:
         return SimpleNamespace(news=lambda: untold.pop(0) if untold else News(None, []))
 
 
-def book(*groups: list[Event], **stands: int) -> tuple[View, JobBook]:
-    view = View(told=[News(None, list(groups))], **stands)  # type: ignore[arg-type]
-    return view, JobBook(view, JOB)  # type: ignore[arg-type]
+def book(*groups: list[Event], **stands: Any) -> tuple[View, JobBook]:
+    view = View(told=[News(None, list(groups))], **stands)
+    return view, JobBook(cast(ChainView, view), JOB)
 
 
 def flows(found: Any) -> list[tuple[str, str, Address | None, int]]:
@@ -165,7 +166,7 @@ def test_a_reward_that_waits_is_held_and_then_shared() -> None:
     view = View(escrow=5)
     pay = transaction(4, shared, paid(FREE, key(TASKS), [WENDY, BOB], 10, 10))
     view.told = [News(None, [transaction(1, budget(5)), fell, pay])]
-    found = JobBook(view, JOB).read()  # type: ignore[arg-type]
+    found = JobBook(cast(ChainView, view), JOB).read()
     assert not found.gaps and flows(found)[-2:] == [
         (SEIZED, "reward", WENDY, -10),
         (SEIZED, "reward", BOB, -10),
@@ -225,7 +226,7 @@ def test_what_a_reorganisation_took_back_is_struck_out() -> None:
         News(None, [transaction(1, budget(9)), transaction(4, budget(5))]),
         News(3, [transaction(5, budget(2))]),
     ]
-    kept = JobBook(view, JOB)  # type: ignore[arg-type]
+    kept = JobBook(cast(ChainView, view), JOB)
     assert [one.amount for one in kept.read().payments] == [9, 5]
     assert [one.amount for one in kept.read().payments] == [9, 2]
 
@@ -233,7 +234,7 @@ def test_what_a_reorganisation_took_back_is_struck_out() -> None:
 def test_a_failure_after_the_news_loses_nothing() -> None:
     view, _ = book(escrow=9)
     view.told = [News(None, [transaction(1, budget(9))])]
-    kept = JobBook(view, JOB)  # type: ignore[arg-type]
+    kept = JobBook(cast(ChainView, view), JOB)
     view.broken = True
     with pytest.raises(DamagedDatabase):
         kept.read()
