@@ -60,6 +60,13 @@ def _nothing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_paths, "_kept", {})
 
 
+@pytest.fixture(autouse=True)
+def _random_numbers_do_not_depend_on_other_tests() -> None:
+    """Seed PyTorch's generator, so that a test draws the same numbers in any order and in any process."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+
+
 @pytest.fixture
 def anvil() -> Iterator[Anvil]:
     """A fresh local chain that mines a block for each transaction."""

@@ -125,7 +125,7 @@ def test_who_is_away_counts_neither_as_right_nor_as_wrong() -> None:
     reward = len(policy().names)
     assert one[reward].item() == both[reward].item() == 0.5
     for x, y in zip(one[:reward], both[:reward], strict=True):
-        assert torch.allclose(x, y, atol=1e-3)
+        assert torch.allclose(x, y, rtol=0.0, atol=1e-6)  # seed 0: 1.5e-8; AdamW divides by small gradients
     assert any(not torch.equal(x, before) for x, before in zip(one[:reward], held, strict=False))
 
 
