@@ -192,8 +192,8 @@ class SolverService(Node):
             self.report.count("convicted_by_silence" if one.silent else "convicted")
             fields = {"claim": claim_id, "silent": one.silent}
             self.report.emit("convicted", job=claim.job_id.hex(), **place, **fields)
-        if self._convictions.alarm:
-            self.report.emit("alarm", error=self._convictions.alarm)
+            why = "nobody answered in time" if one.silent else "it was shown to be wrong"
+            self.report.lose(f"claim 0x{claim_id[:16]} was convicted and its stake is lost: {why}")
         return True
 
     def _distrust(self) -> None:

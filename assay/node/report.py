@@ -23,6 +23,8 @@ LOOK = "tick"
 """Name of the loop's part that polls the market."""
 Event = dict[str, Any]
 Emit = Callable[[Event], None]
+LOSSES = 16
+"""Number of losses that are shown."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class Report:
     def count(self, name: str) -> None:
         """Increments a counter."""
         self.status = self.status.counted(name)
+
+    def lose(self, text: str) -> None:
+        """Reports a loss, to which a person is alerted. Recent texts are not repeated."""
+        if text not in self.status.lost:
+            self.note(lost=(*self.status.lost, text)[-LOSSES:])
 
     def complain(self, text: str, holds: bool) -> None:
         """Shows a condition as the current error, and as a question to a person, while it holds."""

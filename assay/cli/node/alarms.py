@@ -24,6 +24,7 @@ from typing import Any
 from assay.disk import record
 from assay.node.deadlines import ANY_TIME, LATE, Alarm, Alarms, Clock, clocks, is_lost, offline_allowance
 from assay.node.obligations import at_risk
+from assay.node.report import LOSSES, Status
 from assay.protocol.errors import Ask
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId
@@ -34,8 +35,6 @@ COMPARED_EVERY_S = 15.0
 BLIND_S = 30.0
 STANDS_S = 60.0
 """Seconds for which an alarm is shown unless repeated."""
-LOST = 16
-"""Number of losses that are shown."""
 _KIND = "assay/clocks/1"
 CLOCKS_FILE = "clocks-{}.json"
 """File in a node's folder, by role, with the deadlines at its last check."""
@@ -100,14 +99,14 @@ class Watch:
         tell: Sequence[Tell] = (),
         *,
         kept: Path | None = None,
-        error: Callable[[], str] = lambda: "",
+        status: Callable[[], Status] = lambda: Status(""),
         unheard: Callable[[], Sequence[ClaimId]] = lambda: (),
     ) -> None:
-        """`kept`: file of running deadlines; `error`: returns the node's present error; `unheard`: returns
-        claims for which the contracts know of games that the logs do not show."""
+        """`kept`: file of running deadlines; `status`: the service's, whose new questions and losses are
+        alarms too; `unheard`: claims for which the contracts know of games that the logs do not show."""
         self._unheard, self._compared = unheard, float("-inf")
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
-        self._tell, self._kept, self._error = tell, kept, error
+        self._tell, self._kept, self._status = tell, kept, status
         self._alarms = Alarms()
         self._seen: tuple[int, float, list[Clock]] = 0, time.monotonic(), []
         """Chain time and local time of the last complete check, and its deadlines."""
@@ -131,6 +130,9 @@ class Watch:
         self._blind_since: float | None = None
         self._raised: dict[str, tuple[str, float]] = {}
         """Alarms raised by others, with their time."""
+        self._asked: dict[str, str] = {}
+        self._told_losses: tuple[str, ...] = ()
+        """Questions and losses of the service that a person was alerted to."""
 
     def __call__(self) -> None:
         """Checks once and raises due alarms, by the last poll if the market cannot be read. Raises errors of
@@ -203,9 +205,22 @@ class Watch:
                 }
             )
         late = {c.what: str(Alarm(c, LATE, c.ends - now)) for c in running if c.share(now) >= LATE}
+        self._tell_service()
         since = time.monotonic() - STANDS_S
         self._raised = {what: raised for what, raised in self._raised.items() if raised[1] > since}
         self.standing = late | {what: text for what, (text, _) in self._raised.items()}
+
+    def _tell_service(self) -> None:
+        """Alerts to what the service asks a person or has lost, each once."""
+        status = self._status()
+        questions = [f"{what}: {text}" for what, text in status.questions.items() if what not in self._asked]
+        self._asked = dict(status.questions)
+        losses = [text for text in status.lost if text not in self._told_losses]
+        self._told_losses = status.lost
+        for text in losses:
+            self.lost = (*self.lost, text)[-LOSSES:]
+        for text in (*losses, *questions):
+            self._wake({"owes": "", "loses": "", "share": LATE, "secondsLeft": 0, "text": text})
 
     def _report_loss(self, clock: Clock, now: int) -> None:
         """Reports a loss and, as far as known, its cause."""
@@ -217,9 +232,9 @@ class Watch:
         elif now - looked > max((clock.ends - clock.begins) // 4, 1):
             why = f"this node did not look for {now - looked} s: it was stopped or asleep"
         else:
-            why = self._error() or "it was not done in time"
+            why = self._status().error or "it was not done in time"
         text = f"{clock.what} was due {now - clock.ends} s ago, and {clock.loses}: {why}"
-        self.lost = (*self.lost, text)[-LOST:]
+        self.lost = (*self.lost, text)[-LOSSES:]
         self._wake({"owes": clock.what, "loses": clock.loses, "share": 1.0, "secondsLeft": 0, "text": text})
 
     def _wake(self, body: dict[str, Any]) -> None:

@@ -200,7 +200,7 @@ def run_node(
         emit,
         tell,
         kept=home / CLOCKS_FILE.format(role),
-        error=lambda: service.status.error,
+        status=lambda: service.status,
         unheard=connection.market.unheard,
     )
     connection.writer.sender.told = watch.raise_alarm

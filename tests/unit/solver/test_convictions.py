@@ -75,7 +75,7 @@ def test_a_convicted_solver_computes_anew_and_is_right_then(
     assert market(day) == [Phase.CONVICTED, Phase.SETTLED]
     assert len(planted) == 1
     assert [e["segment"] for e in day.named("trained")] == [0, 1, 2, 3] * 2, "nothing kept was believed"
-    assert len(day.named("convicted")) == 1 and not day.named("alarm")
+    assert len(day.named("convicted")) == 1 and not day.services["ann"].status.questions
 
 
 def test_a_machine_that_is_always_wrong_commits_one_claim_and_no_second(day: MarketDay) -> None:
@@ -92,8 +92,9 @@ def test_a_machine_that_is_wrong_in_another_way_each_time_stops_after_the_second
 ) -> None:
     planted = memory_fails(monkeypatch, times=9)
     assert market(day) == [Phase.CONVICTED, Phase.CONVICTED]
-    assert len(planted) == 2 and len(day.named("alarm")) == 1
-    question = day.services["ann"].status.questions["convictions"]
+    status = day.services["ann"].status
+    assert len(planted) == 2 and set(status.questions) == {"convictions"} and len(status.lost) == 2
+    question = status.questions["convictions"]
     assert "although everything had been computed anew" in question and "assay solver bench" in question
 
 

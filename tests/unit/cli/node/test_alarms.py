@@ -17,7 +17,9 @@ import pytest
 
 from assay.cli.node.alarms import Watch, ways
 from assay.cli.node.run import Housekeeping, Logged, in_words
+from assay.node.report import Report
 from assay.protocol.errors import Ask
+from assay.protocol.types import ZERO_ADDRESS
 from tests.fakes.market_day import MarketDay
 
 
@@ -95,6 +97,34 @@ def test_a_webhook_and_a_desktop_that_fail_are_said_and_counted(
     unsent = [event["error"] for event in events if event["event"] == "alarm-unsent"]
     assert len(unsent) == watch.counters()["alarms_unsent"] == 4
     assert unsent[1] == unsent[3] == "notify-send ended with 3: no bus" and "Connect" in unsent[0]
+
+
+def test_a_question_and_a_conviction_are_told_once(
+    tmp_path: Path, hook: tuple[str, list[dict[str, Any]]]
+) -> None:
+    """A solver computed wrongly: its loss, and what a person has to decide, reach the webhook."""
+    day, report, events = MarketDay(tmp_path), Report("solver", ZERO_ADDRESS), list[dict[str, Any]]()
+    day.solver("ann")
+    market, tell = day.markets["ann"], ways(hook[0], False)
+    watch = Watch(
+        market,
+        lambda: day.market_state.time,
+        "ann",
+        "solver",
+        events.append,
+        tell,
+        status=lambda: report.status,
+    )
+    watch()
+    assert events == []
+    report.lose("claim 0x12 was convicted")
+    report.note(questions={"convictions": "this machine gives other bits"})
+    for _ in range(3):
+        watch()
+    watch.close()
+    said = ["ann: claim 0x12 was convicted", "ann: convictions: this machine gives other bits"]
+    assert [body["text"] for body in hook[1]] == [event["text"] for event in events] == said
+    assert watch.lost == ("claim 0x12 was convicted",)
 
 
 def full(*_: object, **__: object) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from assay.cli.node import alarms
 from assay.cli.node.alarms import Watch
 from assay.node.deadlines import ANY_TIME, offline_allowance
+from assay.node.report import Status
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import JobId
 from tests.fakes.market_day import MarketDay
@@ -77,7 +78,7 @@ def test_w5_a_node_that_was_killed_and_started_again_tells_it_too(tmp_path: Path
 
 def test_w5_a_clock_that_ran_out_with_the_node_awake_names_the_error(tmp_path: Path) -> None:
     day, job_id = holding(tmp_path)
-    watch = watch_of(day, [], tmp_path, error=lambda: "CommitTask: gas costs 9 gwei")
+    watch = watch_of(day, [], tmp_path, status=lambda: Status("solver", error="CommitTask: gas costs 9 gwei"))
     watch()
     del day.services["ann"]
 
