@@ -49,7 +49,7 @@ def why_no_shard(observation: Observation, job: JobObservation) -> str:
     opened = _suitable(observation, job)
     if not opened:
         return (
-            "its open shards were given back; `assay solver release --again"
+            "its open shards were given back, or lost by being too slow; `assay solver release --again"
             f" {job.view.job_id.hex()[:16]}` takes that back"
         )
     owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)

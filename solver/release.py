@@ -18,6 +18,7 @@ from assay.protocol.game_state import GameView
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.types import Address, ClaimView, JobId, JobView, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
+from assay.solver.observation import Observation, due, holds
 
 RELEASED_FILE = "released.json"
 """Name of the record in a node's folder."""
@@ -83,8 +84,39 @@ def _excuse(
     return ""
 
 
+class Missed:
+    """Finds shards that this node lost by being too slow, not by being asleep or stopped."""
+
+    def __init__(self) -> None:
+        self._before: Observation | None = None
+        self._awake: dict[JobId, Seconds] = {}
+        """Chain time since which each job was polled without a gap of a quarter of a task's time."""
+
+    def look(self, observation: Observation) -> list[tuple[JobView, int]]:
+        """Shards whose task was not committed in time though the node polled for half of that time."""
+        before, now = self._before, observation.now
+        self._before, jobs = observation, {job.view.job_id: job for job in observation.open_jobs}
+        if before is None:
+            self._awake = dict.fromkeys(jobs, now)
+            return []
+        gap = now - before.now
+        known = {job_id: self._awake.get(job_id, now) for job_id in jobs}
+        steady = {job_id for job_id, job in jobs.items() if gap <= job.view.terms.task_time // 4}
+        self._awake = {job_id: since if job_id in steady else now for job_id, since in known.items()}
+        found = []
+        for job in before.open_jobs:
+            job_id, terms, round_ = job.view.job_id, job.view.terms, job.view.progress.round
+            if job_id not in jobs:
+                continue
+            for k in set(holds(before, job)).difference(holds(observation, jobs[job_id])):
+                late = now > due(job, k) and not job.standing(Kind.TASK, round_, k)
+                if late and self._awake[job_id] <= due(job, k) - terms.task_time // 2:
+                    found.append((job.view, k))
+        return found
+
+
 class Released:
-    """Shards that an account has released and does not take again."""
+    """Shards that an account has released, or lost by being too slow, and does not take again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -101,6 +133,19 @@ class Released:
     def forget(self, job_id: JobId) -> None:
         """Removes all shards of this job. Raises DamagedRecord."""
         self._write(frozenset(pair for pair in self.read() if pair[0] != job_id))
+
+    def give_up(self, job: JobView, shard: int) -> str:
+        """Adds every shard of a job of which one was lost by being too slow, and says so.
+
+        The next task would be lost too, with another penalty. Raises DamagedRecord.
+        """
+        terms, name = job.terms, job.job_id.hex()[:16]
+        self.add(job.job_id, range(terms.shards))
+        return (
+            f"shard {shard} of job {name} and {show_amount(terms.miss_penalty)} of stake were lost: its task"
+            f" was not committed within {terms.task_time} s. No shard of this job is taken again;"
+            f" `assay solver release --again {name}` takes that back"
+        )
 
     def _write(self, shards: frozenset[tuple[JobId, int]]) -> None:
         record.write(self._path, _KIND, sorted([job.hex(), shard] for job, shard in shards))

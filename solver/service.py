@@ -42,7 +42,7 @@ from assay.solver.market_reads import read_job
 from assay.solver.observation import JobObservation, Limits, Observation, Takes, at_risk, holds
 from assay.solver.orders import DraftOuter, Room, SolverSpec, Train
 from assay.solver.progress import TaskProgress
-from assay.solver.release import RELEASED_FILE, Released
+from assay.solver.release import RELEASED_FILE, Missed, Released
 from assay.solver.sources import sources_of
 from assay.solver.worker_reports import Place, SolverCallbacks, Tasks
 
@@ -78,7 +78,7 @@ class SolverService(Node):
         super().__init__("solver", market, blocks, clock, resource_limits, **options)
         self.limits, self.budget = limits, budget
         self._convictions = Convictions(folder / "convictions.json")
-        self._released = Released(folder / RELEASED_FILE)
+        self._released, self._missed = Released(folder / RELEASED_FILE), Missed()
         self._rest = rest or Rest(Drained(folder, "solver"))
         self._examined: dict[JobId, Examined] = {}
         self.tasks = Tasks(self.pool.ended)
@@ -159,7 +159,10 @@ class SolverService(Node):
 
     def decide(self) -> Sequence[Action]:
         self._seen = observation = self.see()
-        if self._heed(observation):
+        missed = self._missed.look(observation)
+        for job, shard in missed:
+            self.report.lose(self._released.give_up(job, shard))
+        if self._heed(observation) or missed:
             self._seen = observation = self.see()
         if question := self._convictions.question:
             self.report.note(questions={**self.status.questions, "convictions": question})

@@ -12,10 +12,12 @@ from typing import cast
 import pytest
 
 from assay.disk.record import DamagedRecord
+from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
 from assay.protocol.types import JobId, Kind, Phase, Seconds
 from assay.solver import policy
 from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
+from assay.solver.service import SolverService
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver
 from tests.fakes.jobs import account
@@ -148,3 +150,29 @@ def test_the_record_outlasts_a_restart_and_a_damaged_one_is_said(tmp_path: Path)
     path.write_bytes(path.read_bytes().replace(b"02", b"03", 1))
     with pytest.raises(DamagedRecord):
         Released(path).read()
+
+
+class Slow(SolverService):
+    """Never finds the time to train."""
+
+    async def _train(self, action: policy.TrainSegment | policy.TrainAhead) -> None:
+        raise Retry("busy", hint="wait")
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_a_job_whose_task_was_missed_awake_is_left_until_told(day: MarketDay, asleep: bool) -> None:
+    job_id = day.post(rounds=2, shards=1)
+    day.solver("ann", Slow)
+    ann, job = day.services["ann"], day.market_state.jobs[job_id]
+    assert day.run(lambda: len(day.named("took")) == 1)
+    due = day.market_state.time + job.view.terms.task_time + 1
+    if asleep:
+        day.market_state.advance(due - day.market_state.time)
+    day.run(lambda: day.market_state.time > due)
+    day.market_state.run_out(day.market_state.time)
+    day.run(lambda: len(day.named("took")) == 2, turns=60)
+    assert isinstance(ann, SolverService)
+    assert len(day.named("took")) == (2 if asleep else 1)
+    assert len(ann.status.lost) == (0 if asleep else 1)
+    if not asleep:
+        assert "lost by being too slow" in ann.why(job_id) and "--again" in ann.status.lost[0]
