@@ -26,12 +26,14 @@ def seat_verifiers(
     """Subscribes the idle verifiers of this home's devnet to the job's class, and waits until their stake
     counts in it.
 
-    Reports the wait, and a timeout. Raises errors of sending.
+    Does nothing on another chain. Reports the wait, and a timeout. Raises errors of sending.
     """
     from assay.client.posting import open_class
 
     devnet = read_devnet(app.settings.home)
-    names = [node.name for node in devnet.nodes if node.role == "verifier"] if devnet else []
+    if devnet is None or devnet.rpc_url not in app.settings.rpc_urls:
+        return
+    names = [node.name for node in devnet.nodes if node.role == "verifier"]
     if not names:
         return
     class_id = open_class(market, conditions)

@@ -17,12 +17,14 @@ from tests.fakes.classes import class_id, conditions_of
 from tests.fakes.jobs import tiny_files, tiny_terms
 from tests.fakes.market_day import MarketDay
 
+DEVNET = "http://127.0.0.1:1"
+
 
 class Home:
     """A home's App whose accounts are a fake market's."""
 
     def __init__(self, folder: Path, day: MarketDay) -> None:
-        self.settings, self.day = SimpleNamespace(home=folder), day
+        self.settings, self.day = SimpleNamespace(home=folder, rpc_urls=[DEVNET]), day
         self.said: list[str] = []
         self.output = SimpleNamespace(say=self.said.append)
 
@@ -41,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     for name in ("v0", "v1"):
         day.join(name, verifier=1_000)
     nodes = tuple(NodeRecord(name, "verifier", 0, "") for name in ("v0", "v1"))
-    write_devnet(tmp_path, Devnet("http://127.0.0.1:1", os.getpid(), nodes))
+    write_devnet(tmp_path, Devnet(DEVNET, os.getpid(), nodes))
     monkeypatch.setattr("assay.app.devnet_record.process_alive", lambda pid: True)
     monkeypatch.setattr(seats, "WAIT_S", 1.0)
     return Home(tmp_path, day)
@@ -82,8 +84,12 @@ def test_the_wait_is_bounded(home: Home) -> None:
     assert home.said[-1].startswith("WARNING: no verifier")
 
 
-def test_elsewhere_nothing_is_done(home: Home) -> None:
-    (home.settings.home / "devnet.json").unlink()
+@pytest.mark.parametrize("elsewhere", ["no devnet", "another chain"])
+def test_elsewhere_nothing_is_done(home: Home, elsewhere: str) -> None:
+    if elsewhere == "no devnet":
+        (home.settings.home / "devnet.json").unlink()
+    else:
+        home.settings.rpc_urls = ["http://127.0.0.1:2"]
     client, wanted = home.day.markets["client"], conditions(home)
     seat_verifiers(home, client, wanted, home.wait)  # type: ignore[arg-type]
     assert not home.said and client.class_id(wanted) not in client.classes()
