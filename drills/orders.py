@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from assay.compute.node_calls import NodeCalls
-from assay.compute.orders import Bench
+from assay.compute.orders import WorkerContext
 from assay.dispute.trace import StepTrace
 from assay.node.artifacts import LoadedJob, State
 from assay.node.audit import keyed_trace
@@ -54,7 +54,7 @@ class TraceRoot(JobOrder[bytes]):
     segment: int
     key: bytes
 
-    def do(self, job: OpenJob, bench: Bench) -> bytes:
+    def do(self, job: OpenJob, context: WorkerContext) -> bytes:
         found = keyed_trace(job.state_provider, self.view, self.segment, self.key)
         return found.root if isinstance(found, StepTrace) else ZERO_DIGEST
 

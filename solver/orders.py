@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.compute.orders import Bench
+from assay.compute.orders import WorkerContext
 from assay.node.orders import JobOrder, JobSpec
 from assay.solver.disk_budget import DiskBudget
 from assay.solver.drafting import Draft
@@ -72,8 +72,8 @@ class Train(JobOrder[None]):
     def affinity(self) -> str:
         return f"{self.job.job_id.hex()}/{self.shard}"
 
-    def do(self, job: OpenJob, bench: Bench) -> None:
-        trainer_of(job).train(self.round, self.shard, ahead=self.ahead, told=bench.progress)
+    def do(self, job: OpenJob, context: WorkerContext) -> None:
+        trainer_of(job).train(self.round, self.shard, ahead=self.ahead, told=context.progress)
 
 
 @dataclass(frozen=True)
@@ -83,5 +83,5 @@ class DraftOuter(JobOrder[Draft]):
     round: int
     number: int
 
-    def do(self, job: OpenJob, bench: Bench) -> Draft:
-        return trainer_of(job).outer_draft(self.round, self.number, bench.progress)
+    def do(self, job: OpenJob, context: WorkerContext) -> Draft:
+        return trainer_of(job).outer_draft(self.round, self.number, context.progress)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from assay.compute.node_calls import Home
-from assay.compute.orders import Bench, Order, Priority, WorkerConfig
-from assay.compute.pool import Loss, Progress, R, Slower, Task, WorkerStatus
+from assay.compute.orders import Order, Priority, WorkerConfig, WorkerContext
+from assay.compute.pool import Loss, OrderFuture, Progress, R, Slower, WorkerStatus
 from assay.numerics import slow_paths
 
 
@@ -21,7 +21,8 @@ class InlinePool:
     width = 1
 
     def __init__(self, home: Home | None = None, config: WorkerConfig | None = None) -> None:
-        self.bench, self._home = Bench(config or WorkerConfig(executor="reference"), desk=home), home
+        self.context = WorkerContext(config or WorkerConfig(executor="reference"), desk=home)
+        self._home = home
         self._orders = self._ended = 0
         self.on_loss: Callable[[Loss], object] = lambda loss: None
         """Never called."""
@@ -30,18 +31,18 @@ class InlinePool:
 
     def submit(
         self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None
-    ) -> Task[R]:
+    ) -> OrderFuture[R]:
         """Runs the order and returns its completed future. Exceptions that no order raises, such as the end
         of the process, are raised at once."""
-        task = Task(order, priority, progress)
+        task = OrderFuture(order, priority, progress)
         task.set_running_or_notify_cancel()
-        self.bench.progress = progress or (lambda done, total: None)
+        self.context.progress = progress or (lambda done, total: None)
         try:
             if self._home is None or not order.held:
-                result = order.run(self.bench)
+                result = order.run(self.context)
             else:
                 with self._home.held():
-                    result = order.run(self.bench)
+                    result = order.run(self.context)
         except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
             task.set_exception(error)
         else:
@@ -51,7 +52,7 @@ class InlinePool:
 
     def status(self) -> tuple[WorkerStatus, ...]:
         """Status of this process, which is idle whenever it can be asked."""
-        return (WorkerStatus(self.bench.config.device, orders=self._orders, slower=slow_paths.noted()),)
+        return (WorkerStatus(self.context.config.device, orders=self._orders, slower=slow_paths.noted()),)
 
     def is_busy(self) -> bool:
         """Always False: no order runs while the caller asks."""
@@ -61,7 +62,7 @@ class InlinePool:
         """Counts the caller of the running order, so that it ends as soon as it can."""
         return 1
 
-    def give_way(self, task: Task[Any]) -> None:
+    def give_way(self, task: OrderFuture[Any]) -> None:
         """Does nothing: no order runs while the caller asks."""
 
     def busy_s(self) -> tuple[float, float]:
@@ -75,10 +76,10 @@ class InlinePool:
     def renew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Clears the cache of orders and runs `meanwhile`."""
         self._ended += 1
-        jobs = self.bench.cache.get("jobs", {})
+        jobs = self.context.cache.get("jobs", {})
         for job in jobs.values():
             job.close()
-        self.bench.cache.clear()
+        self.context.cache.clear()
         meanwhile()
 
     def close(self) -> None:

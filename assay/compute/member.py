@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.compute.orders import Bench, Order
+from assay.compute.orders import Order, WorkerContext
 from assay.compute.streams import Blame, Crew, Frame, Lines, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import StepContext
@@ -76,11 +76,11 @@ class TrainStage(Order[Segment]):
     def name(self) -> str:
         return f"stage {self.crew.member}"
 
-    def run(self, bench: Bench) -> Segment:
+    def run(self, worker: WorkerContext) -> Segment:
         """Raises Blame."""
         lines = connect(self.crew, self.steps.first, self._frames)
         try:
-            return self._train(bench, lines)
+            return self._train(worker, lines)
         except Blame as blame:
             log.error("blame of member %d: %s", blame.member, blame.message)
             raise
@@ -100,16 +100,16 @@ class TrainStage(Order[Segment]):
         size = DIGEST * theirs.program.slots
         return [*outputs, Frame(len(nodes), DType.U8, (size,), size)]
 
-    def _train(self, bench: Bench, lines: Lines) -> Segment:
-        kernels = REFERENCE if bench.config.executor == "reference" else FAST
-        executor = StageExecutor(self.plan.stages[self.crew.member], bench.config.device, kernels)
+    def _train(self, worker: WorkerContext, lines: Lines) -> Segment:
+        kernels = REFERENCE if worker.config.executor == "reference" else FAST
+        executor = StageExecutor(self.plan.stages[self.crew.member], worker.config.device, kernels)
         state, context = list(self.state), self.steps.context(self.plan.whole)
         told = [self._before(stage) for stage in self.plan.stages]
         steps: list[list[bytes]] = [[] for _ in self.plan.stages]
         roots: list[bytes] = []
         transcripts: list[tuple[bytes, ...]] = []
         for done in range(self.steps.number):
-            bench.progress(done, self.steps.number)
+            worker.progress(done, self.steps.number)
             now = replace(context, step=context.step + done)
             state, own = self._step(executor, lines, state, now)
             before, told = told, self._exchange(lines, own, now.step)

@@ -73,7 +73,7 @@ class WorkerConfig:
 
 
 @dataclass
-class Bench:
+class WorkerContext:
     """Environment of an order in its worker."""
 
     config: WorkerConfig
@@ -107,6 +107,6 @@ class Order(Generic[R]):
         none."""
         return ""
 
-    def run(self, bench: Bench) -> R:
+    def run(self, context: WorkerContext) -> R:
         """Executes the order in a worker."""
         raise NotImplementedError

@@ -135,7 +135,7 @@ class Slower:
     why: str
 
 
-class Task(Future[R]):
+class OrderFuture(Future[R]):
     """Future of an order's result."""
 
     def __init__(self, order: Order[R], priority: Priority, progress: Progress | None) -> None:
@@ -172,7 +172,7 @@ class Pool:
     def __init__(self, workers: Sequence[Worker]) -> None:
         """Needs at least one worker."""
         self._changed = threading.Condition()
-        self._waiting: list[tuple[Priority, int, Task[Any]]] = []
+        self._waiting: list[tuple[Priority, int, OrderFuture[Any]]] = []
         self._numbers = count()
         self._closed = False
         self._begun_s = time.monotonic()
@@ -183,7 +183,7 @@ class Pool:
         self._slower: set[Slower] = set()
         self._workers = list(workers)
         self._status = [WorkerStatus(worker.device) for worker in workers]
-        self._running: dict[int, Task[Any]] = {}
+        self._running: dict[int, OrderFuture[Any]] = {}
         self._threads = [
             threading.Thread(target=self._serve, args=(number,), name=f"worker-{worker.device}", daemon=True)
             for number, worker in enumerate(workers)
@@ -201,10 +201,10 @@ class Pool:
         order: Order[R],
         priority: Priority = Priority.TRAINING,
         progress: Progress | None = None,
-    ) -> Task[R]:
+    ) -> OrderFuture[R]:
         """Queues an order. `progress` is called from a thread of the pool. Raises RuntimeError once the pool
         is closed."""
-        task = Task(order, priority, progress)
+        task = OrderFuture(order, priority, progress)
         with self._changed:
             if self._closed:
                 raise RuntimeError("the pool is closed")
@@ -236,7 +236,7 @@ class Pool:
             busy = sum(s.busy_s + (now - s.since_s if s.order else 0.0) for s in self._status)
         return busy, (now - self._begun_s) * self.width
 
-    def give_way(self, task: Task[Any]) -> None:
+    def give_way(self, task: OrderFuture[Any]) -> None:
         """Preempts a running order of lower priority for a waiting one; it is queued again. One at a time."""
         with self._changed:
             of = task.order.device
@@ -315,7 +315,7 @@ class Pool:
             task.drop()
         self._waiting = [entry for entry in self._waiting if not entry[2].is_dropped]
 
-    def _take(self, number: int, affinity: str, pause_s: float) -> Task[Any] | None:
+    def _take(self, number: int, affinity: str, pause_s: float) -> OrderFuture[Any] | None:
         """The next order for a worker, after a pause; None once the pool is closed."""
         with self._changed:
             if pause_s:
@@ -338,7 +338,7 @@ class Pool:
                 self._changed.wait()
         return None
 
-    def _run(self, number: int, task: Task[Any]) -> bool:
+    def _run(self, number: int, task: OrderFuture[Any]) -> bool:
         """Runs an order; True if its worker was lost."""
         self._note(number, order=task.order.name, done=0, total=0, since_s=time.monotonic())
 
@@ -367,7 +367,7 @@ class Pool:
         task.set_result(result)
         return False
 
-    def _runs_again(self, task: Task[Any]) -> bool:
+    def _runs_again(self, task: OrderFuture[Any]) -> bool:
         """Queues an order that was preempted again; False if it was not, or is no longer wanted."""
         with self._changed:
             if self._closed or not task.gives_way or task.unwanted:
@@ -380,7 +380,7 @@ class Pool:
             self._changed.notify_all()
         return True
 
-    def _lost(self, number: int, task: Task[Any], why: str) -> None:
+    def _lost(self, number: int, task: OrderFuture[Any], why: str) -> None:
         """Queues the order of a lost worker again, or fails it."""
         task.losses += 1
         with self._changed:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from assay.blocks.blockstore import BlockStore
 from assay.compute.node_calls import RemoteNode
-from assay.compute.orders import Bench, Cancelled, DeviceLost, Order, OutOfMemory, WorkerConfig
+from assay.compute.orders import Cancelled, DeviceLost, Order, OutOfMemory, WorkerConfig, WorkerContext
 from assay.compute.pool import Usage
 from assay.compute.process import Answer, Asked, Logged, Stepped, Told, sendable
 from assay.numerics import slow_paths
@@ -109,13 +109,13 @@ def serve(connection: Messages) -> None:
     root.addHandler(_Log(line))
     root.setLevel(logging.INFO)
     store = None if config.store is None else BlockStore(config.store, sweep=False)
-    bench = Bench(config, desk=RemoteNode(line.call, config.me, store))
+    context = WorkerContext(config, desk=RemoteNode(line.call, config.me, store))
     if config.threads:  # before PyTorch is imported, which the first order may do
         os.environ["OMP_NUM_THREADS"] = str(config.threads)
     threading.Thread(target=line.hear, name="line", daemon=True).start()
-    bench.progress = told = _Told(line, config.device)
+    context.progress = told = _Told(line, config.device)
     while (order := line.orders.get()) is not None:
-        answer = replace(answered(order, bench), usage=told.usage())
+        answer = replace(answered(order, context), usage=told.usage())
         try:
             line.send(answer)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -125,12 +125,12 @@ def serve(connection: Messages) -> None:
             return
 
 
-def answered(order: Order[Any], bench: Bench) -> Answer:
+def answered(order: Order[Any], context: WorkerContext) -> Answer:
     """Runs an order and returns its result or exception as an answer."""
     try:
-        return Answer(order.run(bench), None)
+        return Answer(order.run(context), None)
     except Exception as error:  # noqa: BLE001 - raised by whoever waits for the order
-        return Answer(None, _shown(error, bench))
+        return Answer(None, _shown(error, context))
 
 
 def device_bytes(device: str) -> int:
@@ -175,16 +175,16 @@ class _Told:
             self._line.send(Stepped(done, total, self.usage()))
 
 
-def _shown(error: Exception, bench: Bench) -> Exception:
+def _shown(error: Exception, context: WorkerContext) -> Exception:
     """The exception to send to the node."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, of a GPU
-        bench.cache.clear()
+        context.cache.clear()
         return OutOfMemory(
-            f"{bench.config.device} has not enough memory for this order, so it was not done ({error})",
+            f"{context.config.device} has not enough memory for this order, so it was not done ({error})",
             hint="give the worker a device with more memory, or take smaller jobs (--memory)",
         )
     if isinstance(error, RuntimeError) and any(sign in str(error) for sign in _LOST):
-        said = f"{bench.config.device} does not answer: {str(error).splitlines()[0]}"
+        said = f"{context.config.device} does not answer: {str(error).splitlines()[0]}"
         return DeviceLost(said, hint="check the device, and its driver's log")
     return sendable(error)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import torch
 
-from assay.compute.orders import Bench
+from assay.compute.orders import WorkerContext
 from assay.dispute.disputant import Disputant
 from assay.node.artifacts import load_job
 from assay.node.audit import replay_for
@@ -31,16 +31,16 @@ MOST_JOBS = 8
 class OpenJob:
     """One opened job. Raises what ``load_job`` raises."""
 
-    def __init__(self, bench: Bench, spec: JobSpec, blocks: MissCachingBlocks) -> None:
-        assert bench.desk is not None, "a job's orders need a node"
-        desk, limits = bench.desk, spec.limits
+    def __init__(self, context: WorkerContext, spec: JobSpec, blocks: MissCachingBlocks) -> None:
+        assert context.desk is not None, "a job's orders need a node"
+        desk, limits = context.desk, spec.limits
         files = load_job(blocks, spec.terms, limits)
         self.spec, self.blocks, self.desk = spec, blocks, desk
-        self.work: Work = spec.make_work(files, engine_of(bench), desk)
+        self.work: Work = spec.make_work(files, engine_of(context), desk)
         self.state_provider: StateProvider = spec.make_states(
-            desk.market, blocks, self.work, kept_of(bench, spec), desk.books
+            desk.market, blocks, self.work, kept_of(context, spec), desk.books
         )
-        self.state_provider.reader.cache = tensors_of(bench, spec)
+        self.state_provider.reader.cache = tensors_of(context, spec)
         self.disputant = Disputant(desk.market.me, lambda game: replay_for(self.state_provider, game))
         self.role: object = None
         """The role's own data about the job."""
@@ -56,51 +56,51 @@ class OpenJob:
             self.role.close()
 
 
-def tensors_of(bench: Bench, spec: JobSpec) -> TensorCache:
+def tensors_of(context: WorkerContext, spec: JobSpec) -> TensorCache:
     """The worker's cache of state tensors, shared by all jobs."""
-    cache: TensorCache = bench.cache.setdefault("tensors", TensorCache(spec.limits.cache_bytes))
+    cache: TensorCache = context.cache.setdefault("tensors", TensorCache(spec.limits.cache_bytes))
     return cache
 
 
-def engine_of(bench: Bench) -> Engine:
+def engine_of(context: WorkerContext) -> Engine:
     """The worker's engine, created from its configuration."""
-    if "engine" not in bench.cache:
-        config = bench.config
-        bench.cache["engine"] = Engine(
+    if "engine" not in context.cache:
+        config = context.config
+        context.cache["engine"] = Engine(
             config.device, ExecutorKind(config.executor), config.forms, config.brief
         )
         if config.threads:
             torch.set_num_threads(config.threads)
-    engine: Engine = bench.cache["engine"]
+    engine: Engine = context.cache["engine"]
     return engine
 
 
-def kept_of(bench: Bench, spec: JobSpec) -> ReplayCache | None:
+def kept_of(context: WorkerContext, spec: JobSpec) -> ReplayCache | None:
     """The node's on-disk cache of replays; None if the spec has none."""
     kept = spec.kept
     if kept is None:
         return None
     name = f"kept:{kept.folder}"
-    if name not in bench.cache:
-        bench.cache[name] = ReplayCache(kept.folder, kept.states_bytes, pinned_bytes=kept.pinned_bytes)
-    found: ReplayCache = bench.cache[name]
+    if name not in context.cache:
+        context.cache[name] = ReplayCache(kept.folder, kept.states_bytes, pinned_bytes=kept.pinned_bytes)
+    found: ReplayCache = context.cache[name]
     return found
 
 
 @contextmanager
-def opened(bench: Bench, spec: JobSpec, what: str, part: bool = False) -> Iterator[OpenJob]:
+def opened(context: WorkerContext, spec: JobSpec, what: str, part: bool = False) -> Iterator[OpenJob]:
     """Opens a job for an order about action `what`, or for one `part` of it. Raises what ``load_job``
     raises."""
-    jobs: dict[bytes, OpenJob] = bench.cache.setdefault("jobs", {})
-    absent: Absent = bench.cache.setdefault("absent", Absent())
+    jobs: dict[bytes, OpenJob] = context.cache.setdefault("jobs", {})
+    absent: Absent = context.cache.setdefault("absent", Absent())
     with absent.during(what, part):
         job = jobs.pop(spec.job_id, None)
         if job is not None and job.spec != spec:
             job.close()
             job = None
         if job is None:
-            assert bench.desk is not None, "a job's orders need a node"
-            job = OpenJob(bench, spec, MissCachingBlocks(bench.desk.blocks, absent))
+            assert context.desk is not None, "a job's orders need a node"
+            job = OpenJob(context, spec, MissCachingBlocks(context.desk.blocks, absent))
         jobs[spec.job_id] = job
         job.state_provider.settled(spec.settled)
         for oldest in list(jobs)[:-MOST_JOBS]:

@@ -13,7 +13,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from assay.compute.node_calls import NodeCalls
-from assay.compute.orders import Bench, Order
+from assay.compute.orders import Order, WorkerContext
 from assay.node.findings import Finding, WrongInput
 from assay.node.limits import ResourceLimits
 from assay.protocol.demands import Chunk, DemandView, StateLeaf
@@ -82,13 +82,13 @@ class JobOrder(Order[R], Generic[R]):
     def affinity(self) -> str:
         return self.job.job_id.hex()
 
-    def run(self, bench: Bench) -> R:
+    def run(self, context: WorkerContext) -> R:
         from assay.node.job_cache import opened
 
-        with opened(bench, self.job, self.what, self.part) as job:
-            return self.do(job, bench)
+        with opened(context, self.job, self.what, self.part) as job:
+            return self.do(job, context)
 
-    def do(self, job: OpenJob, bench: Bench) -> R:
+    def do(self, job: OpenJob, context: WorkerContext) -> R:
         """Executes the order on the opened job."""
         raise NotImplementedError
 
@@ -108,26 +108,26 @@ class Examine(JobOrder[Examined]):
 
     most: int | None = None
 
-    def run(self, bench: Bench) -> Examined:
+    def run(self, context: WorkerContext) -> Examined:
         if self.most is not None:
-            found, last = self._by_programs(bench), self.job.terms.shards - 1  # whose task has the fewest
+            found, last = self._by_programs(context), self.job.terms.shards - 1  # whose task has the fewest
             if task_operations(self.job.terms, last, found.operations) > self.most:
                 return found
-        return super().run(bench)
+        return super().run(context)
 
-    def _by_programs(self, bench: Bench) -> Examined:
+    def _by_programs(self, context: WorkerContext) -> Examined:
         from assay.node.artifacts import load_programs
         from assay.node.fetch_failures import Absent, MissCachingBlocks
         from assay.node.work import examined
 
-        assert bench.desk is not None, "a job's orders need a node"
-        absent: Absent = bench.cache.setdefault("absent", Absent())
+        assert context.desk is not None, "a job's orders need a node"
+        absent: Absent = context.cache.setdefault("absent", Absent())
         with absent.during(self.what, part=True):
-            blocks = MissCachingBlocks(bench.desk.blocks, absent)
+            blocks = MissCachingBlocks(context.desk.blocks, absent)
             _, programs = load_programs(blocks, self.job.terms, self.job.limits)
         return examined(self.job.terms, programs[Kind.TASK], programs[Kind.OUTER])
 
-    def do(self, job: OpenJob, bench: Bench) -> Examined:
+    def do(self, job: OpenJob, context: WorkerContext) -> Examined:
         from assay.node.work import examined
 
         return examined(job.work.terms, job.work.files.tasks, job.work.files.outers)
@@ -140,7 +140,7 @@ class JudgeInput(JobOrder[Finding | None]):
     view: ClaimView
     part = True
 
-    def do(self, job: OpenJob, bench: Bench) -> Finding | None:
+    def do(self, job: OpenJob, context: WorkerContext) -> Finding | None:
         from assay.node.audit import audit_input
 
         return audit_input(job.state_provider, self.view)
@@ -162,15 +162,15 @@ class JudgeSegment(JobOrder[Finding | bytes]):
     def affinity(self) -> str:
         return ""
 
-    def do(self, job: OpenJob, bench: Bench) -> Finding | bytes:
+    def do(self, job: OpenJob, context: WorkerContext) -> Finding | bytes:
         from assay.node.audit import audit_segment, replayed
 
         provider = job.state_provider
         if self.key is not None:
-            return replayed(provider, self.view, self.segment, self.key, bench.progress)
+            return replayed(provider, self.view, self.segment, self.key, context.progress)
         if provider.is_known_right(self.view, self.segment):
             return b""
-        return audit_segment(provider, self.view, self.segment, bench.progress) or b""
+        return audit_segment(provider, self.view, self.segment, context.progress) or b""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class JudgeVote(JobOrder[Finding | None]):
     view: ClaimView
     vote: Vote
 
-    def do(self, job: OpenJob, bench: Bench) -> Finding | None:
+    def do(self, job: OpenJob, context: WorkerContext) -> Finding | None:
         from assay.node.audit import audit_vote
 
         return audit_vote(job.state_provider, self.view, self.vote)
@@ -192,7 +192,7 @@ class IsPublished(JobOrder[bool]):
 
     view: ClaimView
 
-    def do(self, job: OpenJob, bench: Bench) -> bool:
+    def do(self, job: OpenJob, context: WorkerContext) -> bool:
         return job.state_provider.published(self.view)
 
 
@@ -210,7 +210,7 @@ class FindGap(JobOrder[WantedLeaves | None]):
 
     view: ClaimView
 
-    def do(self, job: OpenJob, bench: Bench) -> WantedLeaves | None:
+    def do(self, job: OpenJob, context: WorkerContext) -> WantedLeaves | None:
         from assay.node.availability import leaves_to_demand
 
         order = SystemRandom()
@@ -226,7 +226,7 @@ class Pieces(JobOrder[tuple[Chunk, ...]]):
     demand: DemandView
     held = False
 
-    def do(self, job: OpenJob, bench: Bench) -> tuple[Chunk, ...]:
+    def do(self, job: OpenJob, context: WorkerContext) -> tuple[Chunk, ...]:
         from assay.node.availability import pieces
 
         return pieces(job.state_provider, self.view, self.demand)
@@ -239,7 +239,7 @@ class NextMove(JobOrder[Move | None]):
     view: GameView
     held = False
 
-    def do(self, job: OpenJob, bench: Bench) -> Move | None:
+    def do(self, job: OpenJob, context: WorkerContext) -> Move | None:
         return job.disputant.move(self.view)
 
 
@@ -250,7 +250,7 @@ class FindWrongSlot(JobOrder[WrongInput | None]):
     view: GameView
     held = False
 
-    def do(self, job: OpenJob, bench: Bench) -> WrongInput | None:
+    def do(self, job: OpenJob, context: WorkerContext) -> WrongInput | None:
         from assay.node.audit import wrong_slot
 
         return wrong_slot(job.state_provider, self.view)
@@ -263,6 +263,6 @@ class PinStarts(JobOrder[None]):
     view: ClaimView
     segments: tuple[int, ...]
 
-    def do(self, job: OpenJob, bench: Bench) -> None:
+    def do(self, job: OpenJob, context: WorkerContext) -> None:
         for segment in self.segments:
             job.state_provider.pin_start(self.view, segment)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypedDict
 from assay.compute.inline import InlinePool
 from assay.compute.node_calls import Home
 from assay.compute.orders import Order, Priority
-from assay.compute.pool import Loss, Pool, R, Task
+from assay.compute.pool import Loss, OrderFuture, Pool, R
 from assay.dispute.player import Played, with_move, without_move
 from assay.node import upkeep
 from assay.node.actions import Actions, Awaited, PendingWrite
@@ -140,7 +140,7 @@ class Node:
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._look_s = 0.0
-        self._pressing: list[tuple[Seconds, Task[Any]]] = []
+        self._pressing: list[tuple[Seconds, OrderFuture[Any]]] = []
         """Orders with a deadline, and until when they may wait for a worker."""
 
     @property

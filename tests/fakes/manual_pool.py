@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from assay.compute.inline import InlinePool
 from assay.compute.node_calls import Home
 from assay.compute.orders import Order, Priority, WorkerLost
-from assay.compute.pool import TRIES, Progress, R, Task
+from assay.compute.pool import TRIES, OrderFuture, Progress, R
 
 
 class Died(BaseException):
@@ -64,13 +64,13 @@ class ManualPool:
 
     def __init__(self, home: Home) -> None:
         self._worker = InlinePool(home)
-        self._waiting: list[tuple[Priority, int, Task[Any]]] = []
+        self._waiting: list[tuple[Priority, int, OrderFuture[Any]]] = []
         self._count = 0
 
     def submit(
         self, order: Order[R], priority: Priority = Priority.TRAINING, progress: Progress | None = None
-    ) -> Task[R]:
-        task = Task(order, priority, progress)
+    ) -> OrderFuture[R]:
+        task = OrderFuture(order, priority, progress)
         self._count += 1
         self._waiting.append((priority, self._count, task))
         return task
@@ -118,7 +118,7 @@ class ManualPool:
     def waiting(self, priority: Priority = Priority.AHEAD) -> int:
         return sum(of <= priority and not task.cancelled() for of, _, task in self._waiting)
 
-    def give_way(self, task: Task[Any]) -> None:
+    def give_way(self, task: OrderFuture[Any]) -> None:
         """Nothing runs whenever it can be asked."""
 
     def busy_s(self) -> tuple[float, float]:

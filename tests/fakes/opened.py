@@ -16,7 +16,7 @@ from assay.protocol.types import JobId
 
 def opened_jobs(node: Node) -> dict[JobId, OpenJob]:
     """The jobs that its worker has open."""
-    jobs: dict[JobId, OpenJob] = cast(InlinePool, node.pool).bench.cache.get("jobs", {})
+    jobs: dict[JobId, OpenJob] = cast(InlinePool, node.pool).context.cache.get("jobs", {})
     return jobs
 
 
@@ -29,7 +29,7 @@ def opened(node: Node, job_id: JobId) -> OpenJob:
 def give_blocks(node: Node, blocks: Blocks) -> None:
     """Have a node and its worker, which has no job open then, use these blocks from now on."""
     pool = cast(InlinePool, node.pool)
-    node.blocks = cast(Home, pool.bench.desk).blocks = blocks
+    node.blocks = cast(Home, pool.context.desk).blocks = blocks
     pool.renew()
 
 

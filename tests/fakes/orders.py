@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from assay.compute.orders import Bench, Cancelled, Order
+from assay.compute.orders import Cancelled, Order, WorkerContext
 from assay.numerics import slow_paths
 
 
@@ -24,7 +24,7 @@ class Echo(Order[str]):
     text: str
     note: Path | None = None
 
-    def run(self, bench: Bench) -> str:
+    def run(self, context: WorkerContext) -> str:
         if self.note is not None:
             with self.note.open("a") as file:
                 file.write(self.text + "\n")
@@ -39,13 +39,13 @@ class Steps(Order[int]):
     seconds: float
     begun: Path | None = None
 
-    def run(self, bench: Bench) -> int:
+    def run(self, context: WorkerContext) -> int:
         if self.begun is not None:
             self.begun.touch()
         for done in range(self.count):
-            bench.progress(done, self.count)
+            context.progress(done, self.count)
             time.sleep(self.seconds)
-        bench.progress(self.count, self.count)
+        context.progress(self.count, self.count)
         return self.count
 
 
@@ -55,7 +55,7 @@ class Slow(Order[None]):
 
     reasons: tuple[str, ...]
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         for why in self.reasons:
             slow_paths.note(logging.getLogger(__name__), why)
 
@@ -67,10 +67,10 @@ class Leaves(Order[None]):
     left: Path
     begun: Path
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         try:
             while True:
-                bench.progress(0, 1)
+                context.progress(0, 1)
                 self.begun.touch()
                 time.sleep(0.01)
         except Cancelled:
@@ -85,7 +85,7 @@ class Stuck(Order[None]):
 
     begun: Path
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         self.begun.touch()
         time.sleep(60)
 
@@ -97,7 +97,7 @@ class Die(Order[str]):
     note: Path
     times: int
 
-    def run(self, bench: Bench) -> str:
+    def run(self, context: WorkerContext) -> str:
         tried = len(self.note.read_bytes()) if self.note.exists() else 0
         if tried < self.times:
             with self.note.open("ab") as file:
@@ -112,7 +112,7 @@ class Raise(Order[None]):
 
     error: Exception
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         raise self.error
 
 
@@ -122,10 +122,10 @@ class Allocate(Order[int]):
 
     size: int
 
-    def run(self, bench: Bench) -> int:
+    def run(self, context: WorkerContext) -> int:
         if self.size == 0:
-            return len(bench.cache)
-        bench.cache["left"] = b"something"
+            return len(context.cache)
+        context.cache["left"] = b"something"
         raise MemoryError(f"{self.size} bytes")
 
 
@@ -139,7 +139,7 @@ class Pid(Order[int]):
     def affinity(self) -> str:
         return self.mark
 
-    def run(self, bench: Bench) -> int:
+    def run(self, context: WorkerContext) -> int:
         time.sleep(0.05)
         return os.getpid()
 
@@ -148,7 +148,7 @@ class Pid(Order[int]):
 class Environment(Order[list[str]]):
     """Names of its environment, and modules that it has loaded."""
 
-    def run(self, bench: Bench) -> list[str]:
+    def run(self, context: WorkerContext) -> list[str]:
         return list(os.environ)
 
 
@@ -158,7 +158,7 @@ class Large(Order[int]):
 
     data: bytes
 
-    def run(self, bench: Bench) -> int:
+    def run(self, context: WorkerContext) -> int:
         return len(self.data)
 
 
@@ -166,7 +166,7 @@ class Large(Order[int]):
 class Unsendable(Order[object]):
     """A result that cannot be pickled."""
 
-    def run(self, bench: Bench) -> object:
+    def run(self, context: WorkerContext) -> object:
         return threading.Lock()
 
 
@@ -181,7 +181,7 @@ class Unread:
 class Unreadable(Order[object]):
     """A result that can be sent and not be read."""
 
-    def run(self, bench: Bench) -> object:
+    def run(self, context: WorkerContext) -> object:
         return Unread()
 
 
@@ -195,22 +195,22 @@ class Device(Order[str]):
     def device(self) -> str:
         return self.on
 
-    def run(self, bench: Bench) -> str:
-        return bench.config.device
+    def run(self, context: WorkerContext) -> str:
+        return context.config.device
 
 
 @dataclass(frozen=True)
 class Remember(Order[int]):
     """How often it has run in its worker's process."""
 
-    def run(self, bench: Bench) -> int:
-        bench.cache["times"] = bench.cache.get("times", 0) + 1
-        return int(bench.cache["times"])
+    def run(self, context: WorkerContext) -> int:
+        context.cache["times"] = context.cache.get("times", 0) + 1
+        return int(context.cache["times"])
 
 
-def called(bench: Bench, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
+def called(context: WorkerContext, whose: str, name: str, arguments: tuple[Any, ...]) -> Any:
     """What the node's market, blocks or books give."""
-    return getattr(getattr(bench.desk, whose), name)(*arguments)
+    return getattr(getattr(context.desk, whose), name)(*arguments)
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ class Call(Order[Any]):
     what: str
     arguments: tuple[Any, ...] = ()
 
-    def run(self, bench: Bench) -> Any:
-        return called(bench, self.whose, self.what, self.arguments)
+    def run(self, context: WorkerContext) -> Any:
+        return called(context, self.whose, self.what, self.arguments)
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ class CallAnything(Order[Any]):
     whose: str
     what: str
 
-    def run(self, bench: Bench) -> Any:
-        desk: Any = bench.desk
+    def run(self, context: WorkerContext) -> Any:
+        desk: Any = context.desk
         return desk.books._call(self.whose, self.what, ())
 
 
@@ -251,10 +251,10 @@ class CallsTogether(Order[list[Any]]):
     call: Call
     threads: int
 
-    def run(self, bench: Bench) -> list[Any]:
+    def run(self, context: WorkerContext) -> list[Any]:
         with ThreadPoolExecutor(self.threads) as threads:
             return [
-                one.result() for one in [threads.submit(self.call.run, bench) for _ in range(self.threads)]
+                one.result() for one in [threads.submit(self.call.run, context) for _ in range(self.threads)]
             ]
 
 
@@ -265,23 +265,23 @@ class CallLater(Order[None]):
     go: Path
     call: Call
 
-    def run(self, bench: Bench) -> None:
-        threading.Thread(target=self._later, args=(bench,), daemon=True).start()
+    def run(self, context: WorkerContext) -> None:
+        threading.Thread(target=self._later, args=(context,), daemon=True).start()
 
-    def _later(self, bench: Bench) -> None:
+    def _later(self, context: WorkerContext) -> None:
         while not self.go.exists():
             time.sleep(0.01)
-        called(bench, "books", "told", ("late", {"found": self.call.run(bench)}))
+        called(context, "books", "told", ("late", {"found": self.call.run(context)}))
 
 
 @dataclass(frozen=True)
 class TellForEver(Order[None]):
     """Tells its node one number after the other."""
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         for number in count():
-            called(bench, "books", "told", ("number", {"number": number, "pid": os.getpid()}))
-            bench.progress(number, 0)
+            called(context, "books", "told", ("number", {"number": number, "pid": os.getpid()}))
+            context.progress(number, 0)
 
 
 @dataclass(frozen=True)
@@ -294,6 +294,6 @@ class On(Order[int]):
     def device(self) -> str:
         return self.on
 
-    def run(self, bench: Bench) -> int:
-        assert bench.config.device == self.on
+    def run(self, context: WorkerContext) -> int:
+        assert context.config.device == self.on
         return os.getpid()

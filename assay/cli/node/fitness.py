@@ -18,7 +18,7 @@ from typing import Any
 from assay.app.invocation import App
 from assay.chain.eth.clock import ChainClock
 from assay.compute.inline import InlinePool
-from assay.compute.orders import Bench, Order, Priority
+from assay.compute.orders import Order, Priority, WorkerContext
 from assay.compute.pool import Pool
 from assay.disk import record
 from assay.protocol import bounded_json
@@ -103,7 +103,7 @@ class Look(Order[Result | None]):
     def device(self) -> str:
         return self.on
 
-    def run(self, bench: Bench) -> Result | None:
+    def run(self, context: WorkerContext) -> Result | None:
         return found(self.home, self.on)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.compute import pool as pools
-from assay.compute.orders import Bench, Order, WorkerConfig, WorkerLost
+from assay.compute.orders import Order, WorkerConfig, WorkerContext, WorkerLost
 from assay.compute.pool import Loss, Pool, Usage, WorkerStatus
 from assay.compute.process import ProcessWorker, Stepped
 from assay.compute.worker import device_bytes
@@ -76,10 +76,10 @@ def test_the_pace_is_of_the_last_run_of_steps() -> None:
 class Segments(Order[None]):
     """Two runs of steps, with a pause between."""
 
-    def run(self, bench: Bench) -> None:
+    def run(self, context: WorkerContext) -> None:
         for seconds in (0.0, 0.2):
             for done in range(4):
-                bench.progress(done, 4)
+                context.progress(done, 4)
                 time.sleep(seconds)
             time.sleep(0.5)
 

@@ -115,6 +115,6 @@ def test_all_jobs_of_a_worker_have_one_cache(day: MarketDay) -> None:
     assert isinstance(solver.pool, InlinePool)
     caches = set()
     for job_id in (day.post(), day.post(nonce=77)):
-        with opened(solver.pool.bench, solver.spec(job_id), "a look") as job:
+        with opened(solver.pool.context, solver.spec(job_id), "a look") as job:
             caches.add(id(job.state_provider.reader.cache))
-    assert len(caches) == 1 and len(solver.pool.bench.cache["jobs"]) == 2
+    assert len(caches) == 1 and len(solver.pool.context.cache["jobs"]) == 2

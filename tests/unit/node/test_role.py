@@ -13,8 +13,8 @@ import pytest
 from assay.chain.eth.rpc import RpcFailed
 from assay.compute.inline import InlinePool
 from assay.compute.node_calls import HOLD_S, Home
-from assay.compute.orders import Bench, Order, Priority
-from assay.compute.pool import Task
+from assay.compute.orders import Order, Priority, WorkerContext
+from assay.compute.pool import OrderFuture
 from assay.node.actions import TOGETHER
 from assay.node.intents import subject
 from assay.node.orders import Examine, FindWrongSlot, JudgeInput, JudgeSegment, JudgeVote, NextMove, Pieces
@@ -289,7 +289,7 @@ class BusyPool(ManualPool):
         super().__init__(home)
         self.given_way: list[Order[Any]] = []
 
-    def give_way(self, task: Task[Any]) -> None:
+    def give_way(self, task: OrderFuture[Any]) -> None:
         self.given_way.append(task.order)
 
 
@@ -449,9 +449,9 @@ def test_attack_T38_what_an_order_fetches_has_one_time_together(day: MarketDay) 
     blocks, entered = SlowBlocks(day.network, 4, lambda: None), list[int | None]()
 
     class Held(Echo):
-        def run(self, bench: Bench) -> str:
+        def run(self, context: WorkerContext) -> str:
             entered.append(None if blocks.hold is None else blocks.hold[0])
-            return super().run(bench)
+            return super().run(context)
 
     class Game(Held):
         held = False

@@ -49,7 +49,7 @@ def _stored_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened_jobs_of(pool: ManualPool) -> dict[JobId, Any]:
     """The jobs that its worker has open."""
-    return dict(pool._worker.bench.cache.get("jobs", {}))
+    return dict(pool._worker.context.cache.get("jobs", {}))
 
 
 def lived(day: MarketDay, until: Callable[[], bool], seconds: int = 4) -> None:
