@@ -2,7 +2,7 @@
 
 Contract: pure. A deadline keeps its name from poll to poll. A node that works in time never sees one come
 near its end; when one does, a person is alerted. After the end, `is_lost` reads from the market whether it
-cost anything. Not guaranteed: a demand's clock has no known beginning and counts as half over.
+cost anything. Not guaranteed: a demand's deadline has no known beginning and counts as half over.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from assay.protocol.ports import MarketView
 from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Role
 
 HALF, LATE = 0.5, 0.9
-"""Fractions of a clock at which an alarm is raised."""
+"""Fractions of a deadline at which an alarm is raised."""
 
 
 @dataclass(frozen=True)
-class Clock:
+class Deadline:
     """A duty with a deadline. Times are the chain's, in seconds."""
 
     what: str
@@ -42,36 +42,38 @@ class Clock:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A clock of which HALF or LATE of the time has passed."""
+    """A deadline of which HALF or LATE of the time has passed."""
 
-    clock: Clock
+    deadline: Deadline
     share: float
     left_s: int
     """Seconds until the end; negative after it."""
 
     def __str__(self) -> str:
         left = f"{self.left_s} s left" if self.left_s >= 0 else f"over for {-self.left_s} s"
-        return f"{self.clock.what}: {left}, or {self.clock.loses}"
+        return f"{self.deadline.what}: {left}, or {self.deadline.loses}"
 
 
-def clocks(market: MarketView, me: Address) -> list[Clock]:
+def deadlines_of(market: MarketView, me: Address) -> list[Deadline]:
     """Lists every deadline that runs against an account. Raises RpcUnreachable."""
-    found: list[Clock] = []
+    found: list[Deadline] = []
     with market.snapshot():
         for job in market.jobs():
             if not job.progress.closed:
                 found += _of_shards(market, job, me)
-                found += [clock for view in market.claims(job.job_id) for clock in _of_votes(job, view, me)]
+                found += [
+                    deadline for view in market.claims(job.job_id) for deadline in _of_votes(job, view, me)
+                ]
         for view in market.games():
             if not view.decided and view.game.mover == me and not _costs_nothing(market, view, me):
                 what, ends = f"a move in game {view.game_id}", int(view.game.deadline)
                 of = "move", view.game_id
-                found.append(Clock(what, "the game is lost", ends - int(view.game.move_time), ends, of))
+                found.append(Deadline(what, "the game is lost", ends - int(view.game.move_time), ends, of))
         for demand in market.demands():
             if not demand.outcome and _claimant(market, demand.claim_id) == me:
                 ends = int(demand.deadline)
                 what, of = f"an answer to demand {demand.demand_id}", ("answer", demand.demand_id)
-                found.append(Clock(what, "the claim falls", ends, ends, of))
+                found.append(Deadline(what, "the claim falls", ends, ends, of))
     return found
 
 
@@ -85,14 +87,14 @@ def _costs_nothing(market: MarketView, view: GameView, me: Address) -> bool:
 
 
 def _claimant(market: MarketView, claim_id: ClaimId) -> Address | None:
-    """Claimant of a claim; None if the claim does not exist, so that other clocks are still listed."""
+    """Claimant of a claim; None if the claim does not exist, so that other deadlines are still listed."""
     try:
         return market.claim(claim_id).claim.claimant
     except Unknown:
         return None
 
 
-def _of_shards(market: MarketView, job: JobView, me: Address) -> Iterator[Clock]:
+def _of_shards(market: MarketView, job: JobView, me: Address) -> Iterator[Deadline]:
     progress, terms = job.progress, job.terms
     if progress.round >= progress.final_round:
         return
@@ -104,10 +106,12 @@ def _of_shards(market: MarketView, job: JobView, me: Address) -> Iterator[Clock]
             begins = max(int(progress.due_since), int(holder.since))
             what = f"task {progress.round}/{shard} of job {job.job_id.hex()[:16]}"
             of = "task", job.job_id.hex(), int(progress.round), shard
-            yield Clock(what, "the shard and a penalty are lost", begins, begins + int(terms.task_time), of)
+            yield Deadline(
+                what, "the shard and a penalty are lost", begins, begins + int(terms.task_time), of
+            )
 
 
-def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
+def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Deadline]:
     if view.status.phase != Phase.SEEDED or view.stale:
         return
     for vote in view.votes:
@@ -115,13 +119,13 @@ def _of_votes(job: JobView, view: ClaimView, me: Address) -> Iterator[Clock]:
             begins = int(view.status.since)
             what = f"a vote on claim {view.claim_id.hex()[:16]}"
             of = "vote", view.claim_id.hex()
-            yield Clock(what, "a penalty is lost", begins, begins + int(job.terms.vote_time), of)
+            yield Deadline(what, "a penalty is lost", begins, begins + int(job.terms.vote_time), of)
 
 
-def is_lost(market: MarketView, me: Address, clock: Clock) -> bool:
+def is_lost(market: MarketView, me: Address, deadline: Deadline) -> bool:
     """True if a duty was not done in time, by the market's present state. Raises RpcUnreachable."""
     try:
-        match clock.of:
+        match deadline.of:
             case ("move", int(game_id)):
                 view = market.game(game_id)
                 lost = view.decided and view.challenger_won != (view.game.challenger == me)
@@ -164,7 +168,9 @@ def offline_allowance(market: MarketView, me: Address, now: int) -> Sleep | None
     Raises RpcUnreachable.
     """
     with market.snapshot():
-        bounds = [Sleep(clock.ends - now, f"{clock.what} is due") for clock in clocks(market, me)]
+        bounds = [
+            Sleep(deadline.ends - now, f"{deadline.what} is due") for deadline in deadlines_of(market, me)
+        ]
         own = market.subscription(me) if market.stake(me, Role.VERIFIER).active else b""
         for job in watched(market):
             bounds += _may_come(market, job, me, own)
@@ -194,23 +200,23 @@ def _may_come(market: MarketView, job: JobView, me: Address, own: bytes) -> Iter
 
 
 class Alarms:
-    """Raises an alarm once at half of each clock and once near its end."""
+    """Raises an alarm once at half of each deadline and once near its end."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], float] = {}
 
-    def look(self, running: Iterable[Clock], now: int) -> list[Alarm]:
-        """Returns new alarms, and forgets clocks that are gone."""
+    def look(self, running: Iterable[Deadline], now: int) -> list[Alarm]:
+        """Returns new alarms, and forgets deadlines that are gone."""
         told: dict[tuple[str, int], float] = {}
         due: list[Alarm] = []
-        for clock in running:
-            key = clock.what, clock.ends
-            share = HALF if clock.begins == clock.ends else clock.share(now)
-            if clock.begins == clock.ends and now >= clock.ends:
+        for deadline in running:
+            key = deadline.what, deadline.ends
+            share = HALF if deadline.begins == deadline.ends else deadline.share(now)
+            if deadline.begins == deadline.ends and now >= deadline.ends:
                 share = 1.0
             passed = max((mark for mark in (HALF, LATE) if share >= mark), default=0.0)
             if passed > self._told.get(key, 0.0):
-                due.append(Alarm(clock, passed, clock.ends - now))
+                due.append(Alarm(deadline, passed, deadline.ends - now))
             told[key] = max(passed, self._told.get(key, 0.0))
         self._told = told
         return due

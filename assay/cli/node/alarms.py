@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.node.deadlines import ANY_TIME, LATE, Alarm, Alarms, Clock, clocks, is_lost, offline_allowance
+from assay.node.deadlines import (
+    ANY_TIME,
+    LATE,
+    Alarm,
+    Alarms,
+    Deadline,
+    deadlines_of,
+    is_lost,
+    offline_allowance,
+)
 from assay.node.obligations import at_risk
 from assay.node.report import LOSSES, Status
 from assay.protocol.errors import Ask
@@ -108,11 +117,11 @@ class Watch:
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
         self._tell, self._kept, self._status = tell, kept, status
         self._alarms = Alarms()
-        self._seen: tuple[int, float, list[Clock]] = 0, time.monotonic(), []
+        self._seen: tuple[int, float, list[Deadline]] = 0, time.monotonic(), []
         """Chain time and local time of the last complete check, and its deadlines."""
         self._pool = ThreadPoolExecutor(1, "alarm") if tell else None
         self.told, self.unsent = 0, 0
-        self.nearest: tuple[float, Clock] | None = None
+        self.nearest: tuple[float, Deadline] | None = None
         """The deadline of which most time has passed, and the fraction."""
         self.standing: dict[str, str] = {}
         """Duties at risk now, by name."""
@@ -152,7 +161,7 @@ class Watch:
         self._blind = getattr(error, "message", f"{type(error).__name__}: {error}")
         self._blind_since = now if self._blind_since is None else self._blind_since
         if now - self._blind_since >= BLIND_S:
-            known = ", ".join(clock.what for clock in self._ran) or "nothing that is known"
+            known = ", ".join(deadline.what for deadline in self._ran) or "nothing that is known"
             said = f"the chain cannot be read, and {known} runs: {self._blind}"
             self.raise_alarm("chain", f"{said}; {hint}" if hint else said)
 
@@ -172,18 +181,18 @@ class Watch:
             name = f"claim {claim_id.hex()[:16]}"
             text = (
                 f"the contracts count more open games or demands about {name} than the chain node's logs"
-                " tell: a clock may run that this node does not see. The logs are read again; use another"
+                " tell: a deadline may run that this node does not see. The logs are read again; use another"
                 " chain node, or two (--rpc-url)"
             )
             self.raise_alarm(name, text)
 
     def _look(self) -> None:
         market, me = self._market, self._market.me
-        now, running = int(self._now()), clocks(market, me)
+        now, running = int(self._now()), deadlines_of(market, me)
         self._seen = now, time.monotonic(), running
-        for clock in self._ran:  # first what was lost while nobody looked
-            if clock not in running and clock.ends < now and is_lost(market, me, clock):
-                self._report_loss(clock, now)
+        for deadline in self._ran:  # first what was lost while nobody looked
+            if deadline not in running and deadline.ends < now and is_lost(market, me, deadline):
+                self._report_loss(deadline, now)
         self.sleep = str(offline_allowance(market, me, now) or ANY_TIME)
         self.at_risk = show_amount(at_risk(market, me))
         self._remember(running, now)
@@ -192,13 +201,13 @@ class Watch:
     def _tell_due(self) -> None:
         seen, since_s, running = self._seen
         now = seen + int(time.monotonic() - since_s)
-        shares = [(clock.share(now), clock) for clock in running if clock.begins != clock.ends]
+        shares = [(deadline.share(now), deadline) for deadline in running if deadline.begins != deadline.ends]
         self.nearest = max(shares, key=lambda found: found[0], default=None)
         for alarm in self._alarms.look(running, now):
             self._wake(
                 {
-                    "owes": alarm.clock.what,
-                    "loses": alarm.clock.loses,
+                    "owes": alarm.deadline.what,
+                    "loses": alarm.deadline.loses,
                     "share": alarm.share,
                     "secondsLeft": alarm.left_s,
                     "text": str(alarm),
@@ -222,20 +231,22 @@ class Watch:
         for text in (*losses, *questions):
             self._wake({"owes": "", "loses": "", "share": LATE, "secondsLeft": 0, "text": text})
 
-    def _report_loss(self, clock: Clock, now: int) -> None:
+    def _report_loss(self, deadline: Deadline, now: int) -> None:
         """Reports a loss and, as far as known, its cause."""
         looked = self._looked
         if self._blind:
             why = f"the chain could not be read: {self._blind}"
         elif looked is None:
             why = "this node was not running"
-        elif now - looked > max((clock.ends - clock.begins) // 4, 1):
+        elif now - looked > max((deadline.ends - deadline.begins) // 4, 1):
             why = f"this node did not look for {now - looked} s: it was stopped or asleep"
         else:
             why = self._status().error or "it was not done in time"
-        text = f"{clock.what} was due {now - clock.ends} s ago, and {clock.loses}: {why}"
+        text = f"{deadline.what} was due {now - deadline.ends} s ago, and {deadline.loses}: {why}"
         self.lost = (*self.lost, text)[-LOSSES:]
-        self._wake({"owes": clock.what, "loses": clock.loses, "share": 1.0, "secondsLeft": 0, "text": text})
+        self._wake(
+            {"owes": deadline.what, "loses": deadline.loses, "share": 1.0, "secondsLeft": 0, "text": text}
+        )
 
     def _wake(self, body: dict[str, Any]) -> None:
         who = {"node": self._name, "role": self._role, "address": self._market.me}
@@ -245,20 +256,20 @@ class Watch:
         if self._pool is not None:
             self._pool.submit(self._send, body)
 
-    def _remember(self, running: Sequence[Clock], now: int) -> None:
+    def _remember(self, running: Sequence[Deadline], now: int) -> None:
         changed = list(running) != list(self._ran)
         self._ran, self._looked = tuple(running), now
         if self._kept is not None and changed:
             with suppress(OSError):
-                record.write(self._kept, _KIND, [astuple(clock) for clock in running])
+                record.write(self._kept, _KIND, [astuple(deadline) for deadline in running])
 
-    def _remembered(self) -> tuple[Clock, ...]:
+    def _remembered(self) -> tuple[Deadline, ...]:
         """Deadlines that ran at an earlier process's last check."""
         if self._kept is None:
             return ()
         body = record.read_or_quarantine(self._kept, _KIND, instead="what was lost meanwhile is not told")
         return tuple(
-            Clock(what, loses, begins, ends, tuple(of)) for what, loses, begins, ends, of in body or ()
+            Deadline(what, loses, begins, ends, tuple(of)) for what, loses, begins, ends, of in body or ()
         )
 
     def counters(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.node.deadlines import HALF, LATE, Alarms, Clock, clocks
+from assay.node.deadlines import HALF, LATE, Alarms, Deadline, deadlines_of
 from assay.protocol.demands import DemandView
 from assay.protocol.types import ClaimId, Seconds
 from tests.fakes.dashboard import DaySource
@@ -15,9 +15,9 @@ from tests.fakes.market_day import MarketDay
 
 
 def owed(day: MarketDay, name: str) -> list[str]:
-    found = clocks(day.markets[name], day.address(name))
-    assert all(clock.begins <= day.market_state.time for clock in found)
-    return [clock.what.split(" on ")[0].split(" of job")[0] for clock in found]
+    found = deadlines_of(day.markets[name], day.address(name))
+    assert all(deadline.begins <= day.market_state.time for deadline in found)
+    return [deadline.what.split(" on ")[0].split(" of job")[0] for deadline in found]
 
 
 def test_a_solver_owes_its_task_until_it_has_committed(day: MarketDay) -> None:
@@ -28,10 +28,10 @@ def test_a_solver_owes_its_task_until_it_has_committed(day: MarketDay) -> None:
     for _ in range(40):
         day.run(lambda: True)
         day.market_state.advance(1)
-        for clock in clocks(day.markets["ann"], day.address("ann")):
-            if clock.what.startswith("task"):
-                assert clock.ends - clock.begins == terms.task_time
-                seen.add(clock.what.split(" of job")[0])
+        for deadline in deadlines_of(day.markets["ann"], day.address("ann")):
+            if deadline.what.startswith("task"):
+                assert deadline.ends - deadline.begins == terms.task_time
+                seen.add(deadline.what.split(" of job")[0])
     assert any(what.startswith("task 0/") for what in seen)
     claims = day.markets["ann"].claims(job_id)
     assert claims and not any(what.startswith("task 0/") for what in owed(day, "ann"))
@@ -62,16 +62,20 @@ def test_whose_move_it_is_has_the_clock(tmp_path: Path) -> None:
         for view in [view for view in source.market.games() if not view.decided]:
             mover = view.game.mover
             other = {view.game.challenger, view.game.defender} - {mover}
-            mine = [c for c in clocks(source.market, mover) if c.what == f"a move in game {view.game_id}"]
+            mine = [
+                c for c in deadlines_of(source.market, mover) if c.what == f"a move in game {view.game_id}"
+            ]
             assert [c.ends - c.begins for c in mine] == [view.game.move_time]
-            assert not [c for a in other for c in clocks(source.market, a) if c.what.startswith("a move")]
+            assert not [
+                c for a in other for c in deadlines_of(source.market, a) if c.what.startswith("a move")
+            ]
             movers.append(mover)
     assert len(set(movers)) == 2 and account("nobody") not in movers
 
 
 def test_each_clock_is_told_twice_at_most() -> None:
-    alarms, clock = Alarms(), Clock("a vote", "a penalty", 100, 200)
-    told = {now: alarms.look([clock], now) for now in range(100, 230, 10)}
+    alarms, deadline = Alarms(), Deadline("a vote", "a penalty", 100, 200)
+    told = {now: alarms.look([deadline], now) for now in range(100, 230, 10)}
     assert [now for now, due in told.items() if due] == [150, 190]
     assert [told[150][0].share, told[190][0].share] == [HALF, LATE]
     assert "50 s left, or a penalty" in str(told[150][0])
@@ -79,16 +83,16 @@ def test_each_clock_is_told_twice_at_most() -> None:
 
 def test_a_clock_first_seen_late_is_told_once_and_a_new_one_of_the_same_name_again() -> None:
     alarms = Alarms()
-    late = alarms.look([Clock("a vote", "a penalty", 0, 100)], 150)
+    late = alarms.look([Deadline("a vote", "a penalty", 0, 100)], 150)
     assert [alarm.share for alarm in late] == [LATE] and "over for 50 s" in str(late[0])
-    assert alarms.look([Clock("a vote", "a penalty", 0, 100)], 160) == []
-    again = alarms.look([Clock("a vote", "a penalty", 120, 220)], 180)
+    assert alarms.look([Deadline("a vote", "a penalty", 0, 100)], 160) == []
+    again = alarms.look([Deadline("a vote", "a penalty", 120, 220)], 180)
     assert [alarm.share for alarm in again] == [HALF]
 
 
 @pytest.mark.parametrize("now", [0, 99])
 def test_a_demand_is_told_as_soon_as_it_is_seen(now: int) -> None:
-    alarms, demand = Alarms(), Clock("an answer to demand 1", "the claim falls", 100, 100)
+    alarms, demand = Alarms(), Deadline("an answer to demand 1", "the claim falls", 100, 100)
     assert [alarm.share for alarm in alarms.look([demand], now)] == [HALF]
     assert alarms.look([demand], now) == []
     assert [alarm.share for alarm in alarms.look([demand], 100)] == [LATE]
