@@ -53,7 +53,7 @@ def sample_segments(seed: bytes, verifier: Address, loops: Sequence[Loop]) -> li
     drawn: list[int] = []
     before = 0
     for number, loop in enumerate(loops):
-        prefix = b"assay/sample/2" + seed + address_bytes(verifier) + number.to_bytes(4, "big")
+        prefix = b"assay/sample/1" + seed + address_bytes(verifier) + number.to_bytes(4, "big")
         drawn += [before + at for at in _draws(prefix, loop.samples, loop.segments)]
         before += loop.segments
     return drawn

@@ -187,7 +187,7 @@ class Job:
         for number, loop in enumerate(self.loops[TASK]):
             own, j, segments = [], 0, loop["segments"]
             while len(own) < loop["samples"]:
-                digest = sha256(b"assay/sample/2" + seed + verifier + struct.pack(">II", number, j)).digest()
+                digest = sha256(b"assay/sample/1" + seed + verifier + struct.pack(">II", number, j)).digest()
                 at, j = int.from_bytes(digest[:8], "big") % segments, j + 1
                 own += [] if at in own else [at]
             drawn, before = drawn + [before + at for at in own], before + segments

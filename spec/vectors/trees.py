@@ -74,7 +74,7 @@ def draw(rng: random.Random, loops: list[tuple[int, int]]) -> bytes:
         found: list[int] = []
         j = 0
         while len(found) < samples:
-            digest = sha256(b"assay/sample/2" + seed + verifier + struct.pack(">II", number, j)).digest()
+            digest = sha256(b"assay/sample/1" + seed + verifier + struct.pack(">II", number, j)).digest()
             at = int.from_bytes(digest[:8], "big") % segments
             found += [at] if at not in found else []
             j += 1

@@ -39,7 +39,7 @@ library Sampling {
     function _draw(bytes32 seed, address verifier, uint256 loop, uint256 j) private pure returns (uint64) {
         // Both are counters below 2^32.
         // forge-lint: disable-next-line(unsafe-typecast)
-        bytes memory preimage = abi.encodePacked("assay/sample/2", seed, verifier, uint32(loop), uint32(j));
+        bytes memory preimage = abi.encodePacked("assay/sample/1", seed, verifier, uint32(loop), uint32(j));
         return uint64(bytes8(sha256(preimage)));
     }
 }

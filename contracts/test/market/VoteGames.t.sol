@@ -190,7 +190,7 @@ contract VoteGamesTest is Market {
             seen |= 2 ** segment;
         }
         uint64 first =
-            uint64(bytes8(sha256(abi.encodePacked("assay/sample/2", seed, verifier, uint32(0), uint32(0)))));
+            uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, uint32(0), uint32(0)))));
         assertEq(sampleOf(seed, verifier, 0, 16), first % 16);
     }
 }

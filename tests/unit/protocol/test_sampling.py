@@ -37,7 +37,7 @@ def test_samples_are_drawn_in_order_without_repeats() -> None:
     stream = [
         int.from_bytes(
             sha256(
-                b"assay/sample/2" + SEED + address_bytes(account("v")) + bytes(4) + i.to_bytes(4, "big")
+                b"assay/sample/1" + SEED + address_bytes(account("v")) + bytes(4) + i.to_bytes(4, "big")
             ).digest()[:8]
         )
         % 5
