@@ -18,7 +18,7 @@ from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Tick, Wait, Watcher, pl
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.observation import JobObservation, Observation, Takes, due, holds, round_open, with_outer
-from assay.solver.reasons import too_much, why, why_no_outer, why_no_shard
+from assay.solver.reasons import affordable, too_much, why, why_no_outer, why_no_shard
 
 MOST_GUESSED = Fraction(1, 4)
 """Maximum operations of an outer claim over those of a task with which every solver speculates."""
@@ -330,14 +330,9 @@ def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     if why(observation, job):
         return
-    limits, terms = observation.limits, job.view.terms
-    opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
-    keep = [k for k in opened if (job.view.job_id, k) not in limits.release and limits.suits(terms, k)]
-    start = turn(observation.me, job.view.job_id, len(keep))
-    shard = keep[start]
-    if job.prices[shard] < job.least_price(limits, shard):
-        return
-    if holds(observation, job) and observation.now < job.holders[shard].since + limits.patience:
+    takable = affordable(observation, job)
+    shard = takable[turn(observation.me, job.view.job_id, len(takable))]
+    if holds(observation, job) and observation.now < job.holders[shard].since + observation.limits.patience:
         return  # others, who hold none of it, come first
     reason = f"shard {shard} is open at {show_amount(job.prices[shard])} a task"
     yield TakeShard(job.view.job_id, shard, job.holders[shard].since, job.prices[shard], reason)

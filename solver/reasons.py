@@ -23,12 +23,12 @@ def why(observation: Observation, job: JobObservation) -> str:
         return reason
     if not job.examined:
         return "its files are not fetched and validated yet"
-    opened = _suitable(observation, job)
-    if reason := _too_cheap(job, observation.limits, opened):
-        return reason
+    takable = affordable(observation, job)
+    if not takable:
+        return _too_cheap(job, observation.limits, _suitable(observation, job))
     if observation.limits.takes == Takes.TASKS:
         return ""
-    best = max(job.prices[k] for k in opened)
+    best = max(job.prices[k] for k in takable)
     return unpaid_outer(job.view.terms, best, job.outer_share, observation.limits.terms)
 
 
@@ -82,9 +82,7 @@ def _rests(limits: Limits) -> str:
 
 
 def _too_cheap(job: JobObservation, limits: Limits, opened: Sequence[int]) -> str:
-    """Reason why every open shard is below the operator's price now; empty if one is not."""
-    if any(job.prices[k] >= job.least_price(limits, k) for k in opened):
-        return ""
+    """Says that every open shard is below the operator's price now."""
     lightest = opened[-1]  # shards with fewer steps come last
     price, least = job.prices[lightest], job.least_price(limits, lightest)
     rises = f"it rises to {round_amount(job.view.terms.price_cap)}"
@@ -104,6 +102,12 @@ def _suitable(observation: Observation, job: JobObservation) -> list[int]:
     limits, job_id = observation.limits, job.view.job_id
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     return [k for k in opened if (job_id, k) not in limits.release and limits.suits(job.view.terms, k)]
+
+
+def affordable(observation: Observation, job: JobObservation) -> list[int]:
+    """Open shards that the operator takes at their price now, of a job that is examined."""
+    limits = observation.limits
+    return [k for k in _suitable(observation, job) if job.prices[k] >= job.least_price(limits, k)]
 
 
 def _no_work(observation: Observation, job: JobObservation) -> str:
