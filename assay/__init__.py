@@ -59,7 +59,7 @@ _MODULES = {
 }
 FRONT_DOOR = "assay-market"
 """Identifies this package: another distribution may install one of this name
-(docs/decisions/0077-names-and-packages.md)."""
+(docs/decisions/0029-layout.md)."""
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_ORIGINS)
 

@@ -61,7 +61,7 @@ ROOMS = {
 }
 
 DISTRIBUTION = "assay-market"
-"""Name of the package on PyPI: docs/decisions/0077-names-and-packages.md."""
+"""Name of the package on PyPI: docs/decisions/0029-layout.md."""
 
 root = typer.Typer(
     name="assay",
