@@ -19,7 +19,7 @@ def test_what_is_trained_is_stored_before_a_cancelled_order_ends(
     job_id = day.post(shards=1)
     ann = day.solver("ann")
     assert day.run(lambda: bool(day.named("examined")))
-    (job,) = ann.pool.bench.cache["jobs"].values()  # type: ignore[union-attr]
+    (job,) = ann.pool.context.cache["jobs"].values()  # type: ignore[union-attr]
     trainer = trainer_of(job)
     trainer.background_bytes = 0
     cancelled, never, stored = threading.Event(), threading.Event(), list[int]()
