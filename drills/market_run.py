@@ -43,6 +43,8 @@ BLOCK_TIME_S = 0.5
 REST_S = 12.0
 PLACE = ("kind", "round", "shard", "rewinds", "attempt")
 CALM_S = 0.5
+SELECTOR = len("0x") + 8
+"""Length of the data of a call without arguments."""
 """Seconds between checks of processes and the job."""
 
 
@@ -315,7 +317,7 @@ class Life:
                     calls[sent["from"], str(sent["to"]), sent["input"]] += 1
         known = {address.lower() for name, address in self.addresses.items() if name != "faucet"}
         for (sender, _, data), n in calls.items():
-            if n > 1 and sender.lower() in known:
+            if n > 1 and len(data) > SELECTOR and sender.lower() in known:  # each `tick()` is another one
                 found.append(f"{self._name(sender)} has sent {data[:10]} {n} times")
         for name in self.processes:
             path = self.home / "nodes" / name / "journal.db"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.protocol.params import DEVNET_BOUNDS
 from drills.market_run import settings
 from scripts.prove.kills import life_of
 
@@ -37,8 +38,10 @@ def test_a_call_that_is_sent_twice_is_seen(tmp_path: Path) -> None:
         market = life.app.connect("verifier-3").writer
         for number in range(2):
             market.set_endpoint(f"said {number}", "http://twice")
+            market.tick(f"ticked {number}")
+            life.rpc.request("anvil_mine", [hex(DEVNET_BOUNDS.clock_lag), hex(1)])
         life.view.market.refresh()
-        found = life._twice()
+        found = [fault for fault in life._twice() if "has sent" in fault]
     finally:
         life.stop()
-    assert any(fault.startswith("verifier-3 has sent") for fault in found), found
+    assert len(found) == 1 and found[0].startswith("verifier-3 has sent"), found
