@@ -8,7 +8,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 TRITON := .assay/tools/triton-3.9.0
 
-.PHONY: help setup demo demo-124m test test-contracts test-python test-slow lint lint-python lint-contracts check \
+.PHONY: help setup demo test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser screenshots clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither \
 	fuzz artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
 
@@ -29,9 +29,6 @@ $(HARDHAT_STAMP): tests/hardhat/package-lock.json
 
 demo: setup ## a local market in which a solver lies about one bit and is caught (DEVICES=solver:cuda,verifier:cpu)
 	@$(PY) scripts/demo.py
-
-demo-124m: setup ## the same with GPT-2 small, 124 million parameters (24 GB of memory; docs/scale.md)
-	@PYTHONPATH=. $(PY) labs/demo_124m.py
 
 # The contracts' tests compile for minutes and need no Python, so they run beside pytest, whose summary comes last.
 FORGE_LOG := contracts/cache/test.log
