@@ -106,17 +106,15 @@ class Job:
             pass
         return await asyncio.to_thread(partial(self.progress, losses=False))
 
-    def fetch(
-        self, folder: str | Path | None = None, *, model: nn.Module | None = None, path: int = 0
-    ) -> nn.Module:
+    def fetch(self, folder: str | Path | None = None, *, model: nn.Module | None = None) -> nn.Module:
         """Fetches the trained model, in evaluation mode, on the CPU.
 
         Writes model.safetensors, programs and receipt to `folder` (default: `self.folder`). `model` is a
         module of the job's architecture, of which a copy with the parameters is returned; it can be omitted
         if this process posted the job, or the job trains a built-in model. For one of `transformers`' own
         modules config.json is written too, so that `from_pretrained` loads the folder; for a built-in GPT,
-        ``client.exporting`` makes such a folder. `path`: the path of a job by "dipaco". Raises NotSettled
-        while no round is settled, and Stop if the architecture is unknown or does not fit.
+        ``client.exporting`` makes such a folder. Raises NotSettled while no round is settled, and Stop if the
+        architecture is unknown or does not fit.
         """
         from assay.client.exporting import write_config
         from assay.client.fetched import model_and_parameters
@@ -131,7 +129,7 @@ class Job:
         with market.snapshot():
             place = connection.chain, market.block
             fetch(market, self._storage.blocks, self._job_id, into, RESOURCE_LIMITS, *place)
-        description, params = model_and_parameters(into, path)
+        description, params = model_and_parameters(into)
         given = self._model if model is None else model
         if given is not None:
             write_config(given, into)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.client.receipt import MANIFEST, MODEL, bad, read_receipt
+from assay.client.receipt import MANIFEST, MODEL
 from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
-from assay.protocol.loops import model_names, model_slots
-from assay.protocol.params import ANYWHERE, BadTerms, check_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,41 +32,15 @@ def _none(folder: Path, error: Exception) -> Stop:
     )
 
 
-def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The manifest's model entry and the parameters, of one path in a job with several.
-
-    Raises Stop if a folder has none, or the job no such path.
-    """
+def model_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The manifest's model entry and the parameters. Raises Stop if a folder has none."""
     from safetensors.torch import load_file
 
     model = model_of(folder)
     try:
-        params = load_file(folder / MODEL)
+        return model, load_file(folder / MODEL)
     except (OSError, ValueError) as error:
         raise _none(folder, error) from error
-    return model, of_path(folder, params, path)
-
-
-def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Tensor]:
-    """Selects the parameters of one path from a fetched folder's; all of them in a job without paths.
-
-    Raises Stop if there is no such path, or the receipt is of another job.
-    """
-    terms = read_receipt(folder).terms if any("@" in name for name in params) else None
-    paths = 1 if terms is None else terms.shards
-    if not 0 <= path < paths:
-        raise Stop(f"there is no path {path}", hint=f"the job has {paths}; the first is 0")
-    if terms is None:
-        return params
-    try:
-        check_shape(terms, ANYWHERE)
-        slots = bounded_json.loads((folder / MANIFEST).read_bytes())["slots"]
-        names = model_names(terms, slots)
-        return {slots[i]: params[names[slot]] for i, slot in enumerate(model_slots(terms, path))}
-    except BadTerms as error:
-        raise bad(error.message) from error
-    except (KeyError, IndexError, TypeError) as error:
-        raise bad(f"its files lack or garble {error}") from error
 
 
 _RESULTS = {
@@ -97,8 +69,8 @@ def _no_text(folder: Path, model: dict[str, Any]) -> Stop:
     )
 
 
-def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0) -> str:
-    """Text that the model in `folder`, or that path of it, writes after `prompt`.
+def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
+    """Text that the model in `folder` writes after `prompt`.
 
     Raises Stop for a model that writes no text, and for an empty prompt.
     """
@@ -108,5 +80,5 @@ def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0)
         raise Stop("a GPT goes on from a prompt of one byte at least", hint="--prompt TEXT")
     from assay.training.evaluate import generate
 
-    model, params = model_and_parameters(folder, path)
+    model, params = model_and_parameters(folder)
     return generate(params, model, prompt.encode(), count, seed).decode("latin-1")

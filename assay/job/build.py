@@ -6,7 +6,7 @@ roots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ from assay.training.grpo import Shape
 from assay.training.inference import Asked, check_turns, inference_job
 from assay.training.job import JobArtifacts, Keep, at_once, build_job
 from assay.training.optimisers import AdamW, MicroSteps
-from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
@@ -202,20 +201,6 @@ def read_prompts(path: Path) -> list[bytes]:
     return found
 
 
-def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
-    """DiPaCo's paths as a function of the parameters' names."""
-    section, training = file.paths, file.training
-    if section is None:
-        return None
-
-    def among(names: Sequence[str]) -> Paths:
-        found = paths_of(names, section.levels, section.modules)
-        check_paths(found, training.shards, training.rounds * training.steps_per_round)
-        return found
-
-    return among
-
-
 def check_outer(file: JobFile, files: JobArtifacts) -> None:
     """Raises Stop if an outer claim needs more memory than the class admits and slices would help.
 
@@ -277,7 +262,6 @@ def build(
         seed=training.seed if source else 0,
         description=_described(made, source),
         precisions=made.precision,
-        paths=_paths(file),
         held_out=0 if file.held_out is None else file.held_out.records,
         own=made.outer,
         keep=keep,

@@ -89,12 +89,12 @@ def stepless(file: JobFile) -> list[str]:
 
 
 def unsettled(files: JobArtifacts) -> list[str]:
-    """A warning if training changes parameters that the settled model lacks, as with slices and paths."""
+    """A warning if training changes parameters that the settled model lacks, as with slices."""
     if not files.unsettled:
         return []
     return [
         f"{', '.join(files.unsettled[:4])}{', ...' if files.unsettled[4:] else ''} are no part of the settled"
-        " model, in [outer] with slices or paths, and stay there as build() makes them: write no slices, or"
+        " model, in [outer] with slices, and stay there as build() makes them: write no slices, or"
         " compute them anew before the model is used (torch.optim.swa_utils.update_bn)"
     ]
 

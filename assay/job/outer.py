@@ -6,9 +6,6 @@ section by itself.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, create_model
@@ -84,18 +81,7 @@ def unsuitable(outer: Outer) -> str:
     return ""
 
 
-def levels_of(parameters: Iterable[str]) -> tuple[str, ...]:
-    """Patterns of two levels of modules for a model with these parameters: its first two numbered blocks, or
-    its first two modules; fewer if it has fewer."""
-    names = list(parameters)
-    blocks = [found[0] for name in names if (found := re.match(r".*?\.\d+(?=\.)", name))]
-    modules = dict.fromkeys(blocks), dict.fromkeys(name.partition(".")[0] for name in names)
-    of_two = next((found for found in modules if len(found) > 1), modules[1])
-    return tuple(f"{module}.*" for module in list(of_two)[:2])
-
-
-def more_keys(name: str, levels: Iterable[str]) -> str:
+def more_keys(name: str) -> str:
     """Extra lines of [outer], and extra sections, of an algorithm's job file."""
     own = [f"{key} = {n.usual[name]}  # {n.comment}" for key, n in NUMBERS.items() if name in n.usual]
-    more = CATALOGUE[name].more.replace("{levels}", json.dumps([[pattern] for pattern in levels]))
-    return "\n".join(lines for lines in (*own, more) if lines)
+    return "\n".join(lines for lines in (*own, CATALOGUE[name].more) if lines)

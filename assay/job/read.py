@@ -36,7 +36,6 @@ from assay.job.values import (
     Whole,
 )
 from assay.protocol.errors import BadCid, Stop
-from assay.protocol.params import MAX_SHARDS
 from assay.training.schedules import Decay
 
 
@@ -148,19 +147,6 @@ class SpeedsSection(Section):
     slow_by: Count
 
 
-class PathsSection(Section):
-    """DiPaCo's modules: each level has `modules` of the same shapes.
-
-    A level is a list of patterns of parameter names, such as "blocks.0.*"; all paths share parameters in no
-    level. Each shard trains one path on its own equal part of the records.
-    """
-
-    modules: Annotated[int, Field(ge=2, le=MAX_SHARDS)]
-    levels: Annotated[
-        tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=5)
-    ]
-
-
 class ClassSection(Section):
     """The rest of the class of conditions: minimum fee, and maximum sizes. Jobs of the same class share
     verifiers."""
@@ -207,7 +193,6 @@ _OPTIONAL = (
     "grpo",
     "held_out",
     "speeds",
-    "paths",
 )
 
 
@@ -225,7 +210,6 @@ class JobFile(Section):
     grpo: Annotated[GrpoSection, Field(discriminator="task")] | None = None
     held_out: HeldOutSection | None = None
     speeds: SpeedsSection | None = None
-    paths: PathsSection | None = None
     outer: Outer
     training: Training
     verification: Verification

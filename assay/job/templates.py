@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -248,12 +247,11 @@ def _head(text: str, section: str) -> re.Match[str] | None:
     return re.search(rf"(?m)^\[{section}\]", text)
 
 
-def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str] = ()) -> str:
+def by_algorithm(text: str, name: str, *, rounds: int = 0) -> str:
     """Changes a template's job file to another outer algorithm, with initial numbers and amounts that pay for
     its votes.
 
-    `rounds` 0: the algorithm's own; `levels`: of paths, for an own model. Raises BadJobFile for an unknown
-    name.
+    `rounds` 0: the algorithm's own. Raises BadJobFile for an unknown name.
     """
     if name not in CATALOGUE:
         if name == OWN:
@@ -281,8 +279,7 @@ def by_algorithm(text: str, name: str, *, rounds: int = 0, levels: Sequence[str]
     for key, value in keys.items():
         if _head(text, key.partition(".")[0]):
             text = stated(text, key, value)
-    modules = "linears" if 'template = "mlp"' in text else "blocks"
-    if more := more_keys(name, levels or (f"{modules}.0.*", f"{modules}.1.*")):
+    if more := more_keys(name):
         head, mark, rest = text.partition("[outer]")
         outer, end, after = rest.partition("\n\n")
         text = head + mark + outer + "\n" + more + end + after

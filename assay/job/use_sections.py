@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from assay.job.values import Count, Number, Rate, Section, Whole
-from assay.training.catalogue import CATALOGUE, EVALUATE, GRPO, INFER, OWN
+from assay.training.catalogue import EVALUATE, GRPO, INFER, OWN
 
 
 class WeightsSection(Section):
@@ -135,10 +135,6 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
     allowed += () if algorithm in _NEEDED else (*_GROUPS, "held_out")
-    for name in CATALOGUE[algorithm].sections if algorithm in CATALOGUE else ():
-        if name not in given:
-            return f"[{name}] is missing: {algorithm} needs it"
-        allowed += (name,)
     for name in given:
         if name not in allowed:
             return f"[{name}] has no place with algorithm = {algorithm!r}"

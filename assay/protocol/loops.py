@@ -174,14 +174,6 @@ def model_part(terms: Terms) -> int:
     return len(model_names(terms, [""] * terms.slots)) // terms.slices
 
 
-def model_slots(terms: Terms, shard: int) -> list[int]:
-    """Slot of the outer state that holds each parameter of a shard's model."""
-    found = list(range(terms.params))
-    for i, link, j in _parameters(terms):
-        found[i] = link.first_of(shard) + j
-    return found
-
-
 def _parameters(terms: Terms) -> Iterator[tuple[int, Link, int]]:
     """Yields each parameter that tasks read as a part of the outer state, its link, and its index there."""
     slot = 0

@@ -41,14 +41,13 @@ OTHER_USES = frozenset({EVALUATE, INFER, GRPO})
 OWN = "own"
 """Name in a job file of an outer algorithm from the client's recipe."""
 
-Round = Literal["whole", "coded", "streaming", "eager", "paths"]
-LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3, "eager": 3, "paths": 2}
+Round = Literal["whole", "coded", "streaming", "eager"]
+LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3, "eager": 3}
 """Loops of a task by kind of round: whole parameters, a coded change, ``training.streaming``,
-``training.eager``, ``training.paths``."""
+``training.eager``."""
 _UNSLICED: dict[Round, str] = {
     "streaming": "its rounds go through fragments, which are parts already",
     "eager": "its outer claim keeps more than a slice's own part",
-    "paths": "its tasks read modules, which are parts already",
 }
 
 
@@ -92,10 +91,8 @@ class Entry:
     """Required keys of [outer] that no other algorithm has."""
     admits: tuple[str, ...] = ()
     """Optional keys of [outer] that no other algorithm has."""
-    sections: tuple[str, ...] = ()
-    """Required sections of the job file that no other algorithm has."""
     more: str = ""
-    """Text after [outer]'s momentum in a job file; ``{levels}`` are the model's first levels of modules."""
+    """Text after [outer]'s momentum in a job file."""
 
     @property
     def unsliced(self) -> str:
@@ -270,19 +267,6 @@ alpha = 0.5                 # how much of its own a shard keeps in mixing: 0.0 n
 [speeds]                    # the last shards are for slower machines: `assay solver run --slow`
 slow_shards = 1
 slow_by = 4                 # they take a quarter of the steps, in as many segments""",
-    ),
-    "dipaco": Entry(
-        Algorithm(Nesterov(0.65, 0.9)),
-        "the change, f32, of a path's modules",
-        "Nesterov momentum of each module",
-        "DiPaCo, Douillard 2024",
-        round="paths",
-        keys=_FOUR,
-        sections=("paths",),
-        more="""
-[paths]                     # modules that shards share: docs/concepts.md, paths of modules
-modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard
-levels = {levels}""",
     ),
 }
 RECIPES = {name: entry.algorithm for name, entry in CATALOGUE.items() if entry.round in ("whole", "coded")}

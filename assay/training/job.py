@@ -41,9 +41,8 @@ from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, loss_of
 from assay.training.native_checks import NativeLoss, check_indices, draws, first_loss
 from assay.training.optimisers import Optimiser
-from assay.training.ordered_records import ordered
+from assay.training.ordered_records import ordered, own_records, rows_read
 from assay.training.outer import DiLoCo
-from assay.training.paths import Paths, path_records, paths_round, rows_read
 from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.rounds import Round, coded_round, diloco_round
@@ -66,7 +65,7 @@ class TracedRound(Round):
     """Parameters that do not affect the loss and stay as they are."""
     comparable: bool = False
     """True if PyTorch computes the first step's loss from the same numbers: it draws no random numbers, and
-    reads records of all paths."""
+    reads records that the seed draws."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,18 +261,17 @@ def made_round(
     names: Sequence[str],
     shards: int,
     rule: DiLoCo,
-    paths: Paths | None = None,
     slices: int = 1,
     own: Algorithm | None = None,
 ) -> Round:
     """Builds the round of an algorithm by name. Raises Stop.
 
-    `rule`: its outer rate and momentum; `paths`: of DiPaCo; `slices`: number of equal parts of the
-    parameters; `own`: the algorithm that `OWN` names.
+    `rule`: its outer rate and momentum; `slices`: number of equal parts of the parameters; `own`: the
+    algorithm that `OWN` names.
     """
     if slices > 1:
         check_slices(name)
-    kind = "coded" if own is not None else "paths" if paths is not None else entry_of(name).round
+    kind = "coded" if own is not None else entry_of(name).round
     shapes = [node.shape for node in train.state[: train.params]]
     try:
         if (least := (1 + shards) * train.params // slices) > MAX_SLOTS:  # before all of it is traced in vain
@@ -282,8 +280,6 @@ def made_round(
             return diloco_round(train, genesis, names, shards, rule, slices)
         algorithm = outer_of(name, rule, own)
         assert algorithm is not None, "a job that trains has one"
-        if paths is not None:
-            return paths_round(algorithm, paths, train, genesis, names)
         if kind == "streaming":
             streaming = streaming_of(shapes, algorithm, rule.overlap)
             return streaming_round(streaming, train, genesis, names, shards)
@@ -368,7 +364,6 @@ def traced_round(
     seed: int = 0,
     description: dict[str, Any] | None = None,
     precisions: Precisions | None = None,
-    paths: Callable[[Sequence[str]], Paths] | None = None,
     held_out: int = 0,
     own: Algorithm | None = None,
 ) -> TracedRound:
@@ -377,10 +372,9 @@ def traced_round(
     `algorithm`: outer algorithm, by its name in ``training.catalogue``; `slices`: number of equal parameter
     blocks, each with its own outer step (None: parameters stay whole). `seed`: of random numbers in the
     program (dropout); `description`: the manifest's model entry; `precisions`: of the inner step's products,
-    single by default; `paths`: "dipaco"'s, by parameter names; `held_out`: number of held-out records on
-    which each round's parameters are evaluated; `own`: the algorithm if `algorithm` is "own". Raises
-    UnsupportedOperation, or Stop for a model that cannot be trained. Parameters that do not affect the loss
-    are frozen in `model`.
+    single by default; `held_out`: number of held-out records on which each round's parameters are evaluated;
+    `own`: the algorithm if `algorithm` is "own". Raises UnsupportedOperation, or Stop for a model that cannot
+    be trained. Parameters that do not affect the loss are frozen in `model`.
     """
     _check_model(model)
     genesis, graph, idle = traced(model, loss_fn, optimiser, dataset.layout, batch, accumulate)
@@ -399,10 +393,8 @@ def traced_round(
 
     made, products = chosen(lowered, precisions or Precisions(), stored, records)
     train, places = made.program, {node: node for node in range(len(made.program.nodes))}
-    found = None if paths is None else paths(list(genesis)[:params])
-    readers = shards if found is None and dataset.epochs else 0 if found is None else found.count
-    if readers:
-        train, places = ordered(train, path_records(len(records), rows_read(train), readers))
+    if dataset.epochs:
+        train, places = ordered(train, own_records(len(records), rows_read(train), shards))
     names, described, lead = list(genesis), dict(description or {}), 0
     blocks: Blocks | None = None
     if slices is not None:
@@ -412,11 +404,11 @@ def traced_round(
         stored = [*blocks.joined(stored[:params]), *stored[params:]]
         names = [*blocks.block_names, *names[params:]]
         described[PARAMETERS] = blocks.described
-    whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1, own)
+    whole = made_round(algorithm, train, stored, names, shards, outer, slices or 1, own)
     slots = _slots(model, optimiser)
     beside = [*slots.frozen, *slots.buffers]
     changed = [list(genesis)[slot] for slot in moving(made.program, len(beside))]
-    settled = slices is None and found is None
+    settled = slices is None
     if changed and settled:
         whole = with_buffers(whole, changed, shards)
     if held_out:
@@ -432,7 +424,7 @@ def traced_round(
         chosen=products,
         unsettled=() if settled else tuple(changed),
         idle=tuple(idle),
-        comparable=not (readers or draws(graph)),
+        comparable=not (dataset.epochs or draws(graph)),
     )
 
 

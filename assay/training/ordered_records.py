@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Node, Op, Program, Shape
+from assay.protocol.errors import Stop
 
 Computed = Callable[[ProgramBuilder, Sequence[Input]], Input]
 """Computes an i32 scalar from the new program's builder and slots."""
@@ -46,6 +47,40 @@ def own_counter(shards: int) -> Computed:
         return b.iadd(b.imul(b.step(), b.const(shards, DType.I32)), b.shard())
 
     return computed
+
+
+def own_records(records: int, rows: int, shards: int) -> Computed:
+    """Index of the first of `rows` records for a step of a shard.
+
+    The records are cut into `shards` equal parts, and each shard reads its own repeatedly in order. Raises
+    Stop if a part has fewer rows.
+    """
+    part = records // shards
+    turns = part // rows
+    if not turns:
+        raise Stop(
+            f"{records} records for {shards} shards are {part} each, and a step reads {rows}",
+            hint="take more data, or a smaller batch",
+        )
+
+    def computed(b: ProgramBuilder, slots: Sequence[Input]) -> Input:
+        step = b.step()
+        size = b.const(turns, DType.I32)
+        share = b.mul(b.convert(step, DType.F32), b.const(1 / turns, DType.F32))
+        turn = b.convert(b.floor(share), DType.I32)
+        left = b.isub(step, b.imul(turn, size))  # off by one turn at most, either way
+        zero = b.const(0, DType.I32)
+        left = b.select(b.lt(left, zero), b.iadd(left, size), left)
+        left = b.select(b.lt(left, size), left, b.isub(left, size))
+        start = b.imul(b.shard(), b.const(part, DType.I32))
+        return b.iadd(start, b.imul(left, b.const(rows, DType.I32)))
+
+    return computed
+
+
+def rows_read(program: Program) -> int:
+    """Number of records that a step of a traced program reads."""
+    return max((n.attrs[1] + n.shape[0] for n in program.nodes if n.op is Op.DATA), default=0)
 
 
 def ordered(

@@ -70,17 +70,14 @@ def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
         return _delayed(algorithm.rule)
     if not getattr(algorithm.rule, "linear", False):
         return None
-    return _late(algorithm.rule, algorithm.late, math.sqrt(shards) if kind == "paths" else 1.0)
+    return _late(algorithm.rule, algorithm.late)
 
 
-def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
-    """[θ, θ of as many earlier rounds as a change is late, the rule's state].
-
-    `gain`: factor of a change; for paths the root of how many share a parameter.
-    """
+def _late(rule: Rule, late: int) -> tuple[Round, int]:
+    """[θ, θ of as many earlier rounds as a change is late, the rule's state]."""
 
     def advance(x: list[Tensor], c: float) -> list[Tensor]:
-        theta, state = rule.step(x[0], gain * c * x[late], x[1 + late :])
+        theta, state = rule.step(x[0], c * x[late], x[1 + late :])
         return [theta, *x[:late], *state]
 
     return advance, 1 + late + rule.slots

@@ -19,10 +19,9 @@ from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.eager import eager_programs
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.overlap import Streaming
-from assay.training.paths import path_programs
 from assay.training.rounds import programs
 from assay.training.streaming import stream_programs, streaming_of
-from tests.fakes.jobs import WIDTH, TinyFiles, reading_own_part, three_files, tiny_files, tiny_paths
+from tests.fakes.jobs import WIDTH, TinyFiles, three_files, tiny_files
 
 STEPS, SEGMENT = 8, 2
 Place = tuple[Kind, int, int]
@@ -212,54 +211,4 @@ def eager_alone(
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(made_of)]
         common = made_of[:3]
         found.theta = common[:1]
-    return found
-
-
-def paths_alone(
-    rule: DiLoCo,
-    seed: bytes,
-    rounds: int,
-    absent: set[tuple[int, int]] | None = None,
-    shards: int = 2,
-) -> Alone:
-    """DiPaCo: every module's parameters stand in a dictionary of their own; a path's are looked up there."""
-    paths, job, out = tiny_paths(shards), three_files(shards), absent or set()
-    job = replace(job, inner=reading_own_part(job.inner, paths))
-    modular = [i for level in paths.levels for i in level]
-    order = [i for i in range(3) if i not in modular] + modular
-    level_of = {i: level for level, held in enumerate(paths.levels) for i in held}
-    made = path_programs(
-        Algorithm(Nesterov(rule.lr, rule.momentum)), paths, [job.genesis[i].shape for i in order]
-    )
-    compress, outer = Executor(made.compress), Executor(made.outer)
-    places = [(i, 0) for i in order] + [(i, n) for n in range(1, paths.modules) for i in modular]
-    theta = {place: job.genesis[place[0]] for place in places}
-    momentum = {place: torch.zeros_like(x) for place, x in theta.items()}
-    own = [list(job.genesis[3:]) for _ in range(shards)]
-    empty = [torch.zeros_like(job.genesis[i]) for i in order]
-    found = Alone([])
-    for round_ in range(rounds):
-        sent = []
-        for u in range(shards):
-            if (round_, u) in out:
-                sent += empty
-                continue
-            taken = [(i, paths.module(level_of[i], u) if i in level_of else 0) for i in range(3)]
-            start = [*(theta[place] for place in taken), *own[u]]
-            ends = train(start, seed, u, round_, (STEPS, SEGMENT), job)
-            base = [theta[taken[i]] for i in order]
-            own[u] = ends[-1][3:]
-            last = [ends[-1][i] for i in order]
-            packed = compress.step([*base, *last, *empty], StepContext(None, seed, u, round_))[6:]
-            whole = [[*(end[i] for i in order), *end[3:], *base, *empty] for end in ends]
-            whole.append([*whole[-1][:-3], *packed])
-            found.roots[Kind.TASK, round_, u] = [state_root(x) for x in whole]
-            sent += packed
-        here = [torch.tensor((round_, u) not in out) for u in range(shards)]
-        before = [*theta.values(), *momentum.values(), *sent, *here]
-        after = list(outer.step(before, StepContext(None, seed, 0, round_)))
-        theta = dict(zip(places, after, strict=False))
-        momentum = dict(zip(places, after[len(places) :], strict=False))
-        found.theta = list(theta.values())
-        found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
     return found

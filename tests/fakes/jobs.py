@@ -22,9 +22,7 @@ from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.catalogue import CATALOGUE
 from assay.training.job import LOSS_SLOT, JobArtifacts, made_round
-from assay.training.ordered_records import ordered
 from assay.training.outer import DiLoCo, Overlap, outer_genesis, outer_program
-from assay.training.paths import Paths, path_records
 from assay.training.slicing import PARAMETERS, blocks_of
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
@@ -174,14 +172,11 @@ def recipe_files(
 def made_files(name: str, shards: int, slices: int | None, overlap: Overlap | None) -> JobArtifacts:
     """The tiny job under an algorithm of ``training.catalogue``; with three parameters where those go in
     parts, or the outer step in `slices`. `overlap`: streaming's own numbers."""
-    parts = name in ("streaming", "dipaco") or slices is not None
+    parts = name == "streaming" or slices is not None
     tiny = three_files(shards) if parts else one_tensor_files(name, shards)
     assert tiny.records is not None
-    train, paths = tiny.inner, None
+    train = tiny.inner
     start, names, model = tiny.genesis, tiny.slot_names, dict(tiny.model)
-    if name == "dipaco":
-        paths = tiny_paths(shards)
-        train = reading_own_part(train, paths)
     if slices is not None:
         count = train.params
         blocks = blocks_of(names[:count], [node.shape for node in train.state[:count]], slices)
@@ -189,20 +184,8 @@ def made_files(name: str, shards: int, slices: int | None, overlap: Overlap | No
         start = [*blocks.joined(start[:count]), *start[count:]]
         names, model = [*blocks.block_names, *names[count:]], {**model, PARAMETERS: blocks.described}
     rule = replace(RULES.get(name, DiLoCo()), overlap=overlap or Overlap())
-    made = made_round(name, train, start, names, shards, rule, paths, slices or 1)
+    made = made_round(name, train, start, names, shards, rule, slices or 1)
     return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=model)
-
-
-def tiny_paths(shards: int) -> Paths:
-    """Two paths through modules of the first of three parameters, or four through those of the first two."""
-    return Paths(2, {2: ((0,),), 4: ((0,), (1,))}[shards])
-
-
-def reading_own_part(train: Program, paths: Paths) -> Program:
-    """The step on the records of each path's own part."""
-    records = three_files().records
-    assert records is not None
-    return ordered(train, path_records(len(records), ROWS, paths.count))[0]
 
 
 RULES = {

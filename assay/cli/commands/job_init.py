@@ -289,7 +289,6 @@ def init_own(
     from assay.blocks.cid_only import CidOnlyBlocks
     from assay.job.build import build
     from assay.job.estimate import drafted
-    from assay.job.outer import levels_of
     from assay.job.read import parse_job_file
     from assay.job.templates import by_own_algorithm, for_fine_tuning, own_template, with_price
     from assay.job.terms import terms_of
@@ -314,7 +313,7 @@ def init_own(
     if made.outer is not None:
         text = by_own_algorithm(text)
     else:
-        text = come_together(text, levels=levels_of(name for name, _ in made.model.named_parameters()))
+        text = come_together(text)
     text = _testing(text, held_out, file, made)
     body = parse_job_file(text, str(file))
     with app.output.working(f"tracing {own} into a program"):

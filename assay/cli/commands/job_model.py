@@ -27,8 +27,6 @@ JobArgument = Annotated[
     ),
 ]
 
-PathOption = Annotated[int, typer.Option(help="Path of a DiPaCo job.")]
-
 
 def fetch(
     context: typer.Context,
@@ -224,7 +222,6 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="A fetched model.")],
     file: Annotated[Path, typer.Argument(help="The job file that it was trained with.")],
     records: Annotated[int, typer.Option(min=1, help="Maximum number of held-out records.")] = 10_000,
-    path: PathOption = 0,
 ) -> None:
     """Compute a fetched model's loss and accuracy on the held-out records, in native fp32."""
     from assay.client.fetched import model_and_parameters, model_of
@@ -240,7 +237,7 @@ def evaluate(
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
         raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
-    params = model_and_parameters(folder, path)[1]
+    params = model_and_parameters(folder)[1]
     model = with_parameters(made.model, params)
     if buffers := [name for name, _ in model.named_buffers() if name not in params]:
         app.output.say(f"as build() made them, since they are not settled: {', '.join(buffers)}")
@@ -257,7 +254,6 @@ def sample(
     prompt: Annotated[str, typer.Option(help="Prompt: the beginning of the text.")] = "def ",
     count: Annotated[int, typer.Option(help="Number of bytes to generate.")] = 200,
     seed: Annotated[int, typer.Option()] = 0,
-    path: PathOption = 0,
 ) -> None:
     """Generate text with a fetched GPT."""
     from assay.client.fetched import model_of, sample_text
@@ -265,7 +261,7 @@ def sample(
     app = app_of(context)
     model_of(folder)
     app.output.say(f"reading the model in {folder}")
-    text = sample_text(folder, prompt, count, seed, path)
+    text = sample_text(folder, prompt, count, seed)
     app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
 
 

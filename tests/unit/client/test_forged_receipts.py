@@ -21,7 +21,6 @@ from safetensors.torch import load, save
 
 from assay.client import receipt
 from assay.client.chain_check import compare
-from assay.client.fetched import of_path
 from assay.client.receipt import BadReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
 from assay.client.results import going_on
@@ -358,18 +357,13 @@ def test_attack_r13_a_false_segment_in_the_middle_does_not_replay(fetched: Fetch
     [{"div": 0, "mod": 2, "stride": 1}, {"mod": 0}, {"mod": 2**16, "stride": 1}, {"mod": 2, "stride": 0}],
     ids=str,
 )
-def test_attack_T28_a_forged_folders_paths_are_none(copy: Path, part: dict[str, Any]) -> None:
-    """What reads a path's parameters goes through its receipt's links before anything is verified."""
-    terms = read_receipt(copy).terms
-    forged = replace(terms, links=(replace(terms.links[0], **part), *terms.links[1:]))
-    Forgery(copy).seal(terms=words(forged).hex())
-    assert read_receipt(copy).terms == forged != terms
+def test_attack_T28_a_forged_folders_parts_are_none(copy: Path, part: dict[str, Any]) -> None:
+    """Which tensors a model has is read by its receipt's links, which have to be a possible job's."""
+    true = read_receipt(copy)
+    forged = replace(true.terms, links=(replace(true.terms.links[0], **part), *true.terms.links[1:]))
+    job_id = derived_job_id(true.chain, forged)
+    Forgery(copy).seal(terms=words(forged).hex(), job=job_id.hex())
+    Forgery(copy).claims(lambda view: with_claim(view, True, job_id=job_id))
+    assert read_receipt(copy).terms == forged != true.terms
     with pytest.raises(BadReceipt, match="links"):
-        of_path(copy, {"w": torch.zeros(8), "w@1": torch.zeros(8)}, 1)
-
-
-def test_a_folder_without_the_names_of_its_slots_has_no_paths(copy: Path) -> None:
-    (copy / receipt.MANIFEST).write_bytes(b"{}")
-    Forgery(copy).seal()
-    with pytest.raises(BadReceipt, match="slots"):
-        of_path(copy, {"w@1": torch.zeros(8)}, 1)
+        verify(copy)

@@ -15,9 +15,7 @@ from assay.job.read import BadJobFile, JobFile, parse_job_file, read_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template
 from assay.job.terms import conditions_of
 from assay.job.use_templates import grpo_template
-from assay.program.isa import Op
 from assay.protocol.errors import Ask, Stop
-from assay.protocol.loops import model_names
 from assay.training.algorithms import Algorithm
 from assay.training.catalogue import NUMBERS, outer_of
 from assay.training.job import JobArtifacts
@@ -347,52 +345,3 @@ def test_a_model_for_which_there_is_no_memory_is_no_bug_of_ours() -> None:
     text = template("mlp", source="digits", rounds=1, times=LOCAL)
     with pytest.raises(Stop, match="no memory for the parameters"):
         build(parse_job_file(stated(text, "model.hidden", "100000000"), "a test"))
-
-
-def of_paths(text: str, paths: str, shards: int = 4) -> str:
-    """A template's job file by DiPaCo."""
-    changed = text.replace('algorithm = "diloco" ', 'algorithm = "dipaco"').replace('"440tok"', '"880tok"')
-    changed = changed.replace("\nshards = 2", f"\nshards = {shards}")
-    return changed + paths
-
-
-LEVELS = '[paths]\nmodules = 2\nlevels = [["linears.0.*"], ["linears.1.*"]]\n'
-
-
-@pytest.mark.long
-def test_paths_of_a_file_are_links_of_its_terms() -> None:
-    file = parse_job_file(of_paths(template("mlp", source="digits", rounds=2, times=LOCAL), LEVELS), "a test")
-    made = build(file)
-    terms = drafted(file, made)
-    names = ["linears.2.weight", "linears.0.weight", "linears.1.weight"]
-    assert made.slot_names[: terms.params : 2] == names, "what all paths share comes first"
-    assert [(x.first, x.div, x.mod, x.stride) for x in terms.links[:3]] == [
-        (0, 1, 1, 0),
-        (2, 1, 2, 4),
-        (4, 2, 2, 4),
-    ]
-    assert model_names(terms, made.slot_names)[6:8] == ["linears.0.weight@1", "linears.0.bias@1"]
-    assert any(node.op is Op.RECORD for node in made.inner.nodes), "each path has its own records"
-    assert not any(node.op is Op.DATA for node in made.inner.nodes)
-    steps = [made.tasks[0].nodes[node].op for _, _, nodes in made.sites for node in nodes]
-    assert set(steps) == {Op.PRODUCT}, "a product's nodes are found where they have gone"
-
-
-@pytest.mark.parametrize(
-    ("paths", "shards", "why"),
-    [
-        ("", 4, "paths. is missing"),
-        (LEVELS.replace("= 2", "= 1"), 4, "paths.modules"),
-        (LEVELS.replace("= 2", f"= {10**1_000}"), 4, "paths.modules"),
-        (LEVELS.replace('["linears.1.*"]', "[]"), 4, "paths.levels"),
-        (LEVELS, 2, "are 4 paths, and there are 2 shards"),
-        (LEVELS.replace("linears.1", "layers.1"), 4, "no parameter is called layers.1"),
-        (LEVELS.replace("linears.1.*", "*.weight"), 4, "in two levels"),
-    ],
-)
-def test_paths_that_nobody_could_mean_are_refused(paths: str, shards: int, why: str) -> None:
-    text = template("mlp", source="digits", rounds=2, times=LOCAL)
-    with pytest.raises(Stop, match=why):
-        build(parse_job_file(of_paths(text, paths, shards), "a test"))
-    with pytest.raises(BadJobFile, match="has no place"):
-        parse_job_file(text + LEVELS, "a test")

@@ -122,7 +122,7 @@ QUICK = ("diloco", "fedopt", "diloco-4bit", "sparseloco", "eager")
 """Kinds of rule, coding and round; the others are long."""
 
 
-@pytest.mark.parametrize("name", only(QUICK, [n for n in CATALOGUE if n != "dipaco"]))  # see test_paths
+@pytest.mark.parametrize("name", only(QUICK, CATALOGUE))
 def test_rounds_on_a_gpt_follow_the_papers_equations(name: str) -> None:
     """Errors as shares of how far a tensor has moved: f32 leaves 5e-4 of it at most, 14 bits a hundredth."""
     shards = 4 if name == "diloco-trimmed" else 3

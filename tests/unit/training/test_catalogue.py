@@ -30,7 +30,6 @@ from tests.fakes.alone import (
     STEPS,
     Alone,
     eager_alone,
-    paths_alone,
     recipe_alone,
     stream_alone,
     streaming,
@@ -58,8 +57,6 @@ def alone(name: str, terms: Terms) -> Alone:
         return whole_alone(rule, terms.seed, terms.rounds)
     if name == "streaming":
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
-    if name == "dipaco":
-        return paths_alone(rule, terms.seed, terms.rounds)
     algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
     if name == "eager":
         return eager_alone(algorithm, terms.seed, terms.rounds)
@@ -162,7 +159,7 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    only(("diloco-4bit", "eager", "dipaco"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
+    only(("diloco-4bit", "eager"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
 )
 def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     files = recipe_files(name)

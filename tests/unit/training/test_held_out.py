@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
-from assay.training.paths import Paths, paths_of
 from drills.orders import FaultySpec, Plan
 from drills.solvers import FaultySolver
 from tests.fakes.jobs import RESOURCE_LIMITS
@@ -53,15 +51,8 @@ def made(algorithm: str = WHOLE, held_out: int = RECORDS, slices: int | None = N
         outer=DiLoCo(0.7, 0.9),
         algorithm=algorithm,
         slices=slices,
-        paths=first_layer_apart if algorithm == "dipaco" else None,
         held_out=held_out,
     )
-
-
-def first_layer_apart(names: Sequence[str]) -> Paths:
-    """Two modules of the layer that parameters begin with: a path has it last."""
-    first = names[0].rpartition(".")[0]
-    return paths_of(names, [[f"{first}.*"]], 2)
 
 
 def natively(params: dict[str, torch.Tensor]) -> float:
@@ -75,7 +66,7 @@ def natively(params: dict[str, torch.Tensor]) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "slices"),
-    [(WHOLE, None), (WHOLE, 3), *((name, None) for name in ("diloco-4bit", "streaming", "eager", "dipaco"))],
+    [(WHOLE, None), (WHOLE, 3), *((name, None) for name in ("diloco-4bit", "streaming", "eager"))],
 )
 def test_the_step_is_the_models_loss_and_stands_before_the_training(
     algorithm: str, slices: int | None

@@ -271,7 +271,7 @@ def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: Marke
     "name", only(("diloco-4bit", "streaming"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"}))
 )
 def test_every_algorithm_is_sliced_or_refused_with_the_reason(name: str) -> None:
-    if name in ("demo", "sparseloco", "powersgd", "streaming", "eager", "dipaco", "diloco-median"):
+    if name in ("demo", "sparseloco", "powersgd", "streaming", "eager", "diloco-median"):
         with pytest.raises(Stop, match=f"outer step of {name} cannot be cut into slices: "):
             recipe_files(name, slices=2)
         return
@@ -313,9 +313,7 @@ def test_any_number_of_slices_that_is_built_is_what_the_market_takes(seed: int) 
     blocks = blocks_of(names[:-1], shapes, slices)
     program, _ = blocks.program(train)
     start = [*blocks.joined([torch.zeros(shape) for shape in shapes]), torch.zeros((), dtype=torch.int32)]
-    made = made_round(
-        "diloco", program, start, [*blocks.block_names, "steps"], shards, DiLoCo(), None, slices
-    )
+    made = made_round("diloco", program, start, [*blocks.block_names, "steps"], shards, DiLoCo(), slices)
     refs = [program_ref(made.inner), program_ref(made.outers[0])]
     loops = Loop(refs[0].root, refs[0].nodes, 8, 2, 1), Loop(refs[1].root, refs[1].nodes, 1, 1, 0)
     links = made.links, made.outer_links

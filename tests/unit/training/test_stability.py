@@ -15,11 +15,11 @@ from assay.training.stability import covers_at_most, steady_rate
 ROUNDS = 3000
 
 
-def late(c: float, lr: float, momentum: float, by: int, gain: float = 1.0) -> float:
+def late(c: float, lr: float, momentum: float, by: int) -> float:
     """The greatest number of the last rounds, by the equations: m = µm + Δ, θ −= lr·(Δ + µm)."""
     thetas, m = [1.0] * (by + 1), 0.0
     for _ in range(ROUNDS):
-        delta = gain * c * thetas[-1 - by]
+        delta = c * thetas[-1 - by]
         m = momentum * m + delta
         thetas.append(thetas[-1] - lr * (delta + momentum * m))
     return max(map(abs, thetas[-100:]))
@@ -55,7 +55,6 @@ PLAYED: dict[str, Callable[[float, float, float], float]] = {
     "diloco": partial(late, by=0),
     "diloco-late": partial(late, by=1),
     "eager": partial(eagerly, shards=4),
-    "dipaco": partial(late, by=0, gain=2.0),
 }
 
 
