@@ -41,13 +41,11 @@ OTHER_USES = frozenset({EVALUATE, INFER, GRPO})
 OWN = "own"
 """Name in a job file of an outer algorithm from the client's recipe."""
 
-Round = Literal["whole", "coded", "streaming", "eager"]
-LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3, "eager": 3}
-"""Loops of a task by kind of round: whole parameters, a coded change, ``training.streaming``,
-``training.eager``."""
+Round = Literal["whole", "coded", "streaming"]
+LOOPS: dict[Round, int] = {"whole": 1, "coded": 2, "streaming": 3}
+"""Loops of a task by kind of round: whole parameters, a coded change, ``training.streaming``."""
 _UNSLICED: dict[Round, str] = {
     "streaming": "its rounds go through fragments, which are parts already",
-    "eager": "its outer claim keeps more than a slice's own part",
 }
 
 
@@ -247,14 +245,6 @@ CATALOGUE: dict[str, Entry] = {
         more="""fragments = 4               # of the parameters; each is sent once in so many rounds
 overlap_rounds = 1          # between a fragment's outer step and its mixing in; below fragments
 alpha = 0.5                 # how much of its own a shard keeps in mixing: 0.0 none""",
-    ),
-    "eager": Entry(
-        Algorithm(Nesterov(0.4, 0.6), E3M0(), feedback=1.0),
-        "the change in 4 bits; a shard goes on from its own at once, with the others' of the round before",
-        "Nesterov momentum, each its own",
-        "eager updates, Kale 2025",
-        round="eager",
-        fees=(3.41, 60, 397),
     ),
     "delayed-nesterov": Entry(
         Algorithm(DelayedNesterov()),

@@ -36,7 +36,6 @@ from assay.training.catalogue import WHOLE, entry_of, outer_of, unsliced_because
 from assay.training.checks import check_slices
 from assay.training.custom_outer import wrapped
 from assay.training.datasets import Dataset, Layout
-from assay.training.eager import eager_round
 from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, loss_of
 from assay.training.native_checks import NativeLoss, check_indices, draws, first_loss
@@ -283,8 +282,6 @@ def made_round(
         if kind == "streaming":
             streaming = streaming_of(shapes, algorithm, rule.overlap)
             return streaming_round(streaming, train, genesis, names, shards)
-        if kind == "eager":
-            return eager_round(algorithm, train, genesis, names, shards)
         coded = algorithm if own is None else wrapped(own)
         return coded_round(coded, train, genesis, names, shards, slices)
     except TooLarge as error:

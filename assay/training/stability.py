@@ -20,7 +20,6 @@ from torch import Tensor
 from assay.training.algorithms import DelayedNesterov, Rule
 from assay.training.catalogue import CATALOGUE, algorithm_of
 from assay.training.outer import DiLoCo, Overlap
-from assay.training.overlap import Eager
 from assay.training.streaming import FRAGMENTS, streaming_of
 
 SHARES = [percent / 100 for percent in range(1, 101)]
@@ -64,8 +63,6 @@ def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
     algorithm, kind = algorithm_of(name, rule.lr, rule.momentum, rule.every), CATALOGUE[name].round
     if kind == "streaming":
         return _streaming(algorithm.rule, rule.overlap)
-    if kind == "eager":
-        return _eager(algorithm.rule, shards)
     if isinstance(algorithm.rule, DelayedNesterov) and rule.every <= MOST_ROUNDS:
         return _delayed(algorithm.rule)
     if not getattr(algorithm.rule, "linear", False):
@@ -93,18 +90,6 @@ def _delayed(rule: DelayedNesterov) -> tuple[Round, int]:
         return [theta, state[0]]
 
     return advance, 2
-
-
-def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
-    """[θ, the previous round's change, the rule's state], each the mean of the shards."""
-    eager = Eager(rule)
-
-    def advance(x: list[Tensor], c: float) -> list[Tensor]:
-        own = c * x[0]
-        theta, state = eager.step(x[0], x[2:], x[1], own, x[1], shards)
-        return [theta, own, *state]
-
-    return advance, 2 + rule.slots
 
 
 def _streaming(rule: Rule, overlap: Overlap) -> tuple[Round, int]:

@@ -1,6 +1,6 @@
 """Streaming DiLoCo as a job's round: one fragment of the parameters is sent per round, and mixed in later.
 
-Contract: `streaming_round` makes loops, links and genesis states of a ``training.overlap.Streaming`` whose
+Contract: `streaming_round` makes loops, links and genesis states of a `Streaming` whose
 unit is a round. With F fragments, fragment p is sent at the end of rounds r with (r + 1) mod F = p; its outer
 step is round r's, and a shard mixes the result into its own value at the beginning of round r + 1 + delay.
 What is not sent keeps its bits and so its files, and nobody fetches it again. A shard that was absent starts
@@ -14,7 +14,7 @@ Source: Streaming DiLoCo with overlapping communication, Douillard and others 20
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import torch
@@ -27,12 +27,30 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm
+from assay.training.catalogue import CATALOGUE
 from assay.training.outer import Overlap
-from assay.training.overlap import Streaming
 from assay.training.rounds import Round, empty, split
 
 FRAGMENTS = 4
 """Default number of fragments, at most that of parameters."""
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Fragment p, of `fragments` lists of parameters, is sent every `steps` steps, offset by p·steps/P.
+
+    `delay` steps later every worker mixes its own value with the result.
+    """
+
+    fragments: tuple[tuple[int, ...], ...]
+    steps: int = 100
+    delay: int = 1
+    alpha: float = 0.5
+    algorithm: Algorithm = field(default_factory=lambda: CATALOGUE["streaming"].algorithm)
+
+    def mixed(self, theta: Tensor, local: Tensor) -> Tensor:
+        """Value with which a worker continues: α·local + (1 − α)·θ."""
+        return local * self.alpha + theta * (1 - self.alpha)
 
 
 def fragments_of(overlap: Overlap, parameters: int) -> int:

@@ -16,11 +16,9 @@ from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import Kind
 from assay.training.algorithms import Algorithm, Nesterov
-from assay.training.eager import eager_programs
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
-from assay.training.overlap import Streaming
 from assay.training.rounds import programs
-from assay.training.streaming import stream_programs, streaming_of
+from assay.training.streaming import Streaming, stream_programs, streaming_of
 from tests.fakes.jobs import WIDTH, TinyFiles, three_files, tiny_files
 
 STEPS, SEGMENT = 8, 2
@@ -166,49 +164,4 @@ def stream_alone(
         past, state = [*past[1:], after[:3]], after[3:6]
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
         found.theta = after[:3]
-    return found
-
-
-def eager_alone(
-    algorithm: Algorithm,
-    seed: bytes,
-    rounds: int,
-    absent: set[tuple[int, int]] | None = None,
-    shards: int = 2,
-) -> Alone:
-    """Eager updates: every shard has a θ and a momentum of its own, and tells them to nobody."""
-    job, out = tiny_files(shards), absent or set()
-    made = eager_programs(algorithm, [(WIDTH,)], shards)
-    rejoin, send, outer = (Executor(p) for p in (made.rejoin, made.send, made.outer))
-    blank = [torch.zeros_like(t) for wire in made.wires for t in wire]
-    zero, theta = torch.zeros(WIDTH), job.genesis[0]
-    trains = [list(job.genesis) for _ in range(shards)]
-    own = [[theta, zero, zero] for _ in range(shards)]
-    residuals, common = [zero] * shards, [theta, zero, zero]
-    found = Alone([theta])
-    for round_ in range(rounds):
-        sent: list[Tensor] = []
-        for shard in range(shards):
-            at, here = StepContext(None, seed, shard, round_), torch.tensor((round_ - 1, shard) not in out)
-            if (round_, shard) in out:
-                sent += blank
-                continue
-            beside = [*common, *blank, here]
-            roots = [state_root([*trains[shard], *own[shard], residuals[shard], *beside])]
-            begun = rejoin.step([trains[shard][0], *own[shard], *common, here], at)
-            trains[shard][0], own[shard] = begun[0], list(begun[1:4])
-            for end in train(trains[shard], seed, shard, round_, (STEPS, SEGMENT), job):
-                trains[shard] = list(end)
-                roots.append(state_root([*end, *own[shard], residuals[shard], *beside]))
-            after = send.step([trains[shard][0], *own[shard], residuals[shard], common[2], *blank], at)
-            trains[shard][0], own[shard], residuals[shard] = after[0], list(after[1:4]), after[4]
-            last = [*trains[shard], *own[shard], residuals[shard], *common, *after[6:], here]
-            found.roots[Kind.TASK, round_, shard] = [*roots, state_root(last)]
-            sent += after[6:]
-        there = [torch.tensor((round_, shard) not in out) for shard in range(shards)]
-        before = [*common, *sent, *there]
-        made_of = list(outer.step(before, StepContext(None, seed, 0, round_)))
-        found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(made_of)]
-        common = made_of[:3]
-        found.theta = common[:1]
     return found

@@ -71,7 +71,7 @@ def test_what_is_named_changes_and_nothing_else() -> None:
         ({"outer": "diloko"}, "no outer algorithm 'diloko'"),
         ({"outer": "evaluate"}, "no outer algorithm 'evaluate'"),
         ({"outer": "own"}, "an outer algorithm of your own comes with a model of your own"),
-        ({"outer": "eager", "sections": {"outer": {"alpha": 0.5}}}, "outer.alpha: streaming may have it"),
+        ({"outer": "demo", "sections": {"outer": {"alpha": 0.5}}}, "outer.alpha: streaming may have it"),
     ],
 )
 def test_what_is_no_job_is_refused_by_name(arguments: dict[str, Any], says: str) -> None:

@@ -479,7 +479,7 @@ def test_a_template_has_no_algorithm_of_its_own(folder: Path) -> None:
     file.write_text(file.read_text().replace('algorithm = "diloco"', 'algorithm = "own"'))
     status, error = assay("job", "validate", str(file))
     assert status == Exit.USAGE and "a template has none" in error["message"]
-    given = ("--from", "my_model.py:with_outer", "--algorithm", "eager")
+    given = ("--from", "my_model.py:with_outer", "--algorithm", "streaming")
     status, error = assay("job", "init", "other.toml", *given)
     assert status == Exit.USAGE and "brings an outer algorithm of its own" in error["message"]
 

@@ -58,7 +58,7 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         (("--preset", "shakespeare-char", "--batch", "2"), "--batch has no place here"),
         (("--template", "grpo", "--held-out", "2"), "--held-out has no place here"),
         (("--template", "mlp", "--data", "digits", "--held-out", "999"), "the data hold out 359 records"),
-        (("--template", "grpo", "--algorithm", "eager"), "--algorithm has no place here: --template grpo"),
+        (("--template", "grpo", "--algorithm", "demo"), "--algorithm has no place here: --template grpo"),
         (("--algorithm", "lofi", "--rounds", "2"), "--rounds has no place here: by lofi all is one round"),
         (("--algorithm", "muloco", "--optimiser", "sgd"), "--optimiser of muloco is muon, not sgd"),
         (("--algorithm", "demo", "--optimiser", "adamw"), "--optimiser of demo is sgd, not adamw"),

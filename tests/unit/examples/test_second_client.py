@@ -142,7 +142,6 @@ def day_outer(day: StoredDay, job_id: JobId) -> Any:
     [
         ("diloco-4bit", 2),
         pytest.param("streaming", 3, marks=pytest.mark.slow),
-        pytest.param("eager", 3, marks=pytest.mark.slow),
     ],
 )
 def test_a_job_of_several_loops_and_links_replays(tmp_path: Path, name: str, loops: int) -> None:

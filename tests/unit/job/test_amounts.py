@@ -101,7 +101,6 @@ VOTES = {
     "diloco-int4": 2.42,
     "diloco-2bit": 2.99,
     "streaming": 3.33,
-    "eager": 3.27,
     "sparseloco": 9.72,
     "powersgd": 4.63,
 }

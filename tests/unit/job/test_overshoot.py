@@ -17,7 +17,7 @@ def job(algorithm: str, rate: str = "0.7", momentum: str = "0.9") -> JobFile:
     return parse_job_file(text, "a test")
 
 
-@pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25"), ("eager", "0.41")])
+@pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25")])
 def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: str) -> None:
     (line,) = overshoot_warnings(job(algorithm))
     assert algorithm in line and f"learning_rate = {rate} never does" in line

@@ -302,14 +302,14 @@ def test_numbers_that_no_streaming_can_have_are_refused(numbers: str, why: str) 
 
 
 @pytest.mark.parametrize("number", ["fragments = 4", "overlap_rounds = 1", "alpha = 0.5"])
-@pytest.mark.parametrize("algorithm", ["diloco", "eager"])
+@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit"])
 def test_streamings_numbers_are_refused_of_other_algorithms(number: str, algorithm: str) -> None:
     key = number.partition(" ")[0]
     with pytest.raises(BadJobFile, match=rf"outer\.{key}: streaming may have it, and no other"):
         parse_job_file(streamed(f"\n{number}", algorithm), "a test")
 
 
-@pytest.mark.parametrize("name", ["diloco-4bit", *map(long, ("diloco-u8", "streaming", "eager"))])
+@pytest.mark.parametrize("name", ["diloco-4bit", *map(long, ("diloco-u8", "streaming"))])
 def test_a_block_of_the_files_own_is_what_the_wire_has(name: str) -> None:
     def file(numbers: str) -> JobFile:
         return parse_job_file(streamed(numbers, name), "a test")

@@ -265,16 +265,11 @@ class Paper:
         self.residuals = [list(zeros) for _ in range(self.shards)]
         self.inner = [Inner64(optimiser_of(self.name)) for _ in range(self.shards)]
         self.own = [list(self.past[0]) for _ in range(self.shards)]
-        self.pace = [[[z] for z in zeros] for _ in range(self.shards)]
-        self.before = [list(zeros) for _ in range(self.shards)]
         self.changes = [list(zeros) for _ in range(self.shards)]
-        self.means = list(zeros)
         self.here: Sequence[int] = range(self.shards)
 
     def _algorithm(self) -> Algorithm:
         rule = rule_of(self.name)
-        if self.name == "eager":
-            return algorithm_of("eager", rule.lr, rule.momentum)
         if self.name == "streaming":
             return Algorithm(algorithms.Nesterov(rule.lr, rule.momentum), E3M0())
         return algorithm_of(self.name, rule.lr, rule.momentum, rule.every)
@@ -299,11 +294,6 @@ class Paper:
                 for i, (x, y) in enumerate(zip(self.own[k], base, strict=True))
             ]
             return own, base
-        if self.name == "eager":
-            if came_back:
-                self.own[k], self.pace[k] = list(self.past[-1]), [list(s) for s in self.state]
-                self.before[k] = [self.shards * m for m in self.means]
-            return self.own[k], self.own[k]
         start = self.past[max(at - self.algorithm.late, 0)]
         return start, start
 
@@ -327,11 +317,6 @@ class Paper:
                 made.append((np.zeros(p.shape), np.zeros(p.shape)))
             first += width
         self.own[k] = local
-        if self.name == "eager":
-            for i, (sent, _) in enumerate(made):
-                change = self.means[i] + (sent - self.before[k][i]) / self.shards
-                self.own[k][i], self.pace[k][i] = outer_step(a, begun[i], change, self.pace[k][i])
-            self.before[k] = [sent for sent, _ in made]
         return made
 
     def round(self, at: int, here: Sequence[int], wires: dict[int, list[Tensor]], moved: list[Array]) -> None:
@@ -343,7 +328,6 @@ class Paper:
             change = mean_of(a, [s[i][0] for s in sent], [s[i][1] for s in sent])
             if self.name == WHOLE:  # who is not there is taken to have stayed where it was
                 change = change * len(here) / self.shards
-            self.means[i] = change
             now[i], self.state[i] = outer_step(a, now[i], change, self.state[i])
             if isinstance(a.rule, algorithms.Sign):
                 unsure = np.abs(change) < 2e-3 * np.abs(change).max()

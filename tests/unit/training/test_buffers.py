@@ -90,7 +90,7 @@ def test_the_settled_model_has_the_mean_of_what_the_shards_end_with(tmp_path: Pa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("algorithm", [WHOLE, "diloco-4bit", "streaming", "eager"])
+@pytest.mark.parametrize("algorithm", [WHOLE, "diloco-4bit", "streaming"])
 def test_parameters_have_the_same_bits_as_without(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

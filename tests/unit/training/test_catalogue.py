@@ -29,7 +29,6 @@ from tests.fakes.alone import (
     SEGMENT,
     STEPS,
     Alone,
-    eager_alone,
     recipe_alone,
     stream_alone,
     streaming,
@@ -44,7 +43,7 @@ SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_st
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
 """Of which one is left when the least and the greatest are cut off."""
-ROUNDS = {"streaming": 4, "eager": 4, "diloco-late": 3, "delayed-nesterov": 4}
+ROUNDS = {"streaming": 4, "diloco-late": 3, "delayed-nesterov": 4}
 """Of which the last ones begin from what came of the first ones."""
 SPEEDS = {"delayed-nesterov": (1, 2)}
 """From which shard on by how much fewer steps are taken."""
@@ -58,8 +57,6 @@ def alone(name: str, terms: Terms) -> Alone:
     if name == "streaming":
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
     algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
-    if name == "eager":
-        return eager_alone(algorithm, terms.seed, terms.rounds)
     return recipe_alone(
         algorithm,
         terms.seed,
@@ -159,7 +156,7 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    only(("diloco-4bit", "eager"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
+    only(("diloco-4bit", "streaming"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
 )
 def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     files = recipe_files(name)

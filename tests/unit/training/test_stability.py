@@ -25,18 +25,6 @@ def late(c: float, lr: float, momentum: float, by: int) -> float:
     return max(map(abs, thetas[-100:]))
 
 
-def eagerly(c: float, lr: float, momentum: float, shards: int) -> float:
-    """The mean of shards that follow Δ̃ᵢ = Δ̄′ + (Δᵢ − Δ′ᵢ)/M, all of them alike."""
-    theta, m, before, last = 1.0, 0.0, 0.0, list[float]()
-    for _ in range(ROUNDS):
-        own = c * theta
-        change = before + (own - before) / shards
-        m, before = momentum * m + change, own
-        theta -= lr * (change + momentum * m)
-        last.append(abs(theta))
-    return max(last[-100:])
-
-
 def delayed(c: float, lr: float, momentum: float, every: int) -> float:
     """Momentum after every so many rounds: m = µm + B/N, θ −= lr·(Δ/N + µm), B the sum of the changes."""
     theta, m, changes, last = 1.0, 0.0, list[float](), list[float]()
@@ -54,7 +42,6 @@ def delayed(c: float, lr: float, momentum: float, every: int) -> float:
 PLAYED: dict[str, Callable[[float, float, float], float]] = {
     "diloco": partial(late, by=0),
     "diloco-late": partial(late, by=1),
-    "eager": partial(eagerly, shards=4),
 }
 
 
@@ -120,10 +107,9 @@ def test_the_usual_rate_is_too_high_for_changes_that_come_late() -> None:
     usual = DiLoCo(0.7, 0.9)
     assert covers_at_most("diloco", usual, 4) == covers_at_most("streaming", usual, 4) == 1
     assert math.isclose(covers_at_most("diloco-late", usual, 4), 0.36)
-    assert math.isclose(covers_at_most("eager", usual, 4), 0.59)
 
 
-@pytest.mark.parametrize("name", ["diloco-late", "eager"])
+@pytest.mark.parametrize("name", ["diloco-late"])
 def test_the_steady_rate_is_the_largest_that_holds(name: str) -> None:
     rate = steady_rate(name, DiLoCo(0.7, 0.9), 4)
     assert 0 < rate < 0.7
