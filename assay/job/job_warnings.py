@@ -7,6 +7,8 @@ guaranteed: that a job without warnings learns.
 
 from __future__ import annotations
 
+from math import floor, sqrt
+
 from assay.job.amounts import low_amount_warnings, short_outer_fee
 from assay.job.estimate import counted
 from assay.job.parts import rule_of
@@ -15,9 +17,9 @@ from assay.job.wire_size import Wire, nothing_saved
 from assay.node.work import outer_share
 from assay.protocol.types import Terms
 from assay.solver.acceptance import USUAL, unacceptable
-from assay.training.catalogue import round_of
+from assay.training.algorithms import DelayedNesterov, Nesterov, OuterSgd
+from assay.training.catalogue import CATALOGUE, round_of
 from assay.training.job import JobArtifacts
-from assay.training.stability import covers_at_most, steady_rate
 from assay.training.streaming import fragments_of
 
 OFTEN = 500
@@ -37,18 +39,37 @@ def repeated_records_warning(training: Training, records: int) -> list[str]:
 
 
 def overshoot_warnings(file: JobFile) -> list[str]:
-    """A warning if outer steps can overshoot further with every round."""
-    outer, shards = file.outer, file.training.shards
-    rule = rule_of(file)
-    covered = covers_at_most(outer.algorithm, rule, shards)
-    if covered >= 1:
+    """A warning if outer steps can overshoot further with every round: nothing for streaming, momentum that
+    waits for rounds, and rules without Nesterov momentum."""
+    outer = file.outer
+    entry = CATALOGUE.get(outer.algorithm)
+    if entry is None or entry.round == "streaming" or (outer.momentum_every or 1) > 1:
         return []
-    rate = steady_rate(outer.algorithm, rule, shards)
+    rule = entry.algorithm.rule
+    rate = steady_rate(outer.momentum, entry.algorithm.late)
+    if not isinstance(rule, Nesterov | OuterSgd | DelayedNesterov) or outer.learning_rate <= rate:
+        return []
     return [
         f"[outer] learning_rate {outer.learning_rate} and momentum {outer.momentum}: where a round of"
-        f" {outer.algorithm} covers more than {covered:.0%} of the way to an optimum, outer steps overshoot"
-        f" further every time; learning_rate = {rate:.2f} never does (docs/concepts.md)"
+        f" {outer.algorithm} covers more than {rate / outer.learning_rate:.0%} of the way to an optimum,"
+        f" outer steps overshoot further every time; learning_rate = {floor(100 * rate) / 100} never does"
+        " (docs/concepts.md)"
     ]
+
+
+def steady_rate(momentum: float, late: int) -> float:
+    """The largest learning rate with which outer steps of Nesterov momentum are stable, however much of the
+    way to an optimum each round covers; `late`: rounds by which a change comes late, 0 or 1.
+
+    Where a round covers c of the way from θ, the outer step is a linear map, and its rate enters as rate·c.
+    These are Jury's conditions for the roots of its characteristic polynomial.
+    """
+    if not late:
+        return 2 * (1 + momentum) / (1 + 2 * momentum)
+    if not momentum:
+        return 1.0
+    b = 1 - momentum**2
+    return (sqrt(b**2 + 4 * momentum**2 * (1 - momentum)) - b) / (2 * momentum**2)
 
 
 def unsent(file: JobFile, parameters: int) -> list[str]:

@@ -58,9 +58,6 @@ class OuterSgd(FromZeros):
     lr: float = 1.0
     slots: int = 0
 
-    linear: ClassVar[bool] = True
-    """True if a step is a linear map, which ``training.stability`` can analyse."""
-
     def check(self) -> None:
         """Raises Stop if these numbers cannot train θ."""
         require(self.slots == 0, "OuterSgd.slots", self.slots, "0, as its steps return")
@@ -77,8 +74,6 @@ class Nesterov(FromZeros):
     lr: float = 0.7
     momentum: float = 0.9
     slots: int = 1
-
-    linear: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises Stop if these numbers cannot train θ."""

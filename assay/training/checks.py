@@ -3,7 +3,7 @@
 Contract: each function raises Stop with the reason and a fix. `check_algorithm` refuses numbers with which
 our codings, rules or means compute NaN, do not move θ or move it without bound, or that could not be posted.
 Classes that are not ours, including subclasses, are not checked. Not guaranteed: that an algorithm suits a
-model, or that its outer steps converge (``training.stability``).
+model, or that its outer steps converge (``job.job_warnings``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.job.job_warnings import overshoot_warnings, stepless, unsent
+from assay.job.job_warnings import overshoot_warnings, steady_rate, stepless, unsent
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, stated, template
 
@@ -17,15 +17,38 @@ def job(algorithm: str, rate: str = "0.7", momentum: str = "0.9") -> JobFile:
     return parse_job_file(text, "a test")
 
 
-@pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25")])
-def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: str) -> None:
-    (line,) = overshoot_warnings(job(algorithm))
-    assert algorithm in line and f"learning_rate = {rate} never does" in line
-    assert overshoot_warnings(job(algorithm, rate)) == []
+def grows(rate: float, momentum: float, late: int) -> bool:
+    """By the equations: m = µm + Δ, θ −= lr·(Δ + µm)."""
+    thetas, m = [1.0] * (late + 1), 0.0
+    for _ in range(3_000):
+        m = momentum * m + thetas[-1 - late]
+        thetas.append(thetas[-1] - rate * (thetas[-1 - late] + momentum * m))
+    return max(map(abs, thetas[-100:])) > 2
 
 
-def test_a_round_without_delay_says_nothing() -> None:
-    assert overshoot_warnings(job("diloco")) == []
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.6, 0.9])
+def test_the_steady_rate_is_the_largest_that_holds(momentum: float, late: int) -> None:
+    rate = steady_rate(momentum, late)
+    assert not any(grows(rate * c / 10 - 1e-3, momentum, late) for c in range(1, 11))
+    assert grows(rate + 0.02, momentum, late)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rate", "covers", "steady"),
+    [("diloco-late", "0.7", "36%", "0.25"), ("diloco", "1.5", "90%", "1.35")],
+)
+def test_the_line_says_how_far_and_which_rate_is_steady(
+    algorithm: str, rate: str, covers: str, steady: str
+) -> None:
+    (line,) = overshoot_warnings(job(algorithm, rate))
+    assert f"{algorithm} covers more than {covers}" in line and f"learning_rate = {steady} never" in line
+    assert overshoot_warnings(job(algorithm, steady)) == []
+
+
+@pytest.mark.parametrize("name", ["fedopt", "demo", "streaming"])
+def test_nothing_is_said_where_the_equations_are_others(name: str) -> None:
+    assert overshoot_warnings(job(name, "9.0", "0.9" if name == "streaming" else "0.0")) == []
 
 
 def streamed(rounds: int, **numbers: float) -> JobFile:
