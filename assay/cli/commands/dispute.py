@@ -28,7 +28,6 @@ from assay.cli.commands.dispute_play import (
 )
 from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
 from assay.cli.commands.job_model import JobArgument
-from assay.cli.lazy import with_lazy_groups
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.game_state import GameView
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, Kind
@@ -36,10 +35,7 @@ from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, Kind
 if TYPE_CHECKING:
     from assay.program.isa import Node
 
-DEMAND = ("assay.cli.commands.demands", "Demands for pieces of committed states.")
-commands = typer.Typer(
-    no_args_is_help=True, help="Challenges and their games.", cls=with_lazy_groups({"demand": DEMAND})
-)
+commands = typer.Typer(no_args_is_help=True, help="Challenges and their games.")
 GameId = Annotated[int, typer.Argument(help="Number of the game.")]
 
 
