@@ -1,4 +1,4 @@
-"""Fifty small models of the field's textbooks: traced, one step of loss and gradient, against native fp32.
+"""Small models of the field's textbooks: traced, one step of loss and gradient, against native fp32.
 
 Contract: the loss is within `LOSS` of PyTorch's, relatively, and the gradient, as one vector, within
 `GRADIENT`: products keep 14 bits of each operand, so single entries that cancel may differ by more.
@@ -12,11 +12,8 @@ from torch import Tensor
 
 from tests.marked import only
 from tests.unit.program.lowered import both
-from tests.zoo import dense, pictures, series
-from tests.zoo.parts import ZOO, Entry
+from tests.zoo.models import ZOO, Entry
 
-MODULES = (dense, pictures, series)
-"""Importing them fills the zoo."""
 LOSS, GRADIENT = 1e-3, 5e-3
 QUICK = (
     *("vector_quantised", "deep_learning_recommender", "graph_isomorphism", "learned_ranking"),
