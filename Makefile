@@ -10,7 +10,7 @@ TRITON := .assay/tools/triton-3.9.0
 
 .PHONY: help setup demo test test-contracts test-python test-slow lint lint-python lint-contracts check \
 	format site browser screenshots clean bench-diloco bench-market bench-rl vectors games symbolic mutants slither \
-	fuzz artifacts bytecode kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
+	fuzz artifacts kills chaos arm kernels second-chain lock torches wheel zoo gpu-bundle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,10 +127,6 @@ fuzz: setup ## coverage-guided fuzzing of every decoder (installs atheris)
 
 artifacts: setup ## contracts/artifacts, after a change of contracts/src
 	$(PY) scripts/generate/artifacts.py
-
-bytecode: setup ## what is deployed is what compiles
-	$(PY) scripts/generate/artifacts.py --check
-	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
 
 kills: setup ## a thousand processes of all roles killed at random (an hour)
 	PYTHONPATH=. $(PY) scripts/prove/kills.py
