@@ -199,7 +199,7 @@ def open_game(
         if round_ is None:
             finding = first_finding(inspection)
         else:
-            finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard or 0, None)
+            finding = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard or 0)
     finally:
         inspection.close()
     if finding is None:

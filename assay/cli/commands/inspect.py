@@ -53,11 +53,11 @@ def open_inspection(app: App, job: str) -> Inspection:
     return Inspection(connection, storage, view, state_provider)
 
 
-def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
+def audit_view(inspection: Inspection, view: ClaimView) -> Finding | None:
     """The first fault of a claim; None if there is none."""
     from assay.node.audit import audit_claim
 
-    return audit_claim(inspection.state_provider, view, None if segments is None else list(segments))
+    return audit_claim(inspection.state_provider, view, None)
 
 
 def first_finding(inspection: Inspection) -> Finding | None:
@@ -67,9 +67,7 @@ def first_finding(inspection: Inspection) -> Finding | None:
     return next((found for view in standing if (found := audit_view(inspection, view))), None)
 
 
-def audit_place(
-    inspection: Inspection, kind: Kind, round_: int, shard: int, segments: range | None
-) -> tuple[Finding | None, ClaimView]:
+def audit_place(inspection: Inspection, kind: Kind, round_: int, shard: int) -> Finding | None:
     """Audits the standing claim at a place. Raises Ask if there is none."""
     job_id = inspection.job.job_id
     view = inspection.connection.market.current(job_id, kind, round_, shard)
@@ -79,10 +77,4 @@ def audit_place(
             hint="`assay job show` lists the claims",
             code="no-such-claim",
         )
-    if segments is not None and segments.stop > inspection.state_provider.work.segments(kind):
-        raise Ask(
-            f"the claim has {inspection.state_provider.work.segments(kind)} segments",
-            hint="name a range within them",
-            code="bad-range",
-        )
-    return audit_view(inspection, view, segments), view
+    return audit_view(inspection, view)

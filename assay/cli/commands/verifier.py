@@ -9,15 +9,12 @@ import typer
 
 from assay.app.ids import class_id_of
 from assay.app.invocation import App, app_of
-from assay.app.output import Exit, table
+from assay.app.output import table
 from assay.app.units import parse_amount, parse_bytes, parse_duration, round_amount, show_amount, show_count
 from assay.cli.command_factory import NodeKind, command_of
-from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.node.options import ReplayOptions
 from assay.cli.node.role_commands import add_verbs
 from assay.cli.node.startup import say_start, tells
-from assay.protocol.errors import Stop
-from assay.protocol.types import Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -177,40 +174,6 @@ add_verbs(commands, "verifier", "leave its class, and cast the votes and play th
 
 
 @commands.command()
-def replay(
-    context: typer.Context,
-    job: str,
-    round_: Annotated[int, typer.Option("--round", min=0)],
-    shard: Annotated[int, typer.Option(min=0, help="With --outer the slice.")] = 0,
-    outer: Annotated[bool, typer.Option(help="Replay the round's outer step instead of a task.")] = False,
-    segments: Annotated[
-        str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")
-    ] = None,
-) -> None:
-    """Recompute a committed claim and compare every root; exit status 9 if it is false."""
-    app, wanted = app_of(context), _range(segments)
-    inspection = open_inspection(app, job)
-    try:
-        kind = Kind.OUTER if outer else Kind.TASK
-        finding, view = audit_place(inspection, kind, round_, shard, wanted)
-    finally:
-        inspection.close()
-    data = {
-        "claim": view.claim_id,
-        "claimant": view.claim.claimant,
-        "phase": view.status.phase,
-        "finding": finding,
-    }
-    if finding is None:
-        app.output.result(
-            "replay", data, f"claim {view.claim_id.hex()[:16]} is right: every root recomputed equals its own"
-        )
-        return
-    app.output.result("replay", data, f"claim {view.claim_id.hex()[:16]} is FALSE: {finding}")
-    raise typer.Exit(int(Exit.FRAUD))
-
-
-@commands.command()
 def coverage(context: typer.Context, job: str) -> None:
     """Show how much of a job's tasks drawn verifiers attest, and the chance that their samples miss a
     fault."""
@@ -249,17 +212,3 @@ def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
         f" segment put anywhere among them would have escaped with chance {found['escaped']:.0%}; {before}. A"
         " whistleblower who replays everything misses nothing: `assay whistle scan`"
     )
-
-
-def _range(text: str | None) -> range | None:
-    if text is None:
-        return None
-    try:
-        first, last = (int(part) for part in text.split(":"))
-    except ValueError:
-        raise Stop(
-            f"{text!r} is not a range", hint="write FROM:BEFORE, such as 0:2", code="bad-range"
-        ) from None
-    if not 0 <= first < last:
-        raise Stop(f"{text!r} is an empty range", hint="write FROM:BEFORE, such as 0:2", code="bad-range")
-    return range(first, last)

@@ -103,7 +103,6 @@ CASES: dict[str, Case] = {
     "verifier subscribe": Case("{class_id}", "asks"),
     "verifier status": Case(ends="peer-unreachable"),
     "verifier earnings": Case(ends="reads"),
-    "verifier replay": Case("{job} --round 0", "block-not-found"),
     "verifier coverage": Case("{job}", "reads"),
     "verifier drain": Case(),
     "whistle run": Case(),

@@ -181,7 +181,6 @@ def test_a_budget_that_the_client_has_not_got_posts_nothing(assay: Assay, job_fi
         ("job", "fund", UNKNOWN, "1tok"),
         ("job", "halt", UNKNOWN),
         ("solver", "why", UNKNOWN),
-        ("verifier", "replay", UNKNOWN, "--round", "0"),
         ("whistle", "scan", UNKNOWN),
         ("dispute", "open", UNKNOWN, "--round", "0"),
         ("dispute", "show", "77"),
@@ -212,7 +211,7 @@ def test_there_are_no_games(assay: Assay) -> None:
 
 def test_a_claim_that_does_not_stand_is_not_found(assay: Assay, home: Path, job: str) -> None:
     with serving(home):
-        refused = assay("verifier", "replay", job, "--round", "0")
+        refused = assay("dispute", "open", job, "--round", "0", "--shard", "0")
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "no-such-claim"
 
 

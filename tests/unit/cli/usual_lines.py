@@ -78,7 +78,6 @@ CASES: dict[str, tuple[str, ...]] = {
     "verifier subscribe": (f"{VERIFIER} {{c}} 0", f"{VERIFIER} {{c}} {NO_JOB}"),
     "verifier status": ("{c} verifier-1", "{c} nobody"),
     "verifier earnings": ("{c} verifier-1", "{c} nobody"),
-    "verifier replay": ("{c} latest --round 0", f"{{c}} {NO_JOB} --round 0", "{c} latest --round 99"),
     "verifier coverage": ("{c} latest", f"{{c}} {NO_JOB}"),
     "whistle run": ("--account verifier-1 {c}", "--account nobody {c}", "{c} --auto none"),
     "whistle status": ("{c} verifier-1", "{c} nobody"),
