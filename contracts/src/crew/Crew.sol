@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ICrew, ICrews, Member} from "../interfaces/ICrews.sol";
+import {ICrew, ICrews, Invitation, Member} from "../interfaces/ICrews.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Role} from "../interfaces/Types.sol";
+import {Claim, Kind, Role} from "../interfaces/Types.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
-import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {LibClone} from "solady/utils/LibClone.sol";
 
-/// @notice See ICrew. Each crew is a clone of this. INVARIANT: locked + lost <= each, so that any one member can pay all.
+/// @dev What a crew reads of its invitation itself. It stands at the end of its code: a clone writes no storage.
+struct Own {
+    bytes32 jobId;
+    address leader;
+    uint96 stake; // of each member
+    uint32 shard;
+    uint8 count; // members
+}
+
+using {packed} for Own global;
+
+function packed(Own memory own) pure returns (bytes memory) {
+    return abi.encodePacked(own.jobId, own.leader, own.stake, own.shard, own.count);
+}
+
+/// @notice See ICrew. Each crew is a clone of this. INVARIANT: locked + lost <= stake, so that any one member can pay all.
 contract Crew is ICrew {
     using SafeERC20 for IERC20;
-    using SafeCast for uint256;
 
     uint256 private constant WHOLE = 10_000;
 
@@ -20,19 +35,10 @@ contract Crew is ICrew {
     IERC20 private immutable TOKEN;
     IVault private immutable VAULT;
     IStakes private immutable STAKES;
-    address private immutable TASKS;
+    ITasks private immutable TASKS;
     address private immutable COURT;
 
-    bytes32 public membersHash;
-    address public leader;
-    uint96 private _each;
-    /// @dev One slot. `joined`: a bit for each member; `count`: members in all once they are complete, else 0.
-    uint8 private _joined;
-    uint8 private _count;
-    uint128 private _charged;
-    mapping(uint256 member => uint256) private charges;
-
-    constructor(ICrews crews, IERC20 token, IVault vault, IStakes stakes, address tasks, address court) {
+    constructor(ICrews crews, IERC20 token, IVault vault, IStakes stakes, ITasks tasks, address court) {
         CREWS = crews;
         TOKEN = token;
         VAULT = vault;
@@ -41,121 +47,92 @@ contract Crew is ICrew {
         COURT = court;
     }
 
-    modifier onlyCrews() {
+    modifier known(Invitation calldata invitation) {
+        address crew = CREWS.crewOf(invitation);
+        if (crew != address(this)) revert WrongInvitation(crew);
+        _;
+    }
+
+    function begin(uint128 leastPrice) external {
         if (msg.sender != address(CREWS)) revert NotCrews();
-        _;
+        Own memory own = _own();
+        STAKES.stake(Role.SOLVER, _all(own));
+        TASKS.takeShard(own.jobId, own.shard, leastPrice);
+        _requireCovered(own);
     }
 
-    modifier known(Member[] calldata members) {
-        if (keccak256(abi.encode(members)) != membersHash) revert WrongMembers(membersHash);
-        _;
+    function commit(Claim calldata claim, bytes32[] calldata roots) external returns (bytes32 claimId) {
+        Own memory own = _onlyLeader();
+        if (claim.jobId != own.jobId) revert WrongJob(own.jobId);
+        claimId = TASKS.commit(claim, roots);
+        // Of a task the market asks this itself. Else stakes could be locked again and again once the shard is over.
+        if (claim.kind != Kind.TASK) _requireHolder(own);
+        _requireCovered(own);
     }
 
-    modifier complete() {
-        if (_count == 0) revert Incomplete(_joined);
-        _;
-    }
-
-    function begin(bytes32 members, address leader_, uint96 each) external onlyCrews {
-        (membersHash, leader, _each) = (members, leader_, each);
-    }
-
-    function join(Member[] calldata members, uint256 member) external known(members) {
-        _requireMember(members, member);
-        uint256 bit = uint256(1) << member;
-        if (_joined & bit != 0) revert AlreadyJoined(member);
-        uint256 joined = _joined | bit;
-        _joined = joined.toUint8();
-        emit Joined(member, msg.sender);
-        TOKEN.safeTransferFrom(msg.sender, address(this), _each);
-        uint256 count = members.length;
-        if (joined + 1 != uint256(1) << count) return;
-        _count = count.toUint8();
-        uint256 all = count * _each;
-        TOKEN.forceApprove(address(VAULT), all);
-        VAULT.deposit(address(this), all);
-        STAKES.stake(Role.SOLVER, all);
-    }
-
-    function quit(Member[] calldata members, uint256 member) external known(members) {
-        _requireMember(members, member);
-        if (_count != 0) revert Complete();
-        uint256 bit = uint256(1) << member;
-        if (_joined & bit == 0) revert NotMember(member);
-        _joined = (_joined ^ bit).toUint8();
-        emit Left(member, msg.sender);
-        TOKEN.safeTransfer(msg.sender, _each);
-    }
-
-    function relay(address target, bytes calldata data) external complete returns (bytes memory result) {
-        if (msg.sender != leader) revert NotLeader(leader);
-        // What is called: the rest are its arguments.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        bytes4 selector = bytes4(data);
-        bool announces = target == address(STAKES) && selector == IStakes.setEndpoint.selector;
-        if (target != TASKS && target != COURT && !announces) revert NotAllowed(target, selector);
-        bool done;
-        (done, result) = target.call(data);
-        if (!done) {
-            assembly ("memory-safe") {
-                revert(add(result, 0x20), mload(result))
-            }
+    function move(bytes calldata data) external {
+        _onlyLeader();
+        (bool done, bytes memory result) = COURT.call(data);
+        if (done) return;
+        assembly ("memory-safe") {
+            revert(add(result, 0x20), mload(result))
         }
-        if (target != TASKS) return result;
-        uint256 locked = STAKES.locked(address(this), Role.SOLVER);
-        (uint256 lost,) = losses();
-        if (locked + lost > _each) revert BeyondStake(locked, lost, _each);
     }
 
-    function pay(Member[] calldata members) external known(members) complete {
-        _pay(members);
+    function setEndpoint(string calldata url) external {
+        _onlyLeader();
+        STAKES.setEndpoint(url);
     }
 
-    function dissolve(Member[] calldata members, uint256 member) external known(members) complete {
-        _requireMember(members, member);
+    function release(Invitation calldata invitation, uint256 member) external known(invitation) {
+        _requireMember(invitation, member);
+        uint256 before = lost();
+        TASKS.release(invitation.jobId, invitation.shard);
+        if (lost() != before) revert TaskOwed();
+    }
+
+    function pay(Invitation calldata invitation) external known(invitation) {
+        _pay(invitation.members);
+    }
+
+    function dissolve(Invitation calldata invitation, uint256 member) external known(invitation) {
+        _requireMember(invitation, member);
         uint256 locked = STAKES.locked(address(this), Role.SOLVER);
         if (locked > 0) revert StillLocked(locked);
-        (uint256 lost,) = losses();
-        emit Dissolved(lost);
+        emit Dissolved(lost());
         STAKES.startUnbond(Role.SOLVER, STAKES.active(address(this), Role.SOLVER));
     }
 
-    function finish(Member[] calldata members) external known(members) complete {
-        uint256 games = CREWS.openGames(address(this));
-        if (games > 0) revert GamesOpen(games);
-        (uint256 lost, uint256 charged) = losses();
+    function finish(Invitation calldata invitation) external known(invitation) {
+        Member[] calldata members = invitation.members;
         _pay(members);
-        _hold(STAKES.finishUnbond(Role.SOLVER, 0));
-        charges[0] += lost - charged;
-        // The request above cannot be finished again, so nothing is given twice.
-        for (uint256 i; i < members.length; ++i) {
-            uint256 amount = _each - charges[i];
+        uint256 left = STAKES.finishUnbond(Role.SOLVER, 0);
+        _hold(left);
+        // That request cannot be finished again, so nothing is given twice. The leader gets what is left in the end.
+        for (uint256 i = members.length; i > 0;) {
+            --i;
+            (uint256 charged, uint256 games) = CREWS.charged(address(this), i);
+            if (games > 0) revert GamesOpen(i);
+            uint256 amount = i > 0 ? invitation.stake - charged : left;
+            left -= amount;
             emit Refunded(i, amount);
             VAULT.deposit(members[i].account, amount);
         }
     }
 
-    function charge(uint256 member, uint256 amount) external onlyCrews {
-        (uint256 lost, uint256 charged) = losses();
-        if (amount > lost - charged) amount = lost - charged;
-        charges[member] += amount;
-        _charged = (charged + amount).toUint128();
-        emit Charged(member, amount);
-    }
-
-    function losses() public view returns (uint256 lost, uint256 charged) {
+    function lost() public view returns (uint256) {
         uint256 left =
             STAKES.active(address(this), Role.SOLVER) + STAKES.unbonding(address(this), Role.SOLVER);
-        return (uint256(_count) * _each - left, _charged);
+        return _all(_own()) - left;
     }
 
     /// @dev What does not divide is the leader's.
     function _pay(Member[] calldata members) private {
-        uint256 amount = VAULT.free(address(this));
-        if (amount == 0) return;
-        emit Paid(amount);
+        uint256 rest = VAULT.free(address(this));
+        if (rest == 0) return;
+        emit Paid(rest);
+        uint256 amount = rest;
         _hold(amount);
-        uint256 rest = amount;
         for (uint256 i = members.length - 1; i > 0; --i) {
             uint256 part = amount * members[i].share / WHOLE;
             rest -= part;
@@ -170,7 +147,39 @@ contract Crew is ICrew {
         TOKEN.forceApprove(address(VAULT), amount);
     }
 
-    function _requireMember(Member[] calldata members, uint256 member) private view {
-        if (member >= members.length || members[member].account != msg.sender) revert NotMember(member);
+    /// @dev As `packed` wrote it.
+    function _own() private view returns (Own memory own) {
+        own.jobId = bytes32(LibClone.argsOnClone(address(this), 0, 32));
+        own.leader = address(bytes20(LibClone.argsOnClone(address(this), 32, 52)));
+        own.stake = uint96(bytes12(LibClone.argsOnClone(address(this), 52, 64)));
+        own.shard = uint32(bytes4(LibClone.argsOnClone(address(this), 64, 68)));
+        own.count = uint8(bytes1(LibClone.argsOnClone(address(this), 68, 69)));
+    }
+
+    function _all(Own memory own) private pure returns (uint256) {
+        return uint256(own.count) * own.stake;
+    }
+
+    function _onlyLeader() private view returns (Own memory own) {
+        own = _own();
+        if (msg.sender != own.leader) revert NotLeader(own.leader);
+    }
+
+    function _requireHolder(Own memory own) private view {
+        (address holder,,) = TASKS.holder(own.jobId, own.shard);
+        if (holder != address(this)) revert ITasks.NotHolder(holder);
+    }
+
+    function _requireCovered(Own memory own) private view {
+        uint256 locked = STAKES.locked(address(this), Role.SOLVER);
+        // Nothing unbonds where something can be locked.
+        uint256 gone = _all(own) - STAKES.active(address(this), Role.SOLVER);
+        if (locked + gone > own.stake) revert BeyondStake(locked, gone, own.stake);
+    }
+
+    function _requireMember(Invitation calldata invitation, uint256 member) private view {
+        if (member >= invitation.members.length || invitation.members[member].account != msg.sender) {
+            revert NotMember(member);
+        }
     }
 }

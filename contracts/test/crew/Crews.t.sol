@@ -1,80 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Crew} from "../../src/crew/Crew.sol";
 import {Crews} from "../../src/crew/Crews.sol";
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
-import {ICrew, ICrews, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
+import {ICrew, ICrews, Invitation, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";
 import {FakeCourt, Market} from "../market/Market.sol";
+import {LibClone} from "solady/utils/LibClone.sol";
 
 /// @notice A crew as a solver of a market that knows nothing of crews: what it takes, earns, loses, and whose loss that is.
 contract CrewsTest is Market {
-    uint96 private constant EACH = 220 ether;
+    uint96 private constant STAKE = 220 ether;
 
     Crews private crews;
     FakeCourt private ownCourt;
     ICrew private crew;
-    Member[] private members;
-    uint256[3] private privateKeys;
+    Invitation private invited;
+    uint256[] private privateKeys;
 
     function setUp() public {
         setUpMarket();
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 1);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
         ownCourt = new FakeCourt(predicted);
-        crews = new Crews(
-            token, vault, stakes, address(jobs), address(tasks), address(court), ICourt(address(ownCourt))
-        );
+        Crew implementation = new Crew(ICrews(predicted), token, vault, stakes, tasks, address(court));
+        ICourt itsCourt = ICourt(address(ownCourt));
+        crews = new Crews(token, vault, address(jobs), tasks, itsCourt, address(implementation));
+        assertEq(address(crews), predicted);
+        postJob(aTerms());
+        (invited.jobId, invited.shard, invited.leastPrice) = (jobId, 0, 10 ether);
+        (invited.stake, invited.expiry, invited.plan) = (STAKE, u64(block.timestamp + 1 hours), "plan");
         uint16[3] memory shares = [uint16(5000), 3000, 2000];
         for (uint256 i; i < 3; ++i) {
-            privateKeys[i] = 0xA11CE + i;
+            privateKeys.push(0xA11CE + i);
             address who = vm.addr(privateKeys[i]);
-            members.push(Member(who, shares[i], ProgramRef(bytes32(i + 1), 20, 3, 2)));
+            invited.members.push(Member(who, shares[i], ProgramRef(bytes32(i + 1), 20, 3, 2)));
             token.transfer(who, 1000 ether);
+            vm.prank(who);
+            token.approve(address(crews), 1000 ether);
         }
-        crew = ICrew(crews.create(members, EACH));
-        postJob(aTerms());
     }
 
     function account(uint256 member) private view returns (address) {
-        return members[member].account;
+        return invited.members[member].account;
     }
 
-    function join(uint256 member) private {
-        vm.startPrank(account(member));
-        token.approve(address(crew), EACH);
-        crew.join(members, member);
-        vm.stopPrank();
-    }
-
-    function joinAll() private {
-        for (uint256 i; i < 3; ++i) {
-            join(i);
+    function consents() private view returns (bytes[] memory signatures) {
+        uint256 count = invited.members.length;
+        signatures = new bytes[](count - 1);
+        for (uint256 i = 1; i < count; ++i) {
+            signatures[i - 1] = signature(i, crews.consentOf(invited));
         }
     }
 
-    function say(bytes memory data) private {
-        vm.prank(account(0));
-        crew.relay(address(tasks), data);
+    function signature(uint256 member, bytes32 digest) private view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(privateKeys[member], digest);
+        return abi.encodePacked(r, s, v);
     }
 
-    function takes(uint32 shard) private {
-        say(abi.encodeCall(ITasks.takeShard, (jobId, shard, 0)));
+    function form() private {
+        bytes[] memory signatures = consents();
+        vm.prank(account(0));
+        crew = ICrew(crews.form(invited, signatures));
+    }
+
+    function commits(Claim memory claim) private returns (Claim memory) {
+        vm.recordLogs();
+        bytes32[] memory ends = segmentEnds(claim);
+        vm.prank(account(0));
+        crew.commit(claim, ends);
+        (claim,,) = abi.decode(committed().data, (Claim, bytes32[], uint64));
+        return claim;
     }
 
     /// @dev The crew and a solver hold a shard each, and have committed to round 0.
     function working() private returns (Claim memory ours, Claim memory other) {
-        joinAll();
-        takes(0);
+        form();
         vm.prank(solvers[1]);
         tasks.takeShard(jobId, 1, 0);
-        Claim memory claim = draft(Kind.TASK, 0, 0);
-        vm.recordLogs();
-        say(abi.encodeCall(ITasks.commit, (claim, segmentEnds(claim))));
-        (ours,,) = abi.decode(committed().data, (Claim, bytes32[], uint64));
+        ours = commits(draft(Kind.TASK, 0, 0));
         other = commitTask(0, 1);
     }
 
@@ -94,30 +102,42 @@ contract CrewsTest is Market {
 
     function dissolve() private {
         vm.prank(account(1));
-        crew.dissolve(members, 1);
+        crew.dissolve(invited, 1);
         skip(UNBOND_DELAY);
     }
 
-    function transcript() private view returns (Transcript memory t, Said memory said) {
+    function transcript(uint8 member, Claim memory claim)
+        private
+        view
+        returns (Transcript memory t, Said memory said)
+    {
         bytes32[] memory leaves = new bytes32[](2);
         leaves[0] = Merkle.leaf(abi.encodePacked(bytes32("in"), bytes32("middle")));
         leaves[1] = Merkle.leaf(abi.encodePacked(bytes32("middle"), bytes32("out")));
         said = Said(1, "middle", "out", memberProof(leaves, 1));
-        t = Transcript(address(crew), jobId, 0, 40, 2, Merkle.root(leaves));
+        t = Transcript(address(crew), member, claim.round, claim.attempt, 40, 2, Merkle.root(leaves));
     }
 
-    function signed(uint256 member, Transcript memory t) private view returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(privateKeys[member], crews.digestOf(t));
-        return abi.encodePacked(r, s, v);
+    function accuse(uint8 member, Claim memory claim) private returns (uint256) {
+        (Transcript memory t, Said memory said) = transcript(member, claim);
+        return accuse(claim, t, said, "");
     }
 
-    function accuse(uint256 member) private returns (uint256 gameId) {
-        (Transcript memory t, Said memory said) = transcript();
-        bytes memory signature = signed(member, t);
+    function accuse(Claim memory claim, Transcript memory t, Said memory said, bytes memory refused)
+        private
+        returns (uint256 gameId)
+    {
+        bytes memory signed_ = signature(t.member, crews.digestOf(t));
         vm.startPrank(account(0));
         token.approve(address(crews), 30 ether);
-        gameId = crews.accuse(members, member, t, signature, said);
+        if (refused.length > 0) vm.expectRevert(refused);
+        gameId = crews.accuse(invited, claim, t, signed_, said);
         vm.stopPrank();
+    }
+
+    function refuses(uint8 member, Claim memory claim, bytes memory why) private {
+        (Transcript memory t, Said memory said) = transcript(member, claim);
+        accuse(claim, t, said, why);
     }
 
     function assertRefunds(uint256 a, uint256 b, uint256 c) private {
@@ -125,127 +145,193 @@ contract CrewsTest is Market {
         for (uint256 i; i < 3; ++i) {
             before[i] = free(account(i));
         }
-        crew.finish(members);
+        crew.finish(invited);
         assertEq(free(account(0)) - before[0], a, "leader");
         assertEq(free(account(1)) - before[1], b, "member 1");
         assertEq(free(account(2)) - before[2], c, "member 2");
         assertEq(token.balanceOf(address(crew)) + vault.free(address(crew)), 0, "nothing is left");
     }
 
-    // Registration
+    // Forming
 
-    function test_CrewIsASolverOnceAllHaveJoined() public {
-        join(0);
-        join(2);
-        vm.expectRevert(abi.encodeWithSelector(ICrew.Incomplete.selector, 5));
-        takes(0);
-        join(1);
-        assertEq(activeOf(address(crew), Role.SOLVER), 3 * EACH);
-        takes(0);
+    function test_ACrewHoldsItsShardFromTheFirst() public {
+        address predicted = crews.crewOf(invited);
+        form();
+        assertEq(address(crew), predicted);
+        assertEq(activeOf(predicted, Role.SOLVER), 3 * STAKE);
         (address holder,,) = tasks.holder(jobId, 0);
-        assertEq(holder, address(crew));
+        assertEq(holder, predicted);
+        assertEq(token.balanceOf(account(2)), 1000 ether - STAKE);
     }
 
-    function test_WhoeverWaitsInVainTakesItsStakeBack() public {
-        join(1);
-        vm.prank(account(1));
-        crew.quit(members, 1);
+    function test_NobodyPaysWhoHasNotConsented() public {
+        bytes[] memory signatures = consents();
+        signatures[1] = signatures[0];
+        vm.startPrank(account(0));
+        vm.expectRevert(abi.encodeWithSelector(ICrews.WrongConsent.selector, account(2)));
+        crews.form(invited, signatures);
+        signatures = consents();
+        invited.members[1].share -= 1;
+        invited.members[0].share += 1;
+        vm.expectRevert(abi.encodeWithSelector(ICrews.WrongConsent.selector, account(1)));
+        crews.form(invited, signatures);
+        vm.stopPrank();
         assertEq(token.balanceOf(account(1)), 1000 ether);
+        signatures = consents();
         vm.prank(account(1));
-        vm.expectRevert(abi.encodeWithSelector(ICrew.NotMember.selector, 1));
-        crew.quit(members, 1);
-        joinAll();
-        vm.prank(account(1));
-        vm.expectRevert(ICrew.Complete.selector);
-        crew.quit(members, 1);
+        vm.expectRevert(abi.encodeWithSelector(ICrews.NotLeader.selector, account(0)));
+        crews.form(invited, signatures);
     }
 
-    function test_NobodyJoinsForAnotherOrTwice() public {
-        vm.prank(stranger);
-        vm.expectRevert(abi.encodeWithSelector(ICrew.NotMember.selector, 1));
-        crew.join(members, 1);
-        join(1);
-        vm.prank(account(1));
-        vm.expectRevert(abi.encodeWithSelector(ICrew.AlreadyJoined.selector, 1));
-        crew.join(members, 1);
-        Member[] memory others = members;
-        others[1].share = 0;
-        others[2].share = 5000;
-        vm.prank(account(2));
-        vm.expectRevert(abi.encodeWithSelector(ICrew.WrongMembers.selector, crew.membersHash()));
-        crew.join(others, 2);
+    function test_NobodyPaysForAShardThatAnotherHas() public {
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0, 0);
+        bytes[] memory signatures = consents();
+        vm.prank(account(0));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, solvers[0]));
+        crews.form(invited, signatures);
+        assertEq(token.balanceOf(account(1)), 1000 ether);
+    }
+
+    function test_AConsentIsUsedOnceAndNotLate() public {
+        form();
+        skip(1001);
+        tasks.expire(jobId, 0);
+        bytes[] memory signatures = consents();
+        vm.prank(account(0));
+        vm.expectRevert(LibClone.DeploymentFailed.selector);
+        crews.form(invited, signatures);
+        vm.warp(invited.expiry + 1);
+        vm.prank(account(0));
+        vm.expectRevert(abi.encodeWithSelector(ICrews.Expired.selector, invited.expiry));
+        crews.form(invited, signatures);
     }
 
     function test_SharesAreTenThousandTogether() public {
-        members[2].share = 2001;
+        invited.members[2].share = 2001;
+        bytes[] memory signatures = consents();
+        vm.startPrank(account(0));
         vm.expectRevert(abi.encodeWithSelector(ICrews.WrongShares.selector, 10_001));
-        crews.create(members, EACH);
-        members.pop();
-        members.pop();
+        crews.form(invited, signatures);
+        invited.members.pop();
+        vm.expectRevert(abi.encodeWithSelector(ICrews.WrongCount.selector, 2));
+        crews.form(invited, signatures);
+        invited.members.pop();
         vm.expectRevert(abi.encodeWithSelector(ICrews.WrongCount.selector, 1));
-        crews.create(members, EACH);
+        crews.form(invited, new bytes[](0));
+        vm.stopPrank();
     }
 
-    function test_NobodyBeginsACrewAgain() public {
+    function test_NobodyElseBeginsACrew() public {
+        form();
         vm.expectRevert(ICrew.NotCrews.selector);
-        crew.begin(bytes32(0), address(this), 1);
-        vm.expectRevert(ICrew.NotCrews.selector);
-        crew.charge(1, 1);
+        crew.begin(1);
+    }
+
+    /// @notice The digest that wallets sign, from the types as EIP-712 writes them.
+    function test_AConsentIsTypedData() public view {
+        bytes32 program = keccak256("ProgramRef(bytes32 root,uint32 nodes,uint32 slots,uint32 params)");
+        bytes32 member = keccak256(
+            "Member(address account,uint16 share,ProgramRef stage)ProgramRef(bytes32 root,uint32 nodes,uint32 slots,uint32 params)"
+        );
+        bytes32 all = keccak256(
+            "Invitation(bytes32 jobId,uint32 shard,uint128 leastPrice,uint96 stake,uint64 expiry,bytes32 plan,Member[] members)Member(address account,uint16 share,ProgramRef stage)ProgramRef(bytes32 root,uint32 nodes,uint32 slots,uint32 params)"
+        );
+        bytes memory each;
+        for (uint256 i; i < 3; ++i) {
+            Member memory m = invited.members[i];
+            bytes32 stage = keccak256(abi.encode(program, m.stage));
+            each = abi.encodePacked(each, keccak256(abi.encode(member, m.account, m.share, stage)));
+        }
+        bytes memory head = abi.encode(all, jobId, uint256(0), uint256(10 ether));
+        bytes memory tail = abi.encode(STAKE, invited.expiry, bytes32("plan"), keccak256(each));
+        bytes32 domain = keccak256(
+            abi.encode(
+                keccak256(
+                    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+                ),
+                keccak256("Assay Crews"),
+                keccak256("1"),
+                block.chainid,
+                address(crews)
+            )
+        );
+        bytes32 hash = keccak256(bytes.concat(head, tail));
+        assertEq(crews.consentOf(invited), keccak256(abi.encodePacked("\x19\x01", domain, hash)));
     }
 
     // Working
 
     function test_OnlyTheLeaderSaysWhatTheCrewDoes() public {
-        joinAll();
-        vm.prank(account(1));
-        vm.expectRevert(abi.encodeWithSelector(ICrew.NotLeader.selector, account(0)));
-        crew.relay(address(tasks), abi.encodeCall(ITasks.takeShard, (jobId, 0, 0)));
-    }
-
-    function test_TheLeaderMovesNoStakeAndNoToken() public {
-        joinAll();
-        address[4] memory targets = [address(stakes), address(vault), address(token), address(challenges)];
-        bytes memory data = abi.encodeCall(IStakes.startUnbond, (Role.SOLVER, EACH));
-        for (uint256 i; i < targets.length; ++i) {
-            vm.prank(account(0));
-            vm.expectRevert(
-                abi.encodeWithSelector(ICrew.NotAllowed.selector, targets[i], IStakes.startUnbond.selector)
-            );
-            crew.relay(targets[i], data);
-        }
+        form();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes memory refused = abi.encodeWithSelector(ICrew.NotLeader.selector, account(0));
+        vm.startPrank(account(1));
+        vm.expectRevert(refused);
+        crew.commit(claim, ends);
+        vm.expectRevert(refused);
+        crew.move("");
+        vm.expectRevert(refused);
+        crew.setEndpoint("http://thief:1");
+        vm.stopPrank();
         vm.prank(account(0));
-        crew.relay(address(stakes), abi.encodeCall(IStakes.setEndpoint, ("http://crew:1")));
+        crew.setEndpoint("http://crew:1");
         assertEq(stakes.endpoint(address(crew)), "http://crew:1");
     }
 
-    function test_WhatTheMarketRefusesTheLeaderIsTold() public {
-        joinAll();
-        takes(0);
+    function test_AMoveIsTheCourts() public {
+        form();
+        bytes memory data = abi.encodeCall(FakeCourt.decide, (7, true));
+        vm.expectCall(address(court), data);
         vm.prank(account(0));
-        vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, address(crew)));
-        crew.relay(address(tasks), abi.encodeCall(ITasks.takeShard, (jobId, 0, 0)));
+        vm.expectRevert();
+        crew.move(data);
+    }
+
+    function test_WhatTheMarketRefusesTheLeaderIsTold() public {
+        (Claim memory ours,) = working();
+        bytes32[] memory ends = segmentEnds(ours);
+        bytes memory refused =
+            abi.encodeWithSelector(ITasks.PlaceTaken.selector, tasks.current(jobId, Kind.TASK, 0, 0));
+        vm.prank(account(0));
+        vm.expectRevert(refused);
+        crew.commit(ours, ends);
     }
 
     function test_NoMoreIsLockedThanOneMemberCanPay() public {
-        (Claim memory claim,) = working();
-        assertEq(lockedOf(address(crew), Role.SOLVER), 107 ether);
-        say(abi.encodeCall(ITasks.release, (jobId, 0)));
-        takes(0);
-        accept(claim);
-        postJob(otherTerms());
-        takes(0);
-        assertEq(lockedOf(address(crew), Role.SOLVER), 114 ether);
-        Claim memory second = draft(Kind.TASK, 0, 0);
-        say(abi.encodeCall(ITasks.commit, (second, segmentEnds(second))));
-        assertEq(lockedOf(address(crew), Role.SOLVER), 214 ether);
+        invited.stake = 106 ether;
+        form();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
         vm.prank(account(0));
-        vm.expectRevert(abi.encodeWithSelector(ICrew.BeyondStake.selector, 221 ether, 0, EACH));
-        crew.relay(address(tasks), abi.encodeCall(ITasks.takeShard, (jobId, 1, 0)));
+        vm.expectRevert(abi.encodeWithSelector(ICrew.BeyondStake.selector, 107 ether, 0, uint256(106 ether)));
+        crew.commit(claim, ends);
     }
 
-    function otherTerms() private view returns (Terms memory t) {
-        t = aTerms();
+    /// @notice A task that is missed costs missPenalty: a shard that costs more than one member has is not taken.
+    function test_NoShardIsTakenWithoutItsPenalty() public {
+        invited.stake = 6 ether;
+        bytes[] memory signatures = consents();
+        vm.prank(account(0));
+        vm.expectRevert();
+        crews.form(invited, signatures);
+        invited.stake = 50 ether; // three are enough for the market, one is not for the others
+        form();
+        assertEq(lockedOf(address(crew), Role.SOLVER), 7 ether);
+    }
+
+    function test_ACrewWorksForItsJobAlone() public {
+        form();
+        bytes32 own = jobId;
+        Terms memory t = aTerms();
         t.nonce = 2;
+        postJob(t);
+        Claim memory claim = draft(Kind.OUTER, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        vm.prank(account(0));
+        vm.expectRevert(abi.encodeWithSelector(ICrew.WrongJob.selector, own));
+        crew.commit(claim, ends);
     }
 
     function test_EarningsArePaidByShares() public {
@@ -255,129 +341,225 @@ contract CrewsTest is Market {
         skip(501);
         tasks.settle(ours);
         assertEq(vault.free(address(crew)), 10 ether);
-        crew.pay(members);
+        crew.pay(invited);
         assertEq(free(account(0)), 5 ether);
         assertEq(free(account(1)), 3 ether);
         assertEq(free(account(2)), 2 ether);
-        crew.pay(members);
+        crew.pay(invited);
         assertEq(free(account(2)), 2 ether, "once");
     }
 
-    // Losses
-
-    function test_TheLeaderPaysForWhatNobodyIsChargedWith() public {
-        convicted();
-        dissolve();
-        assertRefunds(EACH - 100 ether, EACH, EACH);
-    }
-
-    function test_ALeaderThatLetsADeadlinePassPaysThePenalty() public {
-        joinAll();
-        takes(0);
-        skip(1001);
-        tasks.expire(jobId, 0);
-        dissolve();
-        assertRefunds(EACH - 7 ether, EACH, EACH);
-    }
-
-    function test_AMemberWhoseTranscriptIsFalsePaysAlone() public {
-        for (uint256 i = 1; i < 3; ++i) {
-            uint256 snapshot = vm.snapshotState();
-            convicted();
-            ownCourt.decide(accuse(i), true);
-            dissolve();
-            if (i == 1) assertRefunds(EACH, EACH - 100 ether, EACH);
-            else assertRefunds(EACH, EACH, EACH - 100 ether);
-            vm.revertToState(snapshot);
-        }
-    }
-
-    function test_AMemberWhoseTranscriptIsTruePaysNothingAndGetsTheBond() public {
-        convicted();
-        ownCourt.decide(accuse(1), false);
-        assertEq(token.balanceOf(account(1)), 1000 ether - EACH + 30 ether);
-        dissolve();
-        assertRefunds(EACH - 100 ether, EACH, EACH);
-    }
-
-    function test_AConvictionIsChargedOnce() public {
-        convicted();
-        uint256 first = accuse(1);
-        uint256 second = accuse(2);
-        ownCourt.decide(first, true);
-        ownCourt.decide(second, true);
-        dissolve();
-        assertRefunds(EACH, EACH - 100 ether, EACH);
-    }
-
-    function test_NobodyIsAccusedOfWhatWasNotLost() public {
-        working();
-        (Transcript memory t, Said memory said) = transcript();
-        bytes memory signature = signed(1, t);
-        vm.prank(account(0));
-        vm.expectRevert(ICrews.NothingLost.selector);
-        crews.accuse(members, 1, t, signature, said);
-    }
-
-    /// @notice An account may take code later (EIP-7702) that denies its signatures.
-    function test_WhoHasSignedIsAccusedWhateverCodeItsAccountHasTaken() public {
-        convicted();
-        vm.etch(account(1), hex"5f5ffd"); // reverts, whatever it is asked
-        assertGt(accuse(1), 0);
-    }
-
-    function test_NobodyIsAccusedOfWhatItDidNotSign() public {
-        convicted();
-        (Transcript memory t, Said memory said) = transcript();
-        bytes memory signature = signed(2, t);
-        vm.startPrank(account(0));
-        vm.expectRevert(abi.encodeWithSelector(ICrews.WrongSignature.selector, account(1)));
-        crews.accuse(members, 1, t, signature, said);
-        said.outRoot = "another";
-        signature = signed(1, t);
-        vm.expectRevert(ICrews.BadProof.selector);
-        crews.accuse(members, 1, t, signature, said);
+    function test_AnotherInvitationIsRefused() public {
+        form();
+        invited.members[1].share += 1;
+        bytes memory refused = abi.encodeWithSelector(ICrew.WrongInvitation.selector, crews.crewOf(invited));
+        vm.expectRevert(refused);
+        crew.pay(invited);
+        vm.startPrank(account(1));
+        vm.expectRevert(refused);
+        crew.release(invited, 1);
+        vm.expectRevert(refused);
+        crew.dissolve(invited, 1);
+        vm.expectRevert(refused);
+        crew.finish(invited);
         vm.stopPrank();
-        vm.prank(account(2));
-        vm.expectRevert(abi.encodeWithSelector(ICrews.NotLeader.selector, account(0)));
-        crews.accuse(members, 1, t, signature, said);
     }
 
-    function test_NobodyIsPaidOutBeforeAnAccusationIsDecided() public {
-        convicted();
-        uint256 gameId = accuse(1);
+    // Getting out
+
+    /// @notice The leader is gone for good: its task has settled, and the job waits for another shard.
+    function test_AMemberGetsOutWithoutTheLeader() public {
+        (Claim memory ours, Claim memory other) = working();
+        accept(ours);
+        accept(other);
+        skip(501);
+        tasks.settle(ours);
+        assertEq(lockedOf(address(crew), Role.SOLVER), 7 ether);
+        vm.prank(account(2));
+        crew.release(invited, 2);
+        vm.prank(account(2));
+        crew.dissolve(invited, 2);
+        skip(UNBOND_DELAY);
+        assertRefunds(STAKE + 5 ether, STAKE + 3 ether, STAKE + 2 ether);
+    }
+
+    function test_AMemberReleasesNothingThatIsOwed() public {
+        form();
+        vm.prank(stranger);
+        vm.expectRevert(abi.encodeWithSelector(ICrew.NotMember.selector, 1));
+        crew.release(invited, 1);
+        vm.prank(account(1));
+        vm.expectRevert(ICrew.TaskOwed.selector);
+        crew.release(invited, 1);
+        skip(1001);
+        tasks.expire(jobId, 0); // whoever owes it pays, and the shard is over all the same
         dissolve();
-        vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 1));
-        crew.finish(members);
-        ownCourt.decide(gameId, true);
-        assertRefunds(EACH, EACH - 100 ether, EACH);
+        assertRefunds(STAKE - 7 ether, STAKE, STAKE);
+    }
+
+    /// @notice What has no shard commits nothing, so that no stake is locked again before its members get it.
+    function test_NothingIsLockedOnceTheShardIsOver() public {
+        (Claim memory ours, Claim memory other) = working();
+        accept(ours);
+        accept(other);
+        vm.prank(account(2));
+        crew.release(invited, 2);
+        skip(101); // the outer claim is anybody's
+        Claim memory claim = draft(Kind.OUTER, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        vm.prank(account(0));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, address(0)));
+        crew.commit(claim, ends);
+        vm.prank(solvers[1]);
+        tasks.commit(claim, ends);
     }
 
     function test_NothingIsTakenOutWhileItIsLocked() public {
         working();
         vm.prank(account(2));
         vm.expectRevert(abi.encodeWithSelector(ICrew.StillLocked.selector, 107 ether));
-        crew.dissolve(members, 2);
+        crew.dissolve(invited, 2);
     }
 
-    function test_ADissolvedCrewTakesNothing() public {
-        joinAll();
+    function test_EachIsRefundedOnce() public {
+        form();
+        skip(1001);
+        tasks.expire(jobId, 0);
         dissolve();
+        assertRefunds(STAKE - 7 ether, STAKE, STAKE);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NoSuchRequest.selector, 0));
+        crew.finish(invited);
+    }
+
+    // Losses
+
+    function test_TheLeaderPaysForWhatNobodyIsChargedWith() public {
+        convicted();
+        assertEq(crew.lost(), 100 ether);
+        dissolve();
+        assertRefunds(STAKE - 100 ether, STAKE, STAKE);
+    }
+
+    function test_ALeaderThatLetsADeadlinePassPaysThePenalty() public {
+        form();
+        skip(1001);
+        tasks.expire(jobId, 0);
+        dissolve();
+        assertRefunds(STAKE - 7 ether, STAKE, STAKE);
+    }
+
+    function test_AMemberWhoseTranscriptIsFalsePaysAlone() public {
+        for (uint8 i = 1; i < 3; ++i) {
+            uint256 snapshot = vm.snapshotState();
+            ownCourt.decide(accuse(i, convicted()), true);
+            dissolve();
+            if (i == 1) assertRefunds(STAKE, STAKE - 100 ether, STAKE);
+            else assertRefunds(STAKE, STAKE, STAKE - 100 ether);
+            vm.revertToState(snapshot);
+        }
+    }
+
+    function test_AMemberWhoseTranscriptIsTruePaysNothingAndGetsTheBond() public {
+        ownCourt.decide(accuse(1, convicted()), false);
+        assertEq(free(account(1)), 30 ether);
+        dissolve();
+        assertRefunds(STAKE - 100 ether, STAKE, STAKE);
+    }
+
+    function test_AConvictionIsChargedOnce() public {
+        Claim memory claim = convicted();
+        uint256 first = accuse(1, claim);
+        uint256 second = accuse(2, claim);
+        ownCourt.decide(first, true);
+        ownCourt.decide(second, true);
+        dissolve();
+        assertRefunds(STAKE, STAKE - 100 ether, STAKE);
+    }
+
+    /// @notice Two claims of the crew fall, and the member has lied in the first: it pays for that one alone.
+    function test_ATranscriptIsChargedForItsOwnClaimAlone() public {
+        invited.stake = 400 ether;
+        (Claim memory first, Claim memory other) = working();
+        accept(first);
+        accept(other);
+        other = commits(draft(Kind.OUTER, 0, 0));
+        Claim memory second = commits(draft(Kind.TASK, 1, 0));
+        convictByGame(second);
+        convictByGame(first);
+        assertEq(crew.lost(), 200 ether);
+        ownCourt.decide(accuse(1, first), true);
+        refuses(1, first, abi.encodeWithSelector(ICrews.AlreadyAccused.selector, idOf(first), 1));
+        (Transcript memory t, Said memory said) = transcript(1, first);
+        accuse(second, t, said, abi.encodePacked(ICrews.WrongClaim.selector));
+        t.attempt += 1;
+        accuse(first, t, said, abi.encodePacked(ICrews.WrongClaim.selector));
+        tasks.void(other);
+        dissolve();
+        assertRefunds(300 ether, 300 ether, 400 ether);
+    }
+
+    /// @notice However the leader and a puppet play, each member is accused once for a claim, within its window; the rest is games.
+    function test_AccusationsPutPayingOffByAGameAtMost() public {
+        Claim memory claim = convicted();
+        uint256 game = accuse(1, claim);
+        ownCourt.decide(game, false);
+        refuses(1, claim, abi.encodeWithSelector(ICrews.AlreadyAccused.selector, idOf(claim), 1));
+        vm.prank(account(1));
+        crew.dissolve(invited, 1);
+        uint64 end = u64(block.timestamp) + 500;
+        vm.warp(end);
+        game = accuse(2, claim);
+        vm.warp(end + 1);
+        refuses(0, claim, abi.encodeWithSelector(ICrews.WindowClosed.selector, end));
+        skip(UNBOND_DELAY);
+        vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 2));
+        crew.finish(invited);
+        ownCourt.decide(game, false);
+        assertRefunds(STAKE - 100 ether, STAKE, STAKE);
+    }
+
+    function test_NobodyIsAccusedOfWhatWasNotLost() public {
+        (Claim memory ours, Claim memory other) = working();
+        refuses(1, ours, abi.encodePacked(ICrews.WrongClaim.selector));
+        convictByGame(other);
+        refuses(1, other, abi.encodePacked(ICrews.WrongClaim.selector));
+    }
+
+    /// @notice An account may take code later (EIP-7702) that denies its signatures.
+    function test_WhoHasSignedIsAccusedWhateverCodeItsAccountHasTaken() public {
+        Claim memory claim = convicted();
+        vm.etch(account(1), hex"5f5ffd"); // reverts, whatever it is asked
+        assertGt(accuse(1, claim), 0);
+    }
+
+    function test_NobodyIsAccusedOfWhatItDidNotSign() public {
+        Claim memory claim = convicted();
+        (Transcript memory t, Said memory said) = transcript(1, claim);
+        bytes memory another = signature(2, crews.digestOf(t));
         vm.prank(account(0));
-        vm.expectRevert(
-            abi.encodeWithSelector(
-                IStakes.InsufficientStake.selector, address(crew), Role.SOLVER, 107 ether, 0
-            )
-        );
-        crew.relay(address(tasks), abi.encodeCall(ITasks.takeShard, (jobId, 0, 0)));
-        assertRefunds(EACH, EACH, EACH);
-        vm.expectRevert();
-        crew.finish(members);
+        vm.expectRevert(abi.encodeWithSelector(ICrews.WrongSignature.selector, account(1)));
+        crews.accuse(invited, claim, t, another, said);
+        vm.prank(account(2));
+        vm.expectRevert(abi.encodeWithSelector(ICrews.NotLeader.selector, account(0)));
+        crews.accuse(invited, claim, t, another, said);
+        said.outRoot = "another";
+        accuse(claim, t, said, abi.encodePacked(ICrews.BadProof.selector));
+        t.crew = address(this);
+        accuse(claim, t, said, abi.encodePacked(ICrews.WrongClaim.selector));
+    }
+
+    function test_NobodyIsPaidOutBeforeAnAccusationIsDecided() public {
+        uint256 gameId = accuse(1, convicted());
+        dissolve();
+        vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 1));
+        crew.finish(invited);
+        ownCourt.decide(gameId, true);
+        assertRefunds(STAKE, STAKE - 100 ether, STAKE);
     }
 
     function test_OnlyItsCourtJudges() public {
-        convicted();
-        uint256 gameId = accuse(1);
+        Claim memory claim = convicted();
+        uint256 gameId = accuse(1, claim);
         Game memory game = ownCourt.game(gameId);
         vm.expectRevert(abi.encodeWithSelector(ICrews.NotCourt.selector, address(this)));
         crews.resolve(gameId, game, true);
@@ -389,6 +571,9 @@ contract CrewsTest is Market {
         assertEq(game.params.program.root, bytes32(uint256(2)));
         assertEq(game.params.datasetRoot, aTerms().datasetRoot);
         assertEq(game.params.seed, aTerms().seed);
+        assertEq(game.params.claimId, idOf(claim));
+        assertEq(crews.accused(idOf(claim), 1), true);
+        assertEq(crews.accused(idOf(claim), 2), false);
     }
 
     // Gas
@@ -396,43 +581,56 @@ contract CrewsTest is Market {
     /// @dev As at the beginning of a transaction.
     function cold() private {
         vm.cool(address(crews));
-        vm.cool(address(crew));
+        if (address(crew) != address(0)) vm.cool(address(crew));
         vm.cool(address(token));
         chill();
     }
 
-    function test_GasOfJoining() public {
-        uint256 before = gasleft();
-        crew = ICrew(crews.create(members, EACH));
-        vm.snapshotValue("crew", "create, 3 members", before - gasleft());
-        for (uint256 i; i < 3; ++i) {
-            vm.startPrank(account(i));
-            token.approve(address(crew), EACH);
-            cold();
-            before = gasleft();
-            crew.join(members, i);
-            uint256 used = before - gasleft();
-            vm.stopPrank();
-            if (i > 0) vm.snapshotValue("crew", i == 2 ? "join, the last of 3" : "join", used);
+    function test_GasOfForming() public {
+        uint256 snapshot = vm.snapshotState();
+        forms("form, 3 members");
+        vm.revertToState(snapshot);
+        for (uint256 i = 3; i < 8; ++i) {
+            privateKeys.push(0xA11CE + i);
+            address who = vm.addr(privateKeys[i]);
+            invited.members.push(Member(who, 0, ProgramRef(bytes32(i + 1), 20, 3, 2)));
+            token.transfer(who, 1000 ether);
+            vm.prank(who);
+            token.approve(address(crews), STAKE);
         }
+        forms("form, 8 members");
+        vm.prank(solvers[1]);
+        cold();
+        uint256 before = gasleft();
+        tasks.takeShard(jobId, 1, 0);
+        vm.snapshotValue("crew", "take, without a crew", before - gasleft());
     }
 
-    function test_GasOfATask() public {
-        joinAll();
-        uint256 snapshot = vm.snapshotState();
-        takes(0);
-        Claim memory claim = draft(Kind.TASK, 0, 0);
-        bytes memory data = abi.encodeCall(ITasks.commit, (claim, segmentEnds(claim)));
+    function forms(string memory name) private {
+        bytes[] memory signatures = consents();
         vm.prank(account(0));
         cold();
         uint256 before = gasleft();
-        crew.relay(address(tasks), data);
+        crews.form(invited, signatures);
+        vm.snapshotValue("crew", name, before - gasleft());
+    }
+
+    function test_GasOfATask() public {
+        form();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 snapshot = vm.snapshotState();
+        vm.prank(account(0));
+        cold();
+        uint256 before = gasleft();
+        crew.commit(claim, ends);
         vm.snapshotValue("crew", "commit", before - gasleft());
         vm.revertToState(snapshot);
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0, 0);
-        bytes32[] memory ends = segmentEnds(claim);
-        vm.prank(solvers[0]);
+        vm.prank(solvers[1]);
+        tasks.takeShard(jobId, 1, 0);
+        claim = draft(Kind.TASK, 0, 1);
+        ends = segmentEnds(claim);
+        vm.prank(solvers[1]);
         cold();
         before = gasleft();
         tasks.commit(claim, ends);
@@ -440,8 +638,7 @@ contract CrewsTest is Market {
     }
 
     function test_GasOfACharge() public {
-        convicted();
-        uint256 gameId = accuse(1);
+        uint256 gameId = accuse(1, convicted());
         Game memory game = ownCourt.game(gameId);
         vm.prank(address(ownCourt));
         cold();

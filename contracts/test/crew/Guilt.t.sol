@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Crew} from "../../src/crew/Crew.sol";
 import {Crews} from "../../src/crew/Crews.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
-import {Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
+import {ICrews, Invitation, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {ProgramRef, Terms} from "../../src/interfaces/Types.sol";
+import {Claim, ClaimStatus, Phase, ProgramRef, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {TermsStore} from "../../src/libraries/TermsStore.sol";
 import {AssayToken} from "../../src/token/AssayToken.sol";
@@ -22,23 +24,19 @@ contract JobsFake {
     }
 }
 
-/// @notice A crew that has lost a stake.
-contract CrewFake {
-    bytes32 public membersHash;
-    address public leader;
-    uint256 public charged;
-    uint256 public guilty = type(uint256).max;
+/// @notice Keeps what is deposited.
+contract VaultFake {
+    mapping(address account => uint256) public free;
 
-    constructor(bytes32 members, address leader_) {
-        (membersHash, leader) = (members, leader_);
+    function deposit(address account, uint256 amount) external {
+        free[account] += amount;
     }
+}
 
-    function losses() external view returns (uint256, uint256) {
-        return (100 ether, charged);
-    }
-
-    function charge(uint256 member, uint256 amount) external {
-        (guilty, charged) = (member, amount);
+/// @notice Says that every claim was convicted just now.
+contract TasksFake {
+    function status(bytes32) external view returns (ClaimStatus memory s) {
+        (s.phase, s.since) = (Phase.CONVICTED, uint64(block.timestamp));
     }
 }
 
@@ -51,13 +49,14 @@ contract GuiltTest is CourtGame {
     AssayToken private token = AssayToken(deployed("AssayToken", abi.encode(address(this), 1000 ether)));
     JobsFake private jobs = new JobsFake();
     Crews private crews;
-    CrewFake private crew;
-    Member[] private members;
+    IVault private vault = IVault(address(new VaultFake()));
+    Invitation private invited;
+    address private crew;
     uint256 private memberKey;
 
     function setUp() public {
         _load();
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 5);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 7);
         court = Court(
             deployed(
                 "Court",
@@ -71,14 +70,16 @@ contract GuiltTest is CourtGame {
                 )
             )
         );
-        IVault vault = IVault(makeAddr("vault"));
-        IStakes stakes = IStakes(makeAddr("stakes"));
-        crews = new Crews(token, vault, stakes, address(jobs), makeAddr("tasks"), makeAddr("court"), court);
+        ITasks tasks = ITasks(address(new TasksFake()));
+        Crew implementation =
+            new Crew(ICrews(predicted), token, vault, IStakes(makeAddr("stakes")), tasks, makeAddr("court"));
+        crews = new Crews(token, vault, address(jobs), tasks, court, address(implementation));
         assertEq(address(crews), predicted);
         (defender, memberKey) = makeAddrAndKey("member 1");
-        members.push(Member(challenger, 5000, ProgramRef(keccak256("stage 0"), 9, 2, 1)));
-        members.push(Member(defender, 5000, s.program));
-        crew = new CrewFake(keccak256(abi.encode(members)), challenger);
+        (invited.jobId, invited.shard) = (JOB, s.shard);
+        invited.members.push(Member(challenger, 5000, ProgramRef(keccak256("stage 0"), 9, 2, 1)));
+        invited.members.push(Member(defender, 5000, s.program));
+        crew = crews.crewOf(invited);
         Terms memory t;
         t.client = makeAddr("client");
         t.datasetRoot = _datasetTree().root();
@@ -93,33 +94,36 @@ contract GuiltTest is CourtGame {
         Said memory said;
         (said.inRoot, said.outRoot) = (_inState().root(), _outState(tensors).root());
         bytes32 root = Merkle.leaf(abi.encodePacked(said.inRoot, said.outRoot));
-        Transcript memory t = Transcript(address(crew), JOB, s.shard, s.step, 1, root);
+        Transcript memory t = Transcript(crew, 1, 0, 0, s.step, 1, root);
+        Claim memory claim;
+        (claim.jobId, claim.shard, claim.claimant) = (JOB, s.shard, crew);
         (uint8 v, bytes32 r, bytes32 rest) = vm.sign(memberKey, crews.digestOf(t));
         vm.startPrank(challenger);
         token.approve(address(crews), 30 ether);
         vm.recordLogs();
-        Member[] memory all = members;
+        Invitation memory all = invited;
         bytes memory signature = abi.encodePacked(r, rest, v);
         vm.cool(address(crews));
         vm.cool(address(court));
         vm.cool(address(token));
         uint256 before = gasleft();
-        id = crews.accuse(all, 1, t, signature, said);
+        id = crews.accuse(all, claim, t, signature, said);
         vm.snapshotValue("crew", "accuse", before - gasleft());
         vm.stopPrank();
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i; i < logs.length; ++i) {
             if (logs[i].topics[0] == ICourt.GameOpened.selector) game = abi.decode(logs[i].data, (Game));
         }
-        assertEq(crews.openGames(address(crew)), 1);
+        (, uint256 games) = crews.charged(crew, 1);
+        assertEq(games, 1);
     }
 
     function _assertGuilty(uint256 id, bool guilty) private view {
         assertEq(court.gameHash(id), 0, "the game is over");
-        assertEq(crews.openGames(address(crew)), 0);
-        assertEq(crew.guilty(), guilty ? 1 : type(uint256).max);
-        assertEq(crew.charged(), guilty ? 100 ether : 0);
-        assertEq(token.balanceOf(guilty ? challenger : defender), 30 ether, "the bond");
+        (uint256 charged, uint256 games) = crews.charged(crew, 1);
+        assertEq(games, 0);
+        assertEq(charged, guilty ? 100 ether : 0);
+        assertEq(vault.free(guilty ? challenger : defender), 30 ether, "the bond");
     }
 
     /// @dev The first node beyond the state whose output the next state holds.
