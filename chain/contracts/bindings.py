@@ -25,6 +25,8 @@ INTERFACES = {
     "Availability": "IAvailability",
     "Clock": "IClock",
 }
+CREWS = {"Crews": "ICrews", "Crew": "ICrew", "CrewsCourt": "ICourt"}
+"""Contracts that a market deployed before them lacks; nodes do not follow their events."""
 TOKEN_ABI: Abi = [
     {
         "type": "function",
@@ -71,6 +73,7 @@ def contracts(rpc: Rpc, deployment: Deployment, artifacts: Artifacts) -> dict[st
         for name in INTERFACES
     }
     abis = {"Token": TOKEN_ABI, "Lens": artifacts["Lens"].abi}
+    abis |= {name: artifacts[kind].abi for name, kind in CREWS.items() if name in deployment.addresses}
     found |= {n: Contract(rpc, n, deployment.addresses[n], abi, registry) for n, abi in abis.items()}
     return found
 

@@ -1,42 +1,96 @@
-"""Signs an operator's consent to its owner (EIP-712), bound to one chain and one Keys contract.
+"""Signs what accounts consent to (EIP-712), bound to one chain and one contract.
 
-Contract: `sign_consent` signs exactly what ``Keys.bind`` verifies; the private key does not leave the account
-object. Source: EIP-712; ``contracts/src/market/Keys.sol``.
+Contract: each function signs exactly what the contract verifies: ``Keys.bind``, ``Crews.form`` and
+``Crews.accuse``. The private key does not leave the account object. Signatures are 65 bytes: r, s, v.
+Source: EIP-712; ``contracts/src/market/Keys.sol``, ``contracts/src/crew``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.protocol.crew import Invitation, Transcript
 from assay.protocol.types import Address, Consent
 
 if TYPE_CHECKING:
+    from eth_account.messages import SignableMessage
     from eth_account.signers.local import LocalAccount
 
-_TYPES = {
-    "Consent": [
-        {"name": "owner", "type": "address"},
-        {"name": "operator", "type": "address"},
-        {"name": "nonce", "type": "uint256"},
-        {"name": "expiry", "type": "uint256"},
-    ]
+Types = dict[str, list[dict[str, str]]]
+
+
+def _fields(text: str) -> list[dict[str, str]]:
+    pairs = (field.split() for field in text.split(","))
+    return [{"name": name, "type": kind} for kind, name in pairs]
+
+
+_CONSENT: Types = {
+    "Consent": _fields("address owner,address operator,uint256 nonce,uint256 expiry"),
+}
+_INVITATION: Types = {
+    "Invitation": _fields(
+        "bytes32 jobId,uint32 shard,uint128 leastPrice,uint96 stake,uint64 expiry,bytes32 plan,"
+        "Member[] members"
+    ),
+    "Member": _fields("address account,uint16 share,ProgramRef stage"),
+    "ProgramRef": _fields("bytes32 root,uint32 nodes,uint32 slots,uint32 params"),
+}
+_TRANSCRIPT: Types = {
+    "Transcript": _fields(
+        "address crew,uint8 member,uint32 round,uint32 attempt,uint64 first,uint32 steps,bytes32 root"
+    ),
 }
 
 
 def sign_consent(key: LocalAccount, consent: Consent, chain_id: int, keys: Address) -> bytes:
-    """Returns the 65-byte signature: r, s, v."""
+    """Signs an operator's consent to its owner."""
+    return _sign(key, _typed("Assay Keys", chain_id, keys, _CONSENT, vars(consent)))
+
+
+def sign_invitation(key: LocalAccount, invitation: Invitation, chain_id: int, crews: Address) -> bytes:
+    """Signs a member's consent to an invitation."""
+    return _sign(key, _invitation(invitation, chain_id, crews))
+
+
+def signer_of(invitation: Invitation, signature: bytes, chain_id: int, crews: Address) -> Address:
+    """The account that signed the invitation. Raises ValueError for what is no signature."""
+    from eth_account import Account
+    from eth_keys.exceptions import BadSignature
+
+    try:
+        message = _invitation(invitation, chain_id, crews)
+        return Address(Account.recover_message(message, signature=signature))
+    except BadSignature as error:
+        raise ValueError(str(error)) from error
+
+
+def sign_transcript(key: LocalAccount, transcript: Transcript, chain_id: int, crews: Address) -> bytes:
+    """Signs a member's steps."""
+    return _sign(key, _typed("Assay Crews", chain_id, crews, _TRANSCRIPT, vars(transcript)))
+
+
+def _invitation(invitation: Invitation, chain_id: int, crews: Address) -> SignableMessage:
+    members = [{**vars(m), "stage": vars(m.stage)} for m in invitation.members]
+    message = {
+        "jobId": invitation.job_id,
+        "shard": invitation.shard,
+        "leastPrice": invitation.least_price,
+        "stake": invitation.stake,
+        "expiry": invitation.expiry,
+        "plan": invitation.plan,
+        "members": members,
+    }
+    return _typed("Assay Crews", chain_id, crews, _INVITATION, message)
+
+
+def _typed(
+    name: str, chain_id: int, contract: Address, types: Types, message: dict[str, Any]
+) -> SignableMessage:
     from eth_account.messages import encode_typed_data
 
-    domain: dict[str, Any] = {
-        "name": "Assay Keys",
-        "version": "1",
-        "chainId": chain_id,
-        "verifyingContract": keys,
-    }
-    message: dict[str, Any] = {
-        "owner": consent.owner,
-        "operator": consent.operator,
-        "nonce": consent.nonce,
-        "expiry": consent.expiry,
-    }
-    return bytes(key.sign_message(encode_typed_data(domain, _TYPES, message)).signature)
+    domain = {"name": name, "version": "1", "chainId": chain_id, "verifyingContract": contract}
+    return encode_typed_data(domain, types, message)
+
+
+def _sign(key: LocalAccount, message: SignableMessage) -> bytes:
+    return bytes(key.sign_message(message).signature)

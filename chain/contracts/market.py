@@ -21,6 +21,7 @@ from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.abi import MalformedData, decode_log, find, topic
+from assay.chain.eth.contract import Contract
 from assay.chain.eth.fees import Due
 from assay.chain.eth.headers import SeedHeaders
 from assay.chain.eth.journal import Receipt
@@ -93,9 +94,7 @@ class ChainMarket(ChainView):
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
         """Approves (if needed) and deposits tokens into the caller's free balance."""
-        vault = self.contracts["Vault"].address
-        if self.contracts["Token"].read("allowance", self.me, vault) < amount:
-            self._send(f"{intent}/approve", "Token", "approve", vault, amount)
+        self.approve(f"{intent}/approve", Address(self.contracts["Vault"].address), amount)
         return self.do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
@@ -449,21 +448,33 @@ class ChainMarket(ChainView):
         return self.do(write.intent, "Tasks", function, *arguments, due=self._due_of(write))
 
     def _send(
-        self, intent: str, contract: str, function: str, *arguments: Any, due: Due | None = None
+        self, intent: str, contract: str | Contract, function: str, *arguments: Any, due: Due | None = None
     ) -> Receipt:
-        call = self.contracts[contract].call(function, *(as_tuple(a) for a in arguments))
+        target = self.contracts[contract] if isinstance(contract, str) else contract
+        call = target.call(function, *(as_tuple(a) for a in arguments))
         receipt = self.sender.send(intent, replace(call, due=due))
         self.refresh()
         return receipt
 
     def do(
-        self, intent: str, contract: str, function: str, *arguments: Any, due: Due | None = None
+        self, intent: str, contract: str | Contract, function: str, *arguments: Any, due: Due | None = None
     ) -> TxResult:
-        """Calls a function of a market contract by name. `due`: its deadline, if being late costs
-        anything."""
+        """Calls a function of a contract, of the market's by its name. `due`: its deadline, if being late
+        costs anything."""
         receipt = self._send(intent, contract, function, *arguments, due=due)
         gas = receipt.gas_used // self.sender.effects_of(receipt)
-        return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{contract}.{function}")
+        name = contract if isinstance(contract, str) else contract.name
+        return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{name}.{function}")
+
+    def approve(self, intent: str, spender: Address, amount: Wei) -> TxResult | None:
+        """Lets a contract take this much of the caller's tokens; None if it may already."""
+        if self.contracts["Token"].read("allowance", self.me, spender) >= amount:
+            return None
+        return self.do(intent, "Token", "approve", spender, amount)
+
+    def logged(self, intent: str, contract: str, event: str) -> dict[str, Any]:
+        """Arguments of an event that a sent transaction emitted."""
+        return self._logged(self.sender.wait(intent), contract, event)
 
     def _open(self, intent: str, function: str, *arguments: Any) -> int:
         receipt = self._send(intent, "Challenges", function, *arguments)

@@ -20,8 +20,10 @@ from assay.protocol.types import Bounds, Seconds, Wei
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
-_TOKEN = "AssayToken"
+_ARTIFACTS = {"Token": "AssayToken", "CrewsCourt": "Court"}
+"""Artifacts of contracts with another name."""
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
+_CREWS = ("Token", "Vault", "Jobs", "Tasks", "CrewsCourt", "Crew")
 _EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Clock")
 
 
@@ -47,7 +49,7 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
     `bounds`: limits on every class of conditions and every job. The deployer is the guardian's pauser until
     it hands that over.
     """
-    own = [Planned("Token", _TOKEN, lambda _: [deployer, token_supply])]
+    own = [Planned("Token", artifact_of("Token"), lambda _: [deployer, token_supply])]
     return [
         *(own if token_supply is not None else []),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
@@ -68,12 +70,15 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS, "Clock")),
         Planned("Lens", "Lens", lambda _: []),
+        Planned("CrewsCourt", artifact_of("CrewsCourt"), lambda at: _at(at, "Crews", *ARBITERS, "Clock")),
+        Planned("Crew", "Crew", lambda at: _at(at, "Crews", "Token", "Vault", "Stakes", "Tasks", "Court")),
+        Planned("Crews", "Crews", lambda at: _at(at, *_CREWS)),
     ]
 
 
 def artifact_of(name: str) -> str:
     """Artifact name of a contract of the plan."""
-    return _TOKEN if name == "Token" else name
+    return _ARTIFACTS.get(name, name)
 
 
 def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:

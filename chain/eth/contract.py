@@ -32,6 +32,14 @@ class Contract:
         self._rpc = rpc
         self._registry = registry or Registry([abi])
 
+    def at(self, address: str) -> Contract:
+        """Another contract with this ABI."""
+        return Contract(self._rpc, self.name, address, self.abi, self._registry)
+
+    def is_deployed(self) -> bool:
+        """True if there is code at the address. Raises RpcUnreachable."""
+        return bool(self._rpc.eth.get_code(checksummed(self.address), "latest"))
+
     def read(self, function: str, *arguments: Any, block: BlockTag = "latest") -> Any:
         """Returns a view's result: a value, a dictionary for a struct or several named values, or None.
 

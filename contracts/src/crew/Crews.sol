@@ -58,7 +58,6 @@ contract Crews is ICrews, EIP712 {
         TASKS = tasks;
         COURT = court;
         IMPLEMENTATION = implementation;
-        token.forceApprove(address(vault), type(uint256).max);
     }
 
     function form(Invitation calldata invitation, bytes[] calldata consents) external returns (address crew) {
@@ -79,6 +78,10 @@ contract Crews is ICrews, EIP712 {
         // The same invitation gives the same address, so a consent is used once.
         crew = LibClone.cloneDeterministic(IMPLEMENTATION, _args(invitation), id);
         emit Formed(crew, msg.sender, invitation);
+        // Once for all that is ever deposited. When this is deployed, the market's token may not be there yet.
+        if (TOKEN.allowance(address(this), address(VAULT)) == 0) {
+            TOKEN.forceApprove(address(VAULT), type(uint256).max);
+        }
         VAULT.deposit(crew, count * invitation.stake);
         ICrew(crew).begin(invitation.leastPrice);
     }

@@ -586,7 +586,10 @@ contract CrewsTest is Market {
         chill();
     }
 
+    /// @dev Of a market whose first crew was formed before.
     function test_GasOfForming() public {
+        vm.prank(address(crews));
+        token.approve(address(vault), type(uint256).max);
         uint256 snapshot = vm.snapshotState();
         forms("form, 3 members");
         vm.revertToState(snapshot);

@@ -50,12 +50,12 @@ def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMar
     return markets_on(rpc, artifacts, tmp_path)
 
 
-def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMarket]:
-    """A client, a solver and a verifier on a market that was just deployed."""
+def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, accounts: int = 3) -> list[ChainMarket]:
+    """A client, a solver, a verifier and others on a market that was just deployed."""
     registry = registry_of(artifacts)
     senders = [
         Sender(rpc, dev_account(i), Journal(tmp_path / f"j{i}.db"), registry, FeePolicy(poll_s=0.005))
-        for i in range(3)
+        for i in range(accounts)
     ]
     plan = market_plan(senders[0].address, token_supply=Wei(10**9), delays=DELAYS, bounds=WIDE)
     deployment: Deployment = deploy(senders[0], artifacts, plan)
@@ -118,7 +118,7 @@ def commit(solver: ChainMarket, job_id: JobId, shard: int) -> Claim:
     """Take a shard of a job and commit its first task, of two segments; the claim."""
     tree = trees.build([TERMS.genesis_root, b"\x21" * 32, b"\x22" * 32])
     solver.take_shard(f"claim {shard}", job_id, shard)
-    return solver.claim(solver.commit(f"commit {shard}", _draft(job_id, shard, tree), tree.levels[0])).claim
+    return solver.claim(solver.commit(f"commit {shard}", drafted(job_id, shard, tree), tree.levels[0])).claim
 
 
 def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
@@ -311,7 +311,7 @@ def test_the_clock_is_the_chains_and_stops(rpc: HttpRpc) -> None:
     assert clock.wait(60.0) is False
 
 
-def _draft(job_id: JobId, shard: int, tree: trees.Tree) -> Claim:
+def drafted(job_id: JobId, shard: int, tree: trees.Tree) -> Claim:
     return Claim(
         job_id=job_id,
         kind=Kind.TASK,
