@@ -106,6 +106,18 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
         f"the consent ended at {_on(a['expiry'])}",
         "have the operator sign another: `assay operator consent OWNER`",
     ),
+    "Expired": lambda a: (
+        f"the invitation ended at {_on(a['expiry'])}",
+        "have the leader write another: `assay crew invite`",
+    ),
+    "TaskOwed": lambda a: (
+        "the crew owes this round's task, so giving its shard back would cost its leader the penalty",
+        "wait until the task is committed, or its deadline has passed",
+    ),
+    "StillLocked": lambda a: (
+        f"{show_amount(a['locked'])} of the crew's stake are locked for claims that have not ended",
+        "wait until they settle",
+    ),
 }
 
 

@@ -29,6 +29,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "assay crew plan job.toml --members 3",
         "assay crew key alice.pem",
         "assay crew run crew.toml job.toml --key alice.pem --out part.safetensors",
+        "assay crew invite invitation.json latest job.toml --members alice,bob,carol",
+        "assay crew join invitation.json job.toml",
+        "assay crew form invitation.json --consent CONSENT --consent CONSENT",
+        "assay crew status invitation.json",
     ),
     "assay dashboard": ("assay dashboard --open",),
     "assay devnet": (

@@ -11,6 +11,7 @@ from assay.app.computing import engine_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_bytes
+from assay.cli.commands import crew_market
 from assay.cli.commands.job_post import FileArgument, traced
 
 if TYPE_CHECKING:
@@ -131,6 +132,14 @@ def run(
     data = {"member": member, "roots": roots, "sentBytes": segment.sent, "receivedBytes": segment.received}
     said = f"sent {show_bytes(segment.sent)}, received {show_bytes(segment.received)}; {out} has its slots"
     app.output.result("crew-run", data, "\n".join([*roots, said]))
+
+
+commands.command()(crew_market.invite)
+commands.command()(crew_market.join)
+commands.command()(crew_market.form)
+commands.command()(crew_market.status)
+commands.command()(crew_market.pay)
+commands.command()(crew_market.leave)
 
 
 def _save(path: Path, state: dict[str, Tensor]) -> None:

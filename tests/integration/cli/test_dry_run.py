@@ -37,6 +37,12 @@ CASES: dict[str, Case] = {
     "doctor": Case(ends="reads"),
     "crew key": Case("alice.pem"),
     "crew plan": Case("{file}", "reads"),
+    "crew invite": Case("invitation.json {job} {file} --members client,client"),
+    "crew join": Case("invitation.json {file}", "bad-invitation"),
+    "crew form": Case("invitation.json", "bad-invitation"),
+    "crew status": Case("invitation.json", "bad-invitation"),
+    "crew pay": Case("invitation.json", "bad-invitation"),
+    "crew leave": Case("invitation.json", "bad-invitation"),
     "crew run": Case("crew.toml {file} --key alice.pem --out part.safetensors", "file-trouble"),
     "market offers": Case(ends="reads"),
     "dashboard": Case("--port 0"),
@@ -122,7 +128,8 @@ CASES: dict[str, Case] = {
     "storage check": Case(),
     "config show": Case(ends="reads"),
 }
-"""Every command. Of games and demands there is none here: test_disputes_by_hand.py tries theirs."""
+"""Every command. Of games, demands and crews there is none here: test_disputes_by_hand.py and test_crews.py
+try theirs."""
 MORE = {
     "solver release --later": Case("{job} --later", "asks"),
     "solver release --again": Case("{job} --again"),

@@ -1,0 +1,319 @@
+"""A crew's part in the market: its invitation, consents, forming it, what it owes, and its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.app.accounts import open_key, resolve
+from assay.app.invocation import App, app_of
+from assay.app.output import table
+from assay.app.times import show_moment
+from assay.app.units import parse_amount, parse_duration, round_amount, show_amount
+from assay.cli.commands.job_model import JobArgument
+from assay.cli.commands.job_post import FileArgument, traced
+from assay.protocol.errors import Stop
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection
+    from assay.chain.contracts.crews import CrewMember, CrewView
+    from assay.program.stages import Plan
+    from assay.protocol.crew import Invitation
+
+InvitationArgument = Annotated[Path, typer.Argument(help="The invitation, from `assay crew invite`.")]
+
+
+def invite(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(help="File to write, such as invitation.json.")],
+    job: JobArgument,
+    file: FileArgument,
+    members: Annotated[
+        str,
+        typer.Option(help="Names or addresses, with commas, in the order of the stages. The first leads."),
+    ],
+    shares: Annotated[
+        str | None,
+        typer.Option(help="Parts of the earnings, such as 50,30,20. Default: by the stages' operations."),
+    ] = None,
+    stake: Annotated[
+        str | None,
+        typer.Option(help="Stake of each member. Default: enough for all rounds that may be unsettled."),
+    ] = None,
+    shard: Annotated[int, typer.Option(help="Number of the shard.", min=0)] = 0,
+    least_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    valid: Annotated[str, typer.Option("--for", help="How long the crew can be formed.")] = "1d",
+) -> None:
+    """Leader: write an invitation to take a shard together. Nothing is signed or sent."""
+    from assay.app.invitations import drafted, least_stake, shares_of, write_invitation
+    from assay.protocol.types import Seconds
+
+    app = app_of(context)
+    connection = app.view()
+    accounts = [resolve(app, name.strip()) for name in members.split(",")]
+    terms = connection.market.job(job_id := app.job_id(connection.market, job)).terms
+    app.end_dry_run(f"write {out}")
+    plan = _cut(app, file, len(accounts))
+    made = drafted(
+        job_id,
+        terms,
+        plan,
+        accounts,
+        shard=shard,
+        least_price=parse_amount(least_price),
+        stake=parse_amount(stake) if stake else least_stake(terms),
+        expiry=Seconds(connection.clock.now() + parse_duration(valid)),
+        shares=shares_of(plan, _numbers(shares)),
+    )
+    write_invitation(out, made)
+    rows = table(f"shard {shard} of job {job_id.hex()[:16]}", "#member", "account", "#share", "#stake")
+    for i, member in enumerate(made.members):
+        rows.add_row(str(i), member.account, _percent(member.share), round_amount(made.stake))
+    rows.caption = f"wrote {out}: send it to the members; each runs `assay crew join {out} {file}`"
+    app.output.result("crew-invitation", {"file": str(out), "plan": "0x" + plan.root.hex()}, rows)
+
+
+def join(context: typer.Context, invitation: InvitationArgument, file: FileArgument) -> None:
+    """Member: check an invitation against the job file, let the market's Crews take the stake, and sign.
+
+    Prints the consent for the leader, who takes the stake by forming the crew.
+    """
+    from assay.app.invitations import check, read_invitation
+    from assay.chain.contracts.consent import sign_invitation
+    from assay.protocol.types import Address
+
+    app = app_of(context)
+    asked = read_invitation(invitation)
+    connection = app.connect()
+    market, member = connection.writer, _member(connection, asked)
+    place = member.place
+    share = _percent(asked.members[place].share)
+    check(asked, market.job(asked.job_id).terms, _cut(app, file, len(asked.members)))
+    app.announce(
+        f"be member {place} of {len(asked.members)} for shard {asked.shard} of job {asked.job_id.hex()[:16]},"
+        f" for {share} of its earnings, at {show_amount(asked.least_price)} or more a task",
+        asked.stake,
+        asked.stake,
+    )
+    member.allow(connection.intent("crew-allow", member.crew.address))
+    key = open_key(app.settings, app.settings.account)
+    crews = Address(market.contracts["Crews"].address)
+    consent = "0x" + sign_invitation(key, asked, market.sender.chain_id, crews).hex()
+    data = {"member": place, "crew": member.crew.address, "consent": consent}
+    app.output.result("crew-consent", data, f"send this consent to the leader:\n{consent}")
+
+
+def form(
+    context: typer.Context,
+    invitation: InvitationArgument,
+    consent: Annotated[
+        list[str] | None, typer.Option(help="A member's consent, from `assay crew join`; once for each.")
+    ] = None,
+) -> None:
+    """Leader: form the crew, which takes all stakes and the shard, or nothing."""
+    from assay.app.invitations import read_invitation
+
+    app = app_of(context)
+    asked = read_invitation(invitation)
+    connection = app.connect()
+    member = _member(connection, asked)
+    if member.place != 0:
+        raise Stop(
+            f"the leader, {asked.leader}, forms the crew; nothing was sent",
+            hint="send it your consent (`assay crew join`)",
+            code="not-leader",
+        )
+    consents = _in_order(connection, asked, consent or [])
+    app.announce(
+        f"form a crew of {len(asked.members)} that takes shard {asked.shard} of job"
+        f" {asked.job_id.hex()[:16]}, and pay for whatever no member is charged with",
+        asked.stake,
+        asked.stake,
+    )
+    member.allow(connection.intent("crew-allow", member.crew.address))
+    result = member.form(connection.intent("crew-form", member.crew.address), consents)
+    line = f"formed crew {member.crew.address}; transaction {result.tx_hash}"
+    app.output.result("crew-formed", {"crew": member.crew.address, "transaction": result.tx_hash}, line)
+
+
+def status(context: typer.Context, invitation: InvitationArgument) -> None:
+    """Show a crew's members, stakes and shares, what each is charged with and owed, and what is next."""
+    from assay.app.invitations import read_invitation
+    from assay.chain.contracts.crews import Standing, address_of, crew_view
+    from assay.protocol.types import Wei
+
+    app = app_of(context)
+    asked = read_invitation(invitation)
+    connection = app.view()
+    found = crew_view(connection.market, asked)
+    address = found.address if found else address_of(connection.market, asked)
+    state, following = _state(found, asked, invitation, connection.clock.now())
+    columns = ("#member", "account", "#share", "#stake", "#charged", "#accusations", "#owed")
+    rows = table(f"crew {address}", *columns)
+    standings = found.members if found else (Standing(Wei(0), 0, Wei(0)),) * len(asked.members)
+    data = []
+    for i, (member, standing) in enumerate(zip(asked.members, standings, strict=True)):
+        stake, charged, owed = map(round_amount, (asked.stake, standing.charged, standing.earned))
+        share, accusations = _percent(member.share), str(standing.accusations)
+        rows.add_row(str(i), member.account, share, stake, charged, accusations, owed)
+        data.append(
+            {
+                "member": i,
+                "account": member.account,
+                "share": member.share,
+                "charged": str(standing.charged),
+                "accusations": standing.accusations,
+                "owed": str(standing.earned),
+            }
+        )
+    rows.caption, rows.caption_justify = f"{state}\nnext: {following}", "left"
+    body = {
+        "crew": address,
+        "state": state,
+        "next": following,
+        "stake": str(asked.stake),
+        "locked": str(found.locked if found else 0),
+        "lost": str(found.lost if found else 0),
+        "members": data,
+    }
+    app.output.result("crew-status", body, rows)
+
+
+def pay(context: typer.Context, invitation: InvitationArgument) -> None:
+    """Pay what the crew has earned into its members' balances, by their shares. Anyone may."""
+    from assay.app.invitations import read_invitation
+
+    app = app_of(context)
+    asked = read_invitation(invitation)
+    connection = app.connect()
+    member = _member(connection, asked)
+    found = _formed(connection, asked, invitation)
+    owed = sum(standing.earned for standing in found.members)
+    app.announce(f"pay {show_amount(owed)} to the members of crew {found.address}")
+    result = member.pay(connection.intent("crew-pay", found.address))
+    app.output.result("transaction", result, f"paid; transaction {result.tx_hash}")
+
+
+def leave(context: typer.Context, invitation: InvitationArgument) -> None:
+    """Member: end the crew, a step for each call: give the shard back, unbond the stakes, pay them back.
+
+    The shard is given back only when that costs nothing, and it ends the crew for all its members.
+    """
+    from assay.app.invitations import read_invitation
+
+    app = app_of(context)
+    asked = read_invitation(invitation)
+    connection = app.connect()
+    member, found = _member(connection, asked), _formed(connection, asked, invitation)
+    if found.ended:
+        raise Stop(
+            f"crew {found.address} has ended, and its stakes were paid back; nothing was sent",
+            hint="`assay token withdraw AMOUNT` moves a balance to the wallet",
+            code="ended",
+        )
+    if found.holds:
+        app.announce(f"give shard {asked.shard} back, for all members of crew {found.address}")
+        result = member.release(connection.intent("crew-release", found.address))
+    elif found.due is None:
+        app.announce(f"unbond all stakes of crew {found.address}, {show_amount(found.active)}")
+        result = member.dissolve(connection.intent("crew-dissolve", found.address))
+    else:
+        app.announce(f"pay the stakes of crew {found.address} back to its members")
+        result = member.finish(connection.intent("crew-finish", found.address))
+    said = (
+        f"{result.effect}; transaction {result.tx_hash}; `assay crew status {invitation}` says what is next"
+    )
+    app.output.result("transaction", result, said)
+
+
+def _state(found: CrewView | None, asked: Invitation, file: Path, now: int) -> tuple[str, str]:
+    """What the crew is at, and the next command."""
+    if found is None and now > asked.expiry:
+        return "the invitation has expired", "assay crew invite"
+    if found is None:
+        joining = f"assay crew join {file} job.toml; the leader: assay crew form {file} --consent ..."
+        return f"not formed; can be until {show_moment(asked.expiry, now)}", joining
+    lost = f"; {show_amount(found.lost)} lost" if found.lost else ""
+    leaving, owed = f"assay crew leave {file}", sum(standing.earned for standing in found.members)
+    paying = f"assay crew pay {file}"
+    if found.holds:
+        return f"holds its shard; {show_amount(found.locked)} locked{lost}", paying if owed else leaving
+    if found.locked:
+        state = f"has no shard; {show_amount(found.locked)} are locked until its claims end{lost}"
+        return state, f"assay job show {asked.job_id.hex()[:16]}"
+    if found.ended:
+        return "ended", paying if owed else "none"
+    if found.due is None:
+        return f"has no shard, and nothing is locked{lost}", leaving
+    return f"its stakes can be paid back at {show_moment(found.due, now)}{lost}", leaving
+
+
+def _formed(connection: Connection, asked: Invitation, file: Path) -> CrewView:
+    from assay.chain.contracts.crews import crew_view
+
+    found = crew_view(connection.market, asked)
+    if found is None:
+        raise Stop(
+            "the crew of this invitation was not formed, so nothing was sent",
+            hint=f"`assay crew status {file}` says what is missing",
+            code="not-formed",
+        )
+    return found
+
+
+def _member(connection: Connection, asked: Invitation) -> CrewMember:
+    from assay.chain.contracts.crews import CrewMember
+
+    return CrewMember(connection.writer, asked)
+
+
+def _cut(app: App, file: Path, members: int) -> Plan:
+    from assay.job.read import read_job_file
+    from assay.program.stages import cut
+
+    return cut(traced(app, read_job_file(file)).files.inner, members)
+
+
+def _in_order(connection: Connection, asked: Invitation, given: list[str]) -> list[bytes]:
+    """Consents in the order of the members after the leader. Raises Stop."""
+    from assay.app.invitations import BadInvitation
+    from assay.chain.contracts.consent import signer_of
+    from assay.protocol.types import Address
+
+    market = connection.writer
+    crews, by = Address(market.contracts["Crews"].address), {}
+    for text in given:
+        try:
+            signature = bytes.fromhex(text.removeprefix("0x"))
+            by[signer_of(asked, signature, market.sender.chain_id, crews)] = signature
+        except ValueError as error:
+            raise BadInvitation(
+                f"{text[:20]}... is no consent ({error}); nothing was sent",
+                hint="`assay crew join` prints it",
+            ) from error
+    missing = [member.account for member in asked.members[1:] if member.account not in by]
+    if missing:
+        raise BadInvitation(
+            f"there is no consent of {', '.join(missing)} to this invitation; nothing was sent",
+            hint="each runs `assay crew join` with this very file, and sends what it prints",
+        )
+    return [by[member.account] for member in asked.members[1:]]
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise Stop(
+            f"{text!r} are no shares; nothing was written",
+            hint="give whole numbers with commas, such as 50,30,20",
+            code="bad-shares",
+        ) from None
+
+
+def _percent(share: int) -> str:
+    return f"{share / 100:g} %"
