@@ -126,9 +126,11 @@ def form(
             code="not-leader",
         )
     consents = _in_order(connection, asked, consent or [])
+    penalty = show_amount(connection.market.job(asked.job_id).terms.miss_penalty)
     app.announce(
         f"form a crew of {len(asked.members)} that takes shard {asked.shard} of job"
-        f" {asked.job_id.hex()[:16]}, and pay for whatever no member is charged with",
+        f" {asked.job_id.hex()[:16]}, and pay for whatever no member is charged with; no node commits for a"
+        f" crew yet, so its first round is missed, which costs this account {penalty}",
         asked.stake,
         asked.stake,
     )

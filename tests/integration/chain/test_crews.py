@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,16 +35,23 @@ from tests.property.markets import TERMS
 
 SHARES = (5_000, 3_000, 2_000)
 STAKE = Wei(10_000)
+STAGES = tuple(ProgramRef(bytes([i + 1]) * 32, 9, 3, 1) for i in range(3))
 
 
 class Rig:
     """A job with one shard, an outsider, and three accounts with an invitation to take the shard."""
 
-    def __init__(self, rpc: HttpRpc, artifacts: Artifacts, folder: Path) -> None:
+    def __init__(
+        self,
+        rpc: HttpRpc,
+        artifacts: Artifacts,
+        folder: Path,
+        base: Terms = TERMS,
+        stages: Sequence[ProgramRef] = STAGES,
+    ) -> None:
         self.rpc = rpc
         self.client, self.outsider, *self.accounts = markets_on(rpc, artifacts, folder, 5)
-        self.job_id = posted(self.client, self.outsider, shards=1)
-        stages = (ProgramRef(bytes([i + 1]) * 32, 9, 3, 1) for i in range(3))
+        self.job_id = posted(self.client, self.outsider, 1, base)
         members = (Member(m.me, share, s) for m, share, s in zip(self.accounts, SHARES, stages, strict=True))
         expiry = Seconds(ChainClock(rpc).now() + 3_600)
         self.invitation = Invitation(self.job_id, 0, Wei(1), STAKE, expiry, b"p" * 32, tuple(members))
@@ -63,13 +71,42 @@ class Rig:
             assert signer_of(self.invitation, signature, chain, crews) == market.me
         return signed
 
-    def committed(self) -> Claim:
-        """The crew is formed, and its leader has committed its task."""
+    def committed(self, ends: Sequence[bytes] = (b"\x21" * 32, b"\x22" * 32)) -> Claim:
+        """The crew is formed, and its leader has committed its task: the states at its segments' ends."""
         leader = self.members[0]
         leader.form("form", self.consents())
-        tree = trees.build([TERMS.genesis_root, b"\x21" * 32, b"\x22" * 32])
+        tree = trees.build([self.terms.genesis_root, *ends])
         claim_id = leader.commit("commit", drafted(self.job_id, 0, tree), tree.levels[0])
         return self.client.claim(claim_id).claim
+
+    def settle(self, claim: Claim) -> None:
+        """The claim is accepted without votes, and paid."""
+        pass_time(self.rpc, 1, blocks=3)
+        self.outsider.record_seed("seed", claim)
+        pass_time(self.rpc, self.terms.vote_time + 1)
+        self.outsider.tally("tally", claim)
+        pass_time(self.rpc, 2 * self.terms.challenge_window + 1)
+        self.outsider.settle("settle", claim)
+
+    def convict(self, claim: Claim, root: bytes) -> None:
+        """An outsider disputes the claim's last state, and the leader, who knows better, does not answer."""
+        view = self.outsider.claims(self.job_id)[0]
+        tree, salt = trees.build(view.roots), b"s" * 32
+        self.outsider.announce("find", view.claim_id, 1, ZERO_ADDRESS, root, salt)
+        pass_time(self.rpc, 1)
+        leaves = (tree.levels[0][1], tree.proof(1), tree.levels[0][2], tree.proof(2))
+        game = self.outsider.open_game("open", claim, 1, *leaves, root, salt)
+        run_out(self.rpc, self.outsider, self.terms.move_time)
+        self.outsider.move("timeout", game, self.outsider.game(game).game, Timeout())
+        assert self.outsider.claim(view.claim_id).status.phase == Phase.CONVICTED
+
+    def end(self) -> list[int]:
+        """The crew is dissolved and paid back: what each member gets."""
+        before = [market.free(market.me) for market in self.accounts]
+        self.members[2].dissolve("dissolve")
+        pass_time(self.rpc, DELAYS.unbond_s + 1)
+        self.members[2].finish("finish")
+        return [market.free(market.me) - b for market, b in zip(self.accounts, before, strict=True)]
 
     def view(self) -> CrewView:
         found = crew_view(self.client, self.invitation)
@@ -104,12 +141,7 @@ def test_a_crew_works_is_paid_by_shares_and_gets_out_without_its_leader(rig: Rig
     assert claim.claimant == crew == rig.view().address and rig.view().holds
     assert rig.client.stake(crew, Role.SOLVER).locked == rig.terms.solver_stake + rig.terms.miss_penalty
 
-    pass_time(rig.rpc, 1, blocks=3)
-    rig.outsider.record_seed("seed", claim)
-    pass_time(rig.rpc, rig.terms.vote_time + 1)
-    rig.outsider.tally("tally", claim)
-    pass_time(rig.rpc, 2 * rig.terms.challenge_window + 1)
-    rig.outsider.settle("settle", claim)
+    rig.settle(claim)
     earned = [standing.earned for standing in rig.view().members]
     assert sum(earned) == claim.price and earned[1] == claim.price * 3 // 10
     before = [market.free(market.me) for market in rig.accounts]
@@ -120,34 +152,20 @@ def test_a_crew_works_is_paid_by_shares_and_gets_out_without_its_leader(rig: Rig
         CrewMember(rig.outsider, rig.invitation).release("release")
     assert stranger.value.code == "not-member"
     rig.members[2].release("release")
-    rig.members[2].dissolve("dissolve")
-    assert (rig.view().holds, rig.view().active, rig.view().lost) == (False, 0, 0)
-    pass_time(rig.rpc, DELAYS.unbond_s + 1)
-    rig.members[2].finish("finish")
-    assert rig.view().ended
-    whole = [before[i] + earned[i] + STAKE for i in range(3)]
-    assert [market.free(market.me) for market in rig.accounts] == whole
+    assert (rig.view().holds, rig.view().locked, rig.view().lost) == (False, 0, 0)
+    assert rig.end() == [STAKE] * 3 and rig.view().ended
 
 
 @pytest.mark.long
 def test_a_member_that_lied_is_charged_alone(rig: Rig) -> None:
     claim = rig.committed()
-    claim_id = rig.client.claims(rig.job_id)[0].claim_id
     made, said, signature = rig.transcript(claim)
     leader = rig.members[0]
     with pytest.raises(Reverted) as early:
         leader.accuse("early", claim, made, signature, said)
     assert early.value.error == "WrongClaim"
 
-    tree = trees.build([claim.input_root, b"\x21" * 32, claim.output_root])
-    root, salt = b"r" * 32, b"s" * 32
-    rig.outsider.announce("find", claim_id, 1, ZERO_ADDRESS, root, salt)
-    pass_time(rig.rpc, 1)
-    leaves = (tree.levels[0][1], tree.proof(1), tree.levels[0][2], tree.proof(2))
-    game = rig.outsider.open_game("open", claim, 1, *leaves, root, salt)
-    run_out(rig.rpc, rig.outsider, rig.terms.move_time)
-    rig.outsider.move("timeout", game, rig.outsider.game(game).game, Timeout())
-    assert rig.client.claim(claim_id).status.phase == Phase.CONVICTED
+    rig.convict(claim, b"r" * 32)
     assert rig.view().lost == rig.terms.solver_stake
 
     accused = leader.accuse("accuse", claim, made, signature, said)
@@ -160,12 +178,7 @@ def test_a_member_that_lied_is_charged_alone(rig: Rig) -> None:
     charged = [standing.charged for standing in rig.view().members]
     assert charged == [0, rig.terms.solver_stake, 0]
 
-    before = [market.free(market.me) for market in rig.accounts]
-    rig.members[2].dissolve("dissolve")
-    pass_time(rig.rpc, DELAYS.unbond_s + 1)
-    rig.members[2].finish("finish")
-    back = [market.free(market.me) - b for market, b in zip(rig.accounts, before, strict=True)]
-    assert back == [STAKE, STAKE - rig.terms.solver_stake, STAKE]
+    assert rig.end() == [STAKE, STAKE - rig.terms.solver_stake, STAKE]
 
 
 @pytest.mark.long

@@ -33,6 +33,7 @@ from assay.protocol.types import (
     Phase,
     Role,
     Seconds,
+    Terms,
     TxResult,
     Wei,
 )
@@ -98,10 +99,10 @@ def run_out(rpc: HttpRpc, market: ChainMarket, seconds: int) -> None:
     pass_time(rpc, WIDE.clock_lag, blocks=WIDE.clock_lag)
 
 
-def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
+def posted(client: ChainMarket, solver: ChainMarket, shards: int, base: Terms = TERMS) -> JobId:
     """A job of one round, which one shard is enough for, and a solver with stakes for two tasks of it."""
     terms = replace(
-        with_steps(TERMS, steps=4, shards=shards),
+        with_steps(base, steps=4, shards=shards),
         client=client.me,
         min_shards=1,
         straggler_time=most_voting(TERMS, WIDE),
