@@ -19,8 +19,10 @@ from assay.protocol.errors import Stop
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.chain.contracts.crews import CrewMember, CrewView
+    from assay.chain.contracts.market import ChainMarket
     from assay.program.stages import Plan
     from assay.protocol.crew import Invitation
+    from assay.protocol.types import Address
 
 InvitationArgument = Annotated[Path, typer.Argument(help="The invitation, from `assay crew invite`.")]
 
@@ -301,7 +303,24 @@ def _in_order(connection: Connection, asked: Invitation, given: list[str]) -> li
             f"there is no consent of {', '.join(missing)} to this invitation; nothing was sent",
             hint="each runs `assay crew join` with this very file, and sends what it prints",
         )
+    _check_stakes(market, asked, crews)
     return [by[member.account] for member in asked.members[1:]]
+
+
+def _check_stakes(market: ChainMarket, asked: Invitation, crews: Address) -> None:
+    """Raises BadInvitation if a member's stake cannot be taken."""
+    from assay.app.invitations import BadInvitation
+    from assay.protocol.types import Wei
+
+    for member in asked.members[1:]:
+        allowed = Wei(market.contracts["Token"].read("allowance", member.account, crews))
+        there = min(market.wallet(member.account), allowed)
+        if there < asked.stake:
+            raise BadInvitation(
+                f"of {member.account} Crews may take {show_amount(there)}, and the stake is"
+                f" {show_amount(asked.stake)}; nothing was sent",
+                hint="it needs the stake in its wallet, and runs `assay crew join` again",
+            )
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -74,6 +74,10 @@ def test_a_crew_is_invited_joins_is_formed_and_ends(
     assert assay("crew", "form", invitation, *damaged, account="alice").error["code"] == "bad-invitation"
     both = ("--consent", consents["carol"], "--consent", consents["bob"])
     assert assay("crew", "form", invitation, *both, account="bob").error["code"] == "not-leader"
+    assert assay("token", "deposit", f"{2000 - stake // TOK + 1}tok", account="carol").status == Exit.OK
+    poor = assay("crew", "form", invitation, *both, account="alice")
+    assert poor.error["code"] == "bad-invitation" and "Crews may take" in poor.error["message"]
+    assert assay("token", "withdraw", f"{2000 - stake // TOK + 1}tok", account="carol").status == Exit.OK
     asked_first(assay, home, "form", invitation, *both, account="alice")
     formed = assay("crew", "form", invitation, *both, account="alice")
     assert formed.status == Exit.OK, formed.err

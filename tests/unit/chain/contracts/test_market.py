@@ -18,6 +18,7 @@ from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.eth.abi import decode_arguments, encode_arguments, find, selector, topic
 from assay.chain.eth.events import Event
+from assay.protocol.crew import Invitation, Member, Said, Transcript
 from assay.protocol.demands import Chunk, StateLeaf, VoteProof
 from assay.protocol.dispute import (
     OpenOutput,
@@ -84,6 +85,20 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
         components = inputs[2 if kind is Context else 3]["components"]
     else:
         components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
+    assert_mirrors(kind, components)
+
+
+@pytest.mark.parametrize(("kind", "at"), [(Invitation, 0), (Transcript, 2), (Said, 4)])
+def test_what_members_of_a_crew_sign_mirrors_the_solidity_structs(
+    artifacts: Artifacts, kind: Any, at: int
+) -> None:
+    components = find(artifacts["ICrews"].abi, "function", "accuse")["inputs"][at]["components"]
+    assert_mirrors(kind, components)
+    if kind is Invitation:
+        assert_mirrors(Member, components[-1]["components"])
+
+
+def assert_mirrors(kind: Any, components: Any) -> None:
     snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
     assert [f.name for f in fields(kind)] == snake
 
