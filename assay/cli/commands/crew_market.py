@@ -243,7 +243,8 @@ def _state(found: CrewView | None, asked: Invitation, file: Path, now: int) -> t
     leaving, owed = f"assay crew leave {file}", sum(standing.earned for standing in found.members)
     paying = f"assay crew pay {file}"
     if found.holds:
-        return f"holds its shard; {show_amount(found.locked)} locked{lost}", paying if owed else leaving
+        following = paying if owed else f"none while it works; to end it: {leaving}"
+        return f"holds its shard; {show_amount(found.locked)} locked{lost}", following
     if found.locked:
         state = f"has no shard; {show_amount(found.locked)} are locked until its claims end{lost}"
         return state, f"assay job show {asked.job_id.hex()[:16]}"
