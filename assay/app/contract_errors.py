@@ -111,7 +111,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
         "have the leader write another: `assay crew invite`",
     ),
     "TaskOwed": lambda a: (
-        "the crew owes this round's task, so giving its shard back would cost its leader the penalty",
+        "the crew's task of this round is not committed, so its shard is not given back",
         "wait until the task is committed, or its deadline has passed",
     ),
     "StillLocked": lambda a: (

@@ -23,6 +23,7 @@ ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction",
 _ARTIFACTS = {"Token": "AssayToken", "CrewsCourt": "Court"}
 """Artifacts of contracts with another name."""
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
+_CREW = ("Crews", "Token", "Vault", "Stakes", "Jobs", "Tasks", "Court")
 _CREWS = ("Token", "Vault", "Jobs", "Tasks", "CrewsCourt", "Crew")
 _EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Clock")
 
@@ -71,7 +72,7 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS, "Clock")),
         Planned("Lens", "Lens", lambda _: []),
         Planned("CrewsCourt", artifact_of("CrewsCourt"), lambda at: _at(at, "Crews", *ARBITERS, "Clock")),
-        Planned("Crew", "Crew", lambda at: _at(at, "Crews", "Token", "Vault", "Stakes", "Tasks", "Court")),
+        Planned("Crew", "Crew", lambda at: _at(at, *_CREW)),
         Planned("Crews", "Crews", lambda at: _at(at, *_CREWS)),
     ]
 

@@ -2,11 +2,13 @@
 pragma solidity ^0.8.30;
 
 import {ICrew, ICrews, Invitation, Member} from "../interfaces/ICrews.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Role} from "../interfaces/Types.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {ERC20Burnable} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Burnable.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {LibClone} from "solady/utils/LibClone.sol";
 
@@ -35,14 +37,24 @@ contract Crew is ICrew {
     IERC20 private immutable TOKEN;
     IVault private immutable VAULT;
     IStakes private immutable STAKES;
+    IJobs private immutable JOBS;
     ITasks private immutable TASKS;
     address private immutable COURT;
 
-    constructor(ICrews crews, IERC20 token, IVault vault, IStakes stakes, ITasks tasks, address court) {
+    constructor(
+        ICrews crews,
+        IERC20 token,
+        IVault vault,
+        IStakes stakes,
+        IJobs jobs,
+        ITasks tasks,
+        address court
+    ) {
         CREWS = crews;
         TOKEN = token;
         VAULT = vault;
         STAKES = stakes;
+        JOBS = jobs;
         TASKS = tasks;
         COURT = court;
     }
@@ -86,9 +98,13 @@ contract Crew is ICrew {
 
     function release(Invitation calldata invitation, uint256 member) external known(invitation) {
         _requireMember(invitation, member);
-        uint256 before = lost();
-        TASKS.release(invitation.jobId, invitation.shard);
-        if (lost() != before) revert TaskOwed();
+        (bytes32 jobId, uint32 shard) = (invitation.jobId, invitation.shard);
+        IJobs.Progress memory now_ = JOBS.progress(jobId);
+        // While a task may be under way the shard stays, even where the market excuses that it is late: whoever gave it back
+        // could commit the crew's work in another name.
+        bool over = now_.closed || now_.round >= now_.finalRound;
+        if (!over && TASKS.current(jobId, Kind.TASK, now_.round, shard) == 0) revert TaskOwed();
+        TASKS.release(jobId, shard);
     }
 
     function pay(Invitation calldata invitation) external known(invitation) {
@@ -108,16 +124,20 @@ contract Crew is ICrew {
         _pay(members);
         uint256 left = STAKES.finishUnbond(Role.SOLVER, 0);
         _hold(left);
-        // That request cannot be finished again, so nothing is given twice. The leader gets what is left in the end.
+        // That request cannot be finished again, so nothing is given twice. The leader gets what is left in the end, less half
+        // of what the others are charged with: a leader that has its own crew convicted gains nothing by it.
+        uint256 others;
         for (uint256 i = members.length; i > 0;) {
             --i;
             (uint256 charged, uint256 games) = CREWS.charged(address(this), i);
             if (games > 0) revert GamesOpen(i);
-            uint256 amount = i > 0 ? invitation.stake - charged : left;
+            uint256 amount = i > 0 ? invitation.stake - charged : left - others / 2;
+            if (i > 0) others += charged;
             left -= amount;
             emit Refunded(i, amount);
             VAULT.deposit(members[i].account, amount);
         }
+        if (left > 0) ERC20Burnable(address(TOKEN)).burn(left);
     }
 
     function lost() public view returns (uint256) {

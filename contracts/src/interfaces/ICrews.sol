@@ -70,14 +70,15 @@ interface ICrew {
     function move(bytes calldata data) external;
     /// @notice Leader: announce where the crew serves its blocks.
     function setEndpoint(string calldata url) external;
-    /// @notice Member: give the shard back, when that costs nothing. The crew takes no other.
+    /// @notice Member: give the shard back, once its task of the present round is committed, or the job is over. The crew takes no
+    /// other.
     function release(Invitation calldata invitation, uint256 member) external;
     /// @notice Anyone: pay what was earned to the members, by their shares.
     function pay(Invitation calldata invitation) external;
     /// @notice Member, while nothing is locked: begin to unbond all that is left. Nothing can be locked after that.
     function dissolve(Invitation calldata invitation, uint256 member) external;
     /// @notice Anyone, once that is due and no accusation is open: give each its stake back, less what it is charged with; the
-    /// leader's also less what nobody is.
+    /// leader's also less what nobody is, and less half of what the others are, which is burnt.
     function finish(Invitation calldata invitation) external;
     /// @notice What has been lost in all.
     function lost() external view returns (uint256);

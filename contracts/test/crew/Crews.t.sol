@@ -27,7 +27,7 @@ contract CrewsTest is Market {
         setUpMarket();
         address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
         ownCourt = new FakeCourt(predicted);
-        Crew implementation = new Crew(ICrews(predicted), token, vault, stakes, tasks, address(court));
+        Crew implementation = new Crew(ICrews(predicted), token, vault, stakes, jobs, tasks, address(court));
         ICourt itsCourt = ICourt(address(ownCourt));
         crews = new Crews(token, vault, address(jobs), tasks, itsCourt, address(implementation));
         assertEq(address(crews), predicted);
@@ -397,6 +397,23 @@ contract CrewsTest is Market {
         assertRefunds(STAKE - 7 ether, STAKE, STAKE);
     }
 
+    /// @notice A dispute of another claim excuses the crew's task, which is computed all the same: a member that gave the shard
+    /// back now could commit it in another name.
+    function test_NobodyGivesAComputedTaskAway() public {
+        form();
+        vm.prank(solvers[1]);
+        tasks.takeShard(jobId, 1, 0);
+        challengeAs(whistle, commitTask(0, 1), 0);
+        (,,, bool disputed) = jobs.running(jobId);
+        assertTrue(disputed);
+        vm.prank(account(1));
+        vm.expectRevert(ICrew.TaskOwed.selector);
+        crew.release(invited, 1);
+        commits(draft(Kind.TASK, 0, 0));
+        vm.prank(account(1));
+        crew.release(invited, 1);
+    }
+
     /// @notice What has no shard commits nothing, so that no stake is locked again before its members get it.
     function test_NothingIsLockedOnceTheShardIsOver() public {
         (Claim memory ours, Claim memory other) = working();
@@ -453,8 +470,8 @@ contract CrewsTest is Market {
             uint256 snapshot = vm.snapshotState();
             ownCourt.decide(accuse(i, convicted()), true);
             dissolve();
-            if (i == 1) assertRefunds(STAKE, STAKE - 100 ether, STAKE);
-            else assertRefunds(STAKE, STAKE, STAKE - 100 ether);
+            if (i == 1) assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
+            else assertRefunds(STAKE - 50 ether, STAKE, STAKE - 100 ether);
             vm.revertToState(snapshot);
         }
     }
@@ -473,7 +490,7 @@ contract CrewsTest is Market {
         ownCourt.decide(first, true);
         ownCourt.decide(second, true);
         dissolve();
-        assertRefunds(STAKE, STAKE - 100 ether, STAKE);
+        assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
     }
 
     /// @notice Two claims of the crew fall, and the member has lied in the first: it pays for that one alone.
@@ -495,7 +512,7 @@ contract CrewsTest is Market {
         accuse(first, t, said, abi.encodePacked(ICrews.WrongClaim.selector));
         tasks.void(other);
         dissolve();
-        assertRefunds(300 ether, 300 ether, 400 ether);
+        assertRefunds(250 ether, 300 ether, 400 ether);
     }
 
     /// @notice However the leader and a puppet play, each member is accused once for a claim, within its window; the rest is games.
@@ -554,7 +571,21 @@ contract CrewsTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ICrew.GamesOpen.selector, 1));
         crew.finish(invited);
         ownCourt.decide(gameId, true);
-        assertRefunds(STAKE, STAKE - 100 ether, STAKE);
+        assertRefunds(STAKE - 50 ether, STAKE - 100 ether, STAKE);
+    }
+
+    /// @notice A leader loses a game to its own puppet, or commits what it knows to be wrong and convicts that first, and lets a
+    /// member pay. What the two of them have is what they had, less what the accusation's bond risks.
+    function test_ALeaderGainsNothingByItsOwnConviction() public {
+        uint256 had = token.balanceOf(account(0)) + free(account(0)) + free(whistle);
+        Claim memory claim = convicted();
+        uint256 supply = token.totalSupply();
+        ownCourt.decide(accuse(1, claim), true);
+        dissolve();
+        crew.finish(invited);
+        uint256 reward = free(whistle) + token.balanceOf(account(0)) + free(account(0)) - had;
+        assertEq(reward, 0, "the finder's half is what the leader bears");
+        assertEq(supply - token.totalSupply(), 50 ether, "burnt");
     }
 
     function test_OnlyItsCourtJudges() public {

@@ -6,6 +6,7 @@ import {Crews} from "../../src/crew/Crews.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {ICrews, Invitation, Member, Said, Transcript} from "../../src/interfaces/ICrews.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
@@ -71,8 +72,15 @@ contract GuiltTest is CourtGame {
             )
         );
         ITasks tasks = ITasks(address(new TasksFake()));
-        Crew implementation =
-            new Crew(ICrews(predicted), token, vault, IStakes(makeAddr("stakes")), tasks, makeAddr("court"));
+        Crew implementation = new Crew(
+            ICrews(predicted),
+            token,
+            vault,
+            IStakes(makeAddr("stakes")),
+            IJobs(address(jobs)),
+            tasks,
+            makeAddr("court")
+        );
         crews = new Crews(token, vault, address(jobs), tasks, court, address(implementation));
         assertEq(address(crews), predicted);
         (defender, memberKey) = makeAddrAndKey("member 1");

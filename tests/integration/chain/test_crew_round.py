@@ -188,7 +188,8 @@ def test_a_member_that_lied_is_convicted_by_its_stages_program(
     assert (view.challenger_won, view.reason) == (True, "output")
     charged = [standing.charged for standing in rig.view().members]
     assert charged == [0, rig.terms.solver_stake, 0]
-    assert rig.end() == [STAKE, STAKE - rig.terms.solver_stake, STAKE]
+    lost = rig.terms.solver_stake
+    assert rig.end() == [STAKE - lost // 2, STAKE - lost, STAKE]
 
 
 def played(rig: Rig, view: GameView, leader: Replay, liar: Replay) -> GameView:
