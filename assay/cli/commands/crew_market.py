@@ -203,8 +203,8 @@ def pay(context: typer.Context, invitation: InvitationArgument) -> None:
 def leave(context: typer.Context, invitation: InvitationArgument) -> None:
     """Member: end the crew, a step for each call: give the shard back, unbond the stakes, pay them back.
 
-    The shard is given back once its task of the round is committed, or the job is over. That ends the crew for
-    all its members.
+    The shard is given back once its task of the round is committed, or the job is over. That ends the crew
+    for all its members.
     """
     from assay.app.invitations import read_invitation
 
