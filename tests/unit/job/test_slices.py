@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from assay.job.build import build
-from assay.job.estimate import drafted
 from assay.job.read import JobFile, parse_job_file
-from assay.job.templates import LOCAL, own_template, template
+from assay.job.templates import LOCAL, template
 from assay.protocol.errors import Stop
-from assay.protocol.params import MAX_SLOTS
 from assay.training import models
 from assay.training.models import from_description
-
-GPT2 = Path(__file__).parents[3] / "examples" / "gpt2" / "model.py"
 
 
 def sliced(text: str, slices: int | None, shards: int, **changes: str) -> JobFile:
@@ -67,22 +62,3 @@ def test_the_models_description_is_read_whatever_blocks_its_parameters_lie_in() 
 def test_slices_of_what_works_on_whole_parameters_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(Stop, match=f"the outer step of {name} cannot be cut into slices"):
         build(mlp(4, algorithm=f'"{name}"'))
-
-
-@pytest.mark.slow
-def test_gpt2_small_of_256_shards_is_accepted_in_slices() -> None:
-    """148 tensors, 124,439,808 parameters: refused whole and in 14 slices with the number that it takes,
-    accepted with that."""
-    text = own_template(
-        f"{GPT2}:without_optimiser", batch=1, rounds=2, times=LOCAL, optimiser="sgd", precision="single"
-    )
-    for slices in (None, 14):
-        with pytest.raises(Stop) as refused:
-            build(sliced(text, slices, 256))
-        assert "write slices = 15 or more" in refused.value.hint, refused.value
-    body = sliced(text, 15, 256, solver_stake='"99999tok"')
-    files = build(body)
-    terms = drafted(body, files)
-    assert (files.inner.params, terms.slices, terms.outer_slots) == (15, 15, 258)
-    assert max(terms.slots, terms.outer_slots) <= MAX_SLOTS
-    assert files.outer.state_bytes <= body.conditions.state_bytes
