@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from assay.chain.contracts.artifacts import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol import trees
 from assay.protocol.demands import Chunk, DemandView, StateLeaf
-from assay.protocol.errors import Reverted
+from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.types import Phase
 from tests.integration.chain.test_market_cycle import committed, markets_on, run_out
 
@@ -57,3 +58,36 @@ def test_attack_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     (ended,) = client.demands()
     assert ended == replace(made, outcome="withheld")
     assert demander.free(demander.me) > before
+
+
+@pytest.mark.long
+def test_attack_33_48_a_demand_cut_off_is_made_once_and_an_unmet_one_convicts(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain is gone as soon as it has the transaction; the same intent is taken up afterwards."""
+    client, solver, demander = markets = markets_on(rpc, artifacts, tmp_path)
+    job_id, claim = committed(markets)
+    (view,) = client.claims(job_id)
+    tree, terms = trees.build(view.roots), client.job(job_id).terms
+    arguments = (claim, 1, view.roots[1], tuple(tree.proof(1)), (StateLeaf(0, 3),))
+    before, ask, sent = demander.free(demander.me), HttpRpc.ask, 0
+
+    def dying(self: HttpRpc, method: str, params: list[Any], timeout_s: float) -> Any:
+        nonlocal sent
+        if sent:
+            raise RpcUnreachable("the node is gone", hint="start it")
+        answer = ask(self, method, params, timeout_s)
+        sent += method == "eth_sendRawTransaction"
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HttpRpc, "ask", dying)
+        with pytest.raises(RpcUnreachable):
+            demander.demand("demand", *arguments)
+    assert sent == 1
+    demand_id = demander.demand("demand", *arguments)
+    (made,) = solver.demands(job_id)
+    assert made.demand_id == demand_id and demander.free(demander.me) == before - terms.challenge_bond
+    run_out(rpc, demander, terms.move_time)
+    demander.expire_demand("expire", demand_id, made.asked, claim)
+    assert client.claim(view.claim_id).status.phase == Phase.CONVICTED
