@@ -84,7 +84,7 @@ def wire_of(body: JobFile, files: JobArtifacts, terms: Terms, parameters: int) -
 def nothing_saved(body: JobFile, found: Wire) -> list[str]:
     """A warning if an algorithm's compressed form is no smaller than whole parameters."""
     name = body.outer.algorithm
-    keys = [key for key, number in NUMBERS.items() if number.sent and name in number.usual]
+    keys = [key for key, number in NUMBERS.items() if name in number.usual]
     if not keys or found.task < found.whole:
         return []
     sent = show_bytes(found.task)

@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.protocol.errors import Stop
 from assay.training.algorithms import (
     Algorithm,
-    CentredClip,
     DelayedNesterov,
     MedianNorm,
     Nesterov,
     OuterAdam,
     OuterSgd,
     Sign,
-    Trimmed,
 )
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 
@@ -113,14 +111,9 @@ _DILOCO = "DiLoCo, Douillard 2023"
 _RULE = f"rule: {_DILOCO}"
 _PRIME = "coding: PRIME, Jaghouar 2024"
 _NESTEROV = "Nesterov momentum"
-_FEW = "Nesterov momentum, of a mean that a few liars cannot move far"
 _ONE_STEP = {"training.steps_per_round": "1", "training.segment_steps": "1"}
-_FOUR = {"training.shards": "4", "training.min_shards": "4", "money.solver_stake": '"880tok"'}
 _FEES_8, _FEES_4, _FEES_2 = (3.11, 54, 385), (3.23, 56, 390), (3.13, 54, 386)
 _FEDAVG = Entry(Algorithm(OuterSgd()), "the change, f32", "plain", "FedAvg, McMahan 2017")
-_TRIMMED = Entry(
-    Algorithm(Nesterov(), mean=Trimmed()), "the change, f32", _FEW, "trimmed mean, Yin 2018", keys=_FOUR
-)
 
 CATALOGUE: dict[str, Entry] = {
     "fedavg": _FEDAVG,
@@ -224,15 +217,6 @@ CATALOGUE: dict[str, Entry] = {
         _RULE,
         fees=_FEES_4,
     ),
-    "diloco-trimmed": _TRIMMED,
-    "diloco-median": replace(
-        _TRIMMED, algorithm=Algorithm(Nesterov(), mean=MedianNorm()), paper="mean: SparseLoCo, Sarfi 2025"
-    ),
-    "diloco-centred": replace(
-        _TRIMMED,
-        algorithm=Algorithm(Nesterov(), mean=CentredClip()),
-        paper="centred clipping, Karimireddy 2021",
-    ),
     "streaming": Entry(
         Algorithm(Nesterov(0.4, 0.9), E3M0()),
         "a fragment of the change a round, a quarter, in 4 bits; mixed in two rounds later",
@@ -267,9 +251,8 @@ WHOLE = next(name for name, entry in CATALOGUE.items() if entry.round == "whole"
 
 @dataclass(frozen=True)
 class Number:
-    """An integer key of [outer]: `field` of the `part` of algorithms whose part is one of `kinds`."""
+    """An integer key of [outer]: `field` of codings that are one of `kinds`."""
 
-    part: Literal["coding", "mean"]
     kinds: tuple[type, ...]
     field: str
     comment: str
@@ -281,13 +264,11 @@ class Number:
     most: int
     why: str
     """Reason for the maximum `most`."""
-    sent: bool = True
-    """True if it affects how much is sent."""
 
     def of_algorithm(self, algorithm: Algorithm) -> int | None:
         """The algorithm's value; None if it has no such number."""
-        part = getattr(algorithm, self.part)
-        return int(getattr(part, self.field)) if type(part) in self.kinds else None
+        coding = algorithm.coding
+        return int(getattr(coding, self.field)) if type(coding) in self.kinds else None
 
     @property
     def usual(self) -> dict[str, int]:
@@ -302,7 +283,6 @@ RANKS = {4: 257, 16: 2417, 32: 8885}
 """Number of instructions per matrix by number of columns; a program has at most 65,536."""
 NUMBERS = {
     "block_size": Number(
-        "coding",
         (E3M0, Integers, Bins),
         "block",
         "numbers that share a scale",
@@ -312,7 +292,6 @@ NUMBERS = {
         _SUMS,
     ),
     "top_k": Number(
-        "coding",
         (Largest,),
         "k",
         "numbers of every chunk that are sent, the largest",
@@ -322,7 +301,6 @@ NUMBERS = {
         "",
     ),
     "chunk_side": Number(
-        "coding",
         (Largest,),
         "side",
         "a chunk has as many numbers as its square",
@@ -332,7 +310,6 @@ NUMBERS = {
         f"the cosine transform's sums are of a side's numbers, and {_SUMS}",
     ),
     "rank": Number(
-        "coding",
         (LowRank,),
         "rank",
         "columns and rows of every matrix that are sent",
@@ -340,17 +317,6 @@ NUMBERS = {
         "1 to 32",
         max(RANKS),
         "columns are made orthogonal one to another, in a number of instructions that grows with its square",
-    ),
-    "trim": Number(
-        "mean",
-        (Trimmed,),
-        "cut",
-        "of the least and of the greatest of every number, left out",
-        "has a trimmed mean",
-        "1, and 2 · `trim` below `min_shards`",
-        _INT,
-        "",
-        sent=False,
     ),
 }
 """By key in [outer]."""
@@ -394,9 +360,8 @@ def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
             hint=f"it has {', '.join(numbers_of(algorithm)) or 'no such numbers'}; leave {unknown[0]} out",
         )
     for key, number in numbers.items():
-        part, name = NUMBERS[key].part, NUMBERS[key].field
-        changed: Any = replace(getattr(algorithm, part), **{name: number})
-        algorithm = replace(algorithm, **{part: changed})
+        coding: Any = algorithm.coding
+        algorithm = replace(algorithm, coding=replace(coding, **{NUMBERS[key].field: number}))
     return algorithm
 
 

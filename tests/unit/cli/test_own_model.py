@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -443,7 +442,6 @@ def test_an_outer_algorithm_is_named_once(
         ("Polyak(), codings.LowRank(0)", "LowRank.rank is 0"),
         ("Polyak(), feedback=2.0", "feedback is 2.0"),
         ("algorithms.Nesterov(-0.7, 0.9)", "Nesterov.lr is -0.7"),
-        ("Polyak(), mean=algorithms.Trimmed(1)", "of 2 shards nothing is left"),
         ("Polyak(), late=300", "late is 300, and must be a whole number, 0 to 254"),
     ],
 )
@@ -457,20 +455,6 @@ def test_an_outer_algorithm_whose_numbers_cannot_train_is_refused(folder: Path, 
     model.write_text(bad)
     status, error = assay("job", "validate", str(file))
     assert status == Exit.USAGE and says in error["message"] and error["hint"], error
-
-
-@pytest.mark.long
-def test_centred_clipping_of_fewer_shards_than_can_outvote_one_is_refused(folder: Path) -> None:
-    file = folder / "job.toml"
-    given = ("--from", "my_model.py:linear", "--algorithm", "diloco-centred")
-    assert assay("job", "init", str(file), *given)[0] == Exit.OK
-    assert assay("job", "validate", str(file))[0] == Exit.OK
-    text = file.read_text()
-    few = re.sub(r"(?m)^(shards|min_shards) = 4", r"\1 = 1", text)
-    assert few.count("shards = 1") == 2
-    file.write_text(few)
-    status, error = assay("job", "validate", str(file))
-    assert status == Exit.USAGE and "one that lies is not outvoted" in error["message"], error
 
 
 def test_a_template_has_no_algorithm_of_its_own(folder: Path) -> None:

@@ -23,7 +23,7 @@ def parsed(text: str) -> JobFile:
     return parse_job_file(text, "a job")
 
 
-@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", "sparseloco", "diloco-trimmed"])
+@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", "sparseloco"])
 @pytest.mark.parametrize("records", [1, 256, 4096])
 def test_amounts_pay_for_the_held_out_loss(algorithm: str, records: int) -> None:
     file = parsed(with_held_out(text_by(algorithm), records, "a job"))

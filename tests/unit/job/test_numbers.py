@@ -12,9 +12,7 @@ from assay.job.parts import rule_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
 from assay.protocol.errors import Stop
-from assay.training.algorithms import Trimmed
 from assay.training.catalogue import defined_with, outer_of
-from assay.training.checks import check_algorithm
 from assay.training.codings import E3M0, Bins, Coding, Largest, LowRank
 
 
@@ -63,10 +61,7 @@ def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "numbers", "why"),
     [
-        ("diloco", "trim = 1", r"outer\.trim is for .* a trimmed mean: diloco-trimmed; not for diloco"),
-        ("diloco-median", "trim = 1", r"outer\.trim .*; not for diloco-median"),
         ("diloco-4bit", "top_k = 5", r"outer\.top_k .* chunks: demo, sparseloco; not for diloco-4bit"),
-        ("diloco-trimmed", "trim = 0", r"outer\.trim: it should be greater than or equal to 1"),
         ("sparseloco", "top_k = 0", r"outer\.top_k: it should be greater than or equal to 1"),
         ("sparseloco", "top_k = 2.5", r"outer\.top_k"),
         ("demo", "chunk_side = 4097", r"outer\.chunk_side is 4097, and at most 4096: the cosine transform"),
@@ -81,16 +76,3 @@ def test_numbers_that_an_algorithm_cannot_have_are_refused_with_the_reason(
     with pytest.raises(Stop, match=why) as refused:
         build(stating(algorithm, numbers))
     assert refused.value.hint
-
-
-@pytest.mark.parametrize(("trim", "min_shards"), [(1, 3), (2, 5)])
-def test_a_trimmed_mean_leaves_out_as_many_as_the_file_says(trim: int, min_shards: int) -> None:
-    def check(least: int) -> None:
-        algorithm = outer_of("diloco-trimmed", rule_of(stating("diloco-trimmed", f"trim = {trim}")))
-        assert algorithm is not None and algorithm.mean == Trimmed(trim)
-        check_algorithm(algorithm, 6, least)
-
-    check(min_shards)
-    with pytest.raises(Stop, match=f"of {min_shards - 1} shards nothing is left") as refused:
-        check(min_shards - 1)
-    assert f"min_shards of at least {min_shards}, or leave out fewer: trim" in refused.value.hint

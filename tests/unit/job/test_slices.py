@@ -58,7 +58,7 @@ def test_the_models_description_is_read_whatever_blocks_its_parameters_lie_in() 
     assert [name for name, _ in cut["parameters"]] == list(build_model(from_description(whole)))
 
 
-@pytest.mark.parametrize("name", ["streaming", "diloco-centred"])
+@pytest.mark.parametrize("name", ["streaming", "powersgd"])
 def test_slices_of_what_works_on_whole_parameters_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(Stop, match=f"the outer step of {name} cannot be cut into slices"):
         build(mlp(4, algorithm=f'"{name}"'))

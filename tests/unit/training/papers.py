@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.training import algorithms, models
-from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
+from assay.training.algorithms import Algorithm, MedianNorm, OuterSgd
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
 from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
@@ -200,18 +200,6 @@ def _largest(coding: Largest, x: Array, wire: Sequence[Array]) -> tuple[Array, A
 def mean_of(algorithm: Algorithm, deltas: list[Array], masks: list[Array]) -> Array:
     """Of those present only."""
     rule = algorithm.mean
-    if isinstance(rule, Trimmed):
-        ordered = np.sort(np.stack(deltas), 0)
-        return ordered[rule.cut : len(deltas) - rule.cut].mean(0)
-    if isinstance(rule, CentredClip):
-        centre = np.zeros_like(deltas[0])
-        for _ in range(rule.steps):
-            sizes = [np.linalg.norm(d - centre) for d in deltas]
-            tau = rule.radius * sorted(sizes)[(len(sizes) - 1) // 2]
-            centre = centre + np.mean(
-                [(d - centre) * min(1, tau / s) for d, s in zip(deltas, sizes, strict=True)], 0
-            )
-        return centre
     if isinstance(rule, MedianNorm):
         sizes = [np.linalg.norm(d) for d in deltas]
         middle = sorted(sizes)[(len(sizes) - 1) // 2]

@@ -14,7 +14,7 @@ from assay.job.wire_size import file_bytes
 from assay.numerics.packed_size import HEADER_BYTES
 from assay.program.execute import Executor, StepContext
 from assay.training import algorithms
-from assay.training.algorithms import Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed
+from assay.training.algorithms import Algorithm, MedianNorm, OuterSgd
 from assay.training.catalogue import RECIPES
 from assay.training.codings import Largest
 from assay.training.rounds import programs
@@ -104,29 +104,6 @@ def test_an_absent_shard_keeps_its_residual_and_moves_nothing() -> None:
     assert torch.equal(run.state[0] * 0 + before[0], before[0]), "no division by nobody"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "diloco-trimmed",
-        "diloco-median",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("sparseloco", "diloco-centred")),
-    ],
-)
-def test_a_byzantine_shard_does_not_carry_the_mean_away(name: str) -> None:
-    """One of four sends a change ten thousand times as large."""
-    algorithm = RECIPES[name]
-    if isinstance(algorithm.coding, Largest):
-        algorithm = replace(algorithm, coding=replace(algorithm.coding, side=8, k=12))
-    theta, trained, middle = quadratic()
-    honest, attacked = Run(algorithm, theta), Run(algorithm, theta)
-    local = [trained(theta, k) for k in range(SHARDS)]
-    honest.round(local, [True] * SHARDS)
-    evil = [[1e4 * (t + 1) for t in local[0]], *local[1:]]
-    attacked.round(evil, [True] * SHARDS)
-    size = [torch.cat([t.flatten() for t in r.theta]).norm() for r in (honest, attacked)]
-    assert size[1] < 5 * size[0] + 2 * middle.norm()
-
-
 def test_sparse_wires_are_divided_by_those_who_sent_the_place() -> None:
     algorithm = Algorithm(OuterSgd(1.0), Largest(1, 2, cosine=False))
     run = Run(algorithm, [torch.zeros(4)])
@@ -150,14 +127,13 @@ def test_bits_on_the_wire() -> None:
         assert 0 <= 8 * stored - recipe.coding.bits(x.shape) <= 8 * HEADER_BYTES * len(wire), name
 
 
-@pytest.mark.parametrize("mean", [MedianNorm(), Trimmed(2), CentredClip()])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
-def test_a_third_that_lies_turns_no_parameter_round(mean: algorithms.Mean, size: float) -> None:
+def test_a_third_that_is_far_longer_turns_no_parameter_round(size: float) -> None:
     """Ten times the change, the wrong way: a plain mean follows them, whatever a change's size."""
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(64, generator=generator) * size
     honest = [way + torch.randn(64, generator=generator) * size / 4 for _ in range(4)]
     deltas, here = [*honest, -10 * way, -10 * way], [torch.tensor(True)] * 6
     assert algorithms.Average()(deltas, here, [None] * 6) @ way < 0
-    found = mean(deltas, here, [None] * 6)
+    found = MedianNorm()(deltas, here, [None] * 6)
     assert (found @ way) / (way @ way) > 0.2

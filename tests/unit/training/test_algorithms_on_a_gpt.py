@@ -125,7 +125,7 @@ QUICK = ("diloco", "fedopt", "diloco-4bit", "sparseloco", "streaming")
 @pytest.mark.parametrize("name", only(QUICK, CATALOGUE))
 def test_rounds_on_a_gpt_follow_the_papers_equations(name: str) -> None:
     """Errors as shares of how far a tensor has moved: f32 leaves 5e-4 of it at most, 14 bits a hundredth."""
-    shards = 4 if name == "diloco-trimmed" else 3
+    shards = 3
     market, paper = Market(name, shards), Paper(name, shards)
     near = 1e-2 if name in PRODUCTS else 5e-4
     count, start, theta = len(MOVING), paper.past[0], GENESIS

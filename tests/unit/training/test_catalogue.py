@@ -41,8 +41,6 @@ from tests.marked import only
 
 SIZES = dict.fromkeys((name for name, entry in CATALOGUE.items() if entry.one_step), (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
-SHARDS = {"diloco-trimmed": 3}
-"""Of which one is left when the least and the greatest are cut off."""
 ROUNDS = {"streaming": 4, "diloco-late": 3, "delayed-nesterov": 4}
 """Of which the last ones begin from what came of the first ones."""
 SPEEDS = {"delayed-nesterov": (1, 2)}
@@ -72,15 +70,13 @@ def alone(name: str, terms: Terms) -> Alone:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_settled_state_is_that_of_one_process(day: MarketDay, tmp_path: Path, name: str) -> None:
     """Every root of every claim, at every segment's end, and the model that is fetched."""
-    (steps, segment), shards = SIZES.get(name, (STEPS, SEGMENT)), SHARDS.get(name, 2)
-    files = recipe_files(name, shards)
-    shape: dict[str, Any] = {"steps_per_round": steps, "segment_steps": segment, "shards": shards}
+    steps, segment = SIZES.get(name, (STEPS, SEGMENT))
+    files = recipe_files(name)
+    shape: dict[str, Any] = {"steps_per_round": steps, "segment_steps": segment}
     shape |= {"rounds": ROUNDS.get(name, 2), "slow": SPEEDS.get(name, (0, 1)), "solver_stake": 200}
     job_id = day.post(files, **shape)
     terms = day.market_state.jobs[job_id].view.terms
     staffed(day)
-    if shards > 2:
-        day.solver("carol")
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert not day.market_state.games
     expected, found = alone(name, terms), day.fetch(job_id, tmp_path / "model")
@@ -156,7 +152,7 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    only(("diloco-4bit", "streaming"), sorted(set(CATALOGUE) - {"diloco-centred", "diloco-trimmed"})),
+    only(("diloco-4bit", "streaming"), CATALOGUE),
 )
 def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     files = recipe_files(name)

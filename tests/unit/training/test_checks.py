@@ -10,14 +10,12 @@ import pytest
 from assay.protocol.errors import Stop
 from assay.training.algorithms import (
     Algorithm,
-    CentredClip,
     DelayedNesterov,
     MedianNorm,
     Nesterov,
     OuterAdam,
     OuterSgd,
     Sign,
-    Trimmed,
 )
 from assay.training.catalogue import CATALOGUE, OTHER_USES, RECIPES, outer_of
 from assay.training.checks import check_algorithm
@@ -68,10 +66,6 @@ PART: Any = 2.5
         (Algorithm(OuterAdam(beta2=-1.0)), "OuterAdam.beta2 is -1.0"),
         (Algorithm(OuterAdam(eps=0.0)), "OuterAdam.eps is 0.0"),
         (Algorithm(Sign(INF)), "Sign.lr is inf"),
-        (Algorithm(mean=Trimmed(-1)), "Trimmed.cut is -1"),
-        (Algorithm(mean=Trimmed(2)), "of 4 shards nothing is left"),
-        (Algorithm(mean=CentredClip(0.0)), "CentredClip.radius is 0.0"),
-        (Algorithm(mean=CentredClip(steps=0)), "CentredClip.steps is 0"),
         (Algorithm(late=-1), "late is -1, and must be a whole number, 0 to 254"),
         (Algorithm(late=255), "late is 255"),
     ],
@@ -80,21 +74,6 @@ def test_numbers_that_cannot_train_are_refused_with_the_reason(algorithm: Algori
     with pytest.raises(Stop, match=says) as refused:
         check_algorithm(algorithm, 4, 4)
     assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("mean", "shards", "enough", "says"),
-    [
-        (Trimmed(1), 4, 3, "of 2 shards nothing is left"),
-        (CentredClip(), 4, 3, "close with 2 of the shards"),
-    ],
-)
-def test_a_mean_needs_as_many_shards_as_a_round_may_close_with(
-    mean: Trimmed | CentredClip, shards: int, enough: int, says: str
-) -> None:
-    check_algorithm(Algorithm(mean=mean), shards, enough)
-    with pytest.raises(Stop, match=says):
-        check_algorithm(Algorithm(mean=mean), shards, enough - 1)
 
 
 def test_a_median_needs_two_shards() -> None:
@@ -127,17 +106,10 @@ class Ascent(OuterSgd):
     lr: float = -1.0
 
 
-@dataclass(frozen=True)
-class Half(Trimmed):
-    """Somebody else's, which leaves out half."""
-
-    cut: int = 2
-
-
 def test_numbers_of_others_classes_are_not_judged() -> None:
-    theirs = Algorithm(Ascent(), OneBit(), mean=Half(), late=254)
+    theirs = Algorithm(Ascent(), OneBit(), late=254)
     check_algorithm(theirs, 2, 1)
     mine = (replace(theirs, coding=Integers(1)), replace(theirs, rule=OuterSgd(-1.0)))
-    for ours in (*mine, replace(theirs, mean=Trimmed(2))):
+    for ours in mine:
         with pytest.raises(Stop):
             check_algorithm(ours, 2, 1)
