@@ -12,12 +12,11 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from assay.job.outer import numbers_in
 from assay.job.read import JobFile
 from assay.protocol.types import Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import USUAL, unpaid_outer
-from assay.training.catalogue import CATALOGUE, GRPO, NUMBERS, OWN, RANKS
+from assay.training.catalogue import CATALOGUE, GRPO, OWN
 
 _TOK = 10**18
 _SHOWN = _TOK // 100
@@ -84,28 +83,14 @@ def low_amount_warnings(file: JobFile) -> list[str]:
         for field, amount in zip(asked, least, strict=True)
         if getattr(money, field) < amount
     ]
-    said = _of_rank(file)
     if not low:
-        return said
+        return []
     why = "every vote replays what its shards compress, and who votes without that gains (docs/economics.md)"
     if file.held_out is not None:
         why = "every vote replays the held-out loss, and who votes without that gains (docs/economics.md)"
     if name == GRPO:
         why = "every vote replays a whole task, and who votes without that gains (docs/economics.md)"
-    return [f"by {name}, {', '.join(low)}: {why}", *said]
-
-
-def _of_rank(file: JobFile) -> list[str]:
-    """A warning if more columns are sent than in the measured votes."""
-    rank, usual = numbers_in(file.outer).get("rank"), NUMBERS["rank"].usual.get(file.outer.algorithm)
-    if rank is None or usual is None or rank <= usual:
-        return []
-    known = ", ".join(f"{count:,} at {columns}" for columns, count in RANKS.items())
-    return [
-        f"the amounts that are known are for a rank of {usual}, and this is {rank}, of which a vote replays"
-        f" more: a matrix takes {known} instructions (docs/concepts.md); what a vote then costs nobody has"
-        " measured"
-    ]
+    return [f"by {name}, {', '.join(low)}: {why}"]
 
 
 def short_outer_fee(file: JobFile, terms: Terms, share: Fraction) -> list[str]:

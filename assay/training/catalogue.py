@@ -7,8 +7,7 @@ not import PyTorch. Not guaranteed: that a paper's numbers suit another model.
 Rates and momenta are the papers' where they exist; late changes have no or less momentum (decision 0038).
 FedOpt's rate and ε are tuned for every task in Reddi 2021; 0.1 for both is a starting point. Liu 2024 takes
 Δ/N for changes that arrive singly, so that N of them move θ as far as one round of DiLoCo. Here a change is
-the mean of all shards. MuLoCo keeps its whole residual (β = 1). PowerSGD's rank is a parameter of Vogels
-2019. The median norm is SparseLoCo's, here before DiLoCo's mean.
+the mean of all shards. MuLoCo keeps its whole residual (β = 1).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from assay.training.algorithms import (
     OuterSgd,
     Sign,
 )
-from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+from assay.training.codings import E3M0, Bins, Integers, Largest
 
 if TYPE_CHECKING:
     from assay.training.outer import DiLoCo
@@ -203,13 +202,6 @@ CATALOGUE: dict[str, Entry] = {
         "SparseLoCo, Sarfi 2025",
         fees=(9.86, 189, 655),
     ),
-    "powersgd": Entry(
-        Algorithm(Nesterov(), LowRank(4), feedback=1.0),
-        "of every matrix's change four columns and rows (low rank), with feedback",
-        _NESTEROV,
-        "PowerSGD, Vogels 2019",
-        fees=(4.77, 87, 452),
-    ),
     "diloco-late": Entry(
         Algorithm(Nesterov(0.7, 0.0), E3M0(), feedback=1.0, late=1),
         "the change in 4 bits, of a round that began from θ of a round before",
@@ -279,8 +271,6 @@ class Number:
 
 _SUMS = "the arbiter recomputes sums and maxima of 4096 terms"
 _INT = (1 << 31) - 1
-RANKS = {4: 257, 16: 2417, 32: 8885}
-"""Number of instructions per matrix by number of columns; a program has at most 65,536."""
 NUMBERS = {
     "block_size": Number(
         (E3M0, Integers, Bins),
@@ -308,15 +298,6 @@ NUMBERS = {
         "1 to 4,096",
         4096,
         f"the cosine transform's sums are of a side's numbers, and {_SUMS}",
-    ),
-    "rank": Number(
-        (LowRank,),
-        "rank",
-        "columns and rows of every matrix that are sent",
-        "sends columns and rows of low rank",
-        "1 to 32",
-        max(RANKS),
-        "columns are made orthogonal one to another, in a number of instructions that grows with its square",
     ),
 }
 """By key in [outer]."""

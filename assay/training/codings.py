@@ -8,7 +8,7 @@ construction. Everything is PyTorch that can be lowered, so a program's wire has
 
 Sources: E3M0 with a scale per block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table
 of bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the
-largest coefficients, DeMo, Peng and others 2024; low rank, PowerSGD, Vogels and others 2019.
+largest coefficients, DeMo, Peng and others 2024.
 """
 
 from __future__ import annotations
@@ -253,73 +253,3 @@ class Largest:
         chunks = -(-math.prod(shape) // self.chunk(shape))
         places = (self.chunk(shape) - 1).bit_length() * chunks * self.kept(shape)
         return places + self.values.bits((chunks * self.kept(shape),))
-
-
-def orthonormal(x: Tensor) -> Tensor:
-    """f32 [m, r]: x's columns by Gram-Schmidt with reorthogonalisation, since the rest of a dependent column
-    is rounding.
-
-    A zero column stays zero.
-    """
-    made: list[Tensor] = []
-    for column in x.unbind(1):
-        for _ in range(2):
-            for before in made:
-                column = column - before * (before * column).sum()
-            size = torch.sqrt((column * column).sum())
-            column = column / torch.where(size > 0, size, 1.0)
-        made.append(column)
-    return torch.stack(made, 1)
-
-
-@dataclass(frozen=True)
-class LowRank:
-    """A matrix [m, rest] as P Qᵀ of `rank` columns: P spans `turns` multiplications of a fixed start by x xᵀ,
-    Q = xᵀP.
-
-    Vectors, and matrices that would not get shorter, are sent as they are.
-    """
-
-    rank: int = 4
-    turns: int = 2
-
-    mixes: ClassVar[str] = "its wire is of whole matrices"
-
-    def check(self) -> None:
-        """Raises Stop if these numbers can send no change."""
-        whole("LowRank.rank", self.rank, 1)
-        whole("LowRank.turns", self.turns, 1)
-
-    def parts(self, shape: Sequence[int]) -> tuple[int, int, int] | None:
-        """Rows, columns and rank of the factors for x of this shape; None: x itself is sent."""
-        if len(shape) < 2:
-            return None
-        rows, columns = shape[0], math.prod(shape[1:])
-        rank = min(self.rank, rows, columns)
-        return (rows, columns, rank) if rank * (rows + columns) < rows * columns else None
-
-    def encode(self, x: Tensor) -> Wire:
-        found = self.parts(x.shape)
-        if found is None:
-            return (x,)
-        rows, columns, rank = found
-        matrix = x.reshape(rows, columns)
-        place, number = torch.arange(columns).float().unsqueeze(1), torch.arange(rank).float()
-        right = torch.cos(place * (number + 1) * 2.3999632 + number)  # the golden angle: no period
-        for _ in range(self.turns):
-            left = orthonormal(matrix @ right)
-            right = matrix.t() @ left
-        return left, right
-
-    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-        if self.parts(shape) is None:
-            return wire[0]
-        left, right = wire
-        return (left @ right.t()).reshape(tuple(shape))
-
-    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
-        return None
-
-    def bits(self, shape: Sequence[int]) -> int:
-        found = self.parts(shape)
-        return 32 * (math.prod(shape) if found is None else found[2] * (found[0] + found[1]))

@@ -57,11 +57,10 @@ def recipe_alone(
     shards: int = 2,
     size: tuple[int, int] = (STEPS, SEGMENT),
     slow: tuple[int, int] = (0, 1),
-    tiny: TinyFiles | None = None,
 ) -> Alone:
     """Rounds of an algorithm whose tasks train, then compress; (round, shard) in `absent` send nothing.
-    `slow`: from which shard on by how much fewer steps are taken; `tiny`: a job of one parameter."""
-    tiny = tiny or tiny_files(shards)
+    `slow`: from which shard on by how much fewer steps are taken."""
+    tiny = tiny_files(shards)
     made = programs(algorithm, [tuple(tiny.genesis[0].shape)], shards)
     compress, outer = Executor(made.compress), Executor(made.outer)
     empty = [torch.zeros_like(t) for wire in made.wires for t in wire]

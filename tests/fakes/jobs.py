@@ -136,29 +136,6 @@ def three_files(shards: int = 2) -> TinyFiles:
     return replace(tiny, inner=inner, genesis=state, slot_names=["w", "v", "u", LOSS_SLOT, "momentum"])
 
 
-def matrix_files(shards: int = 2) -> TinyFiles:
-    """The tiny job with a matrix, whose rows go to as many parts of its data's mean; of a size that four
-    columns and rows are shorter than."""
-    rows = 12
-
-    def step(state: list[torch.Tensor], batch: torch.Tensor) -> list[torch.Tensor]:
-        w, momentum, _ = state
-        parts = (1 + torch.arange(rows, dtype=torch.float32).reshape(rows, 1)) * (1 / rows)
-        grad = w - parts * (batch.float().mean(0) / 255)
-        moved = momentum * 0.5 + grad
-        return [w - 0.25 * moved, moved, (grad * grad).sum()]
-
-    tiny, start = tiny_files(shards), torch.linspace(-7, 7, rows * WIDTH).sin().reshape(rows, WIDTH)
-    state = [start, torch.zeros_like(start), torch.tensor(float("nan"))]
-    inner = _traced("matrix", lambda: traced_step(step, state, 1))
-    return replace(tiny, inner=inner, genesis=state)
-
-
-def one_tensor_files(name: str, shards: int = 2) -> TinyFiles:
-    """The tiny job under this algorithm: of a matrix where those go another way than vectors."""
-    return matrix_files(shards) if name == "powersgd" else tiny_files(shards)
-
-
 def recipe_files(
     name: str, shards: int = 2, slices: int | None = None, overlap: Overlap | None = None
 ) -> JobArtifacts:
@@ -173,7 +150,7 @@ def made_files(name: str, shards: int, slices: int | None, overlap: Overlap | No
     """The tiny job under an algorithm of ``training.catalogue``; with three parameters where those go in
     parts, or the outer step in `slices`. `overlap`: streaming's own numbers."""
     parts = name == "streaming" or slices is not None
-    tiny = three_files(shards) if parts else one_tensor_files(name, shards)
+    tiny = three_files(shards) if parts else tiny_files(shards)
     assert tiny.records is not None
     train = tiny.inner
     start, names, model = tiny.genesis, tiny.slot_names, dict(tiny.model)

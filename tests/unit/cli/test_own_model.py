@@ -439,7 +439,6 @@ def test_an_outer_algorithm_is_named_once(
         ("Polyak(), Integers(0)", "Integers.width is 0"),
         ("Polyak(), codings.E3M0(0)", "E3M0.block is 0"),
         ("Polyak(), codings.Largest(0)", "Largest.k is 0"),
-        ("Polyak(), codings.LowRank(0)", "LowRank.rank is 0"),
         ("Polyak(), feedback=2.0", "feedback is 2.0"),
         ("algorithms.Nesterov(-0.7, 0.9)", "Nesterov.lr is -0.7"),
         ("Polyak(), late=300", "late is 300, and must be a whole number, 0 to 254"),

@@ -102,7 +102,6 @@ VOTES = {
     "diloco-2bit": 2.99,
     "streaming": 3.33,
     "sparseloco": 9.72,
-    "powersgd": 4.63,
 }
 """Tokens to replay for a vote at a price of 20 (docs/economics.md, jobs of several loops)."""
 

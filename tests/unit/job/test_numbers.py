@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from assay.job.amounts import low_amount_warnings
 from assay.job.build import build
 from assay.job.parts import rule_of
 from assay.job.read import JobFile, parse_job_file
 from assay.job.templates import LOCAL, by_algorithm, template
 from assay.protocol.errors import Stop
 from assay.training.catalogue import defined_with, outer_of
-from assay.training.codings import E3M0, Bins, Coding, Largest, LowRank
+from assay.training.codings import E3M0, Bins, Coding, Largest
 
 
 def stating(algorithm: str, numbers: str) -> JobFile:
@@ -32,7 +31,6 @@ def stating(algorithm: str, numbers: str) -> JobFile:
         ("sparseloco", "top_k = 5", Largest(5, 64, cosine=False, values=Bins(2))),
         ("sparseloco", "chunk_side = 32", Largest(64, 32, cosine=False, values=Bins(2))),
         ("demo", "top_k = 5\nchunk_side = 128", Largest(5, 128)),
-        ("powersgd", "rank = 2", LowRank(2)),
         ("streaming", "block_size = 32", E3M0(32)),
     ],
 )
@@ -43,21 +41,6 @@ def test_numbers_of_a_coding_are_what_shards_send_with(algorithm: str, numbers: 
     assert found.coding == coding and replace(found, coding=usual.coding) == usual
 
 
-def test_a_higher_rank_than_was_measured_is_told() -> None:
-    for rank in (2, 4):
-        assert low_amount_warnings(stating("powersgd", f"rank = {rank}")) == []
-    (line,) = low_amount_warnings(stating("powersgd", "rank = 5"))
-    assert "are for a rank of 4, and this is 5" in line and "2,417 at 16" in line
-
-
-@pytest.mark.long
-def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
-    made = build(stating("powersgd", "rank = 2"))
-    named = zip(made.slot_names, made.inner.state, strict=True)
-    wire = [node.shape for slot, node in named if slot.startswith("wire")]
-    assert wire[:3] == [(64, 2), (64, 2), (64,)], "of a matrix of 64 x 64, and of a vector"
-
-
 @pytest.mark.parametrize(
     ("algorithm", "numbers", "why"),
     [
@@ -65,7 +48,6 @@ def test_a_rank_of_the_files_own_is_what_the_wire_has() -> None:
         ("sparseloco", "top_k = 0", r"outer\.top_k: it should be greater than or equal to 1"),
         ("sparseloco", "top_k = 2.5", r"outer\.top_k"),
         ("demo", "chunk_side = 4097", r"outer\.chunk_side is 4097, and at most 4096: the cosine transform"),
-        ("powersgd", "rank = 33", r"outer\.rank is 33, and at most 32: .* grows with its square"),
         ("demo", "top_k = 4097", "the 4097 largest .* a chunk of 64 × 64 has 4096 numbers"),
         ("sparseloco", "chunk_side = 7", "the 64 largest .* a chunk of 7 × 7 has 49 numbers"),
     ],

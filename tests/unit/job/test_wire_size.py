@@ -20,7 +20,6 @@ from assay.job.templates import LOCAL, by_algorithm, stated, template
 from assay.job.wire_size import Wire, file_bytes, nothing_saved, parameters_of, wire_of
 from assay.node.slots import store_state
 from assay.training.job import JobArtifacts
-from tests.marked import long
 from tests.unit.cli.test_command_line import assay
 
 PARAMETERS = 8 * 64 + 8 + 10 * 8 + 10
@@ -63,7 +62,7 @@ def test_whole_parameters_are_f32_and_data_parallel_sends_them_every_step() -> N
 
 @pytest.mark.parametrize(
     ("algorithm", "number"),
-    [("diloco-4bit", "block_size = 1"), long("powersgd", "rank = 32")],
+    [("diloco-4bit", "block_size = 1")],
 )
 def test_numbers_that_save_nothing_are_told(algorithm: str, number: str) -> None:
     key = number.split(" ")[0]
@@ -78,7 +77,7 @@ def test_numbers_that_save_nothing_are_told(algorithm: str, number: str) -> None
     assert line in cautions(body, files, drafted(body, files), wire)
 
 
-@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit", long("powersgd")])
+@pytest.mark.parametrize("algorithm", ["diloco", "diloco-4bit"])
 def test_a_recipes_own_numbers_save(algorithm: str) -> None:
     assert nothing_saved(job(algorithm), found(job(algorithm))) == []
 

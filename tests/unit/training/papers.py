@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from assay.training import algorithms, models
 from assay.training.algorithms import Algorithm, MedianNorm, OuterSgd
 from assay.training.catalogue import CATALOGUE, WHOLE, algorithm_of
-from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+from assay.training.codings import E3M0, Bins, Integers, Largest
 from assay.training.optimisers import AdamW, Muon, Optimiser, Sgd
 from assay.training.outer import DiLoCo, Overlap
 from assay.training.streaming import streaming_of
@@ -117,20 +117,6 @@ def rows_of(x: Array, size: int) -> Array:
     return np.concatenate([flat, np.zeros(-flat.size % size)]).reshape(-1, size)
 
 
-def low_rank(x: Array, coding: LowRank) -> Array:
-    """P̂ P̂ᵀ x with the paper's power iteration, made orthonormal by Householder; x where it is short."""
-    matrix = x.reshape(x.shape[0], -1) if x.ndim > 1 else x[None]
-    rank = min(coding.rank, *matrix.shape)
-    if x.ndim < 2 or rank * sum(matrix.shape) >= matrix.size:
-        return x
-    at, k = np.arange(matrix.shape[1])[:, None], np.arange(rank)[None]
-    right = np.cos(at * (k + 1) * np.pi * (3 - np.sqrt(5)) + k)
-    for _ in range(coding.turns):
-        left = np.linalg.qr(matrix @ right)[0]
-        right = matrix.T @ left
-    return (left @ right.T).reshape(x.shape)
-
-
 def nearest(rows: Array, values: Array, levels: Array, scale: Array) -> None:
     """Each value is one of the levels times the scale, and none is nearer to its number."""
     best = np.abs(rows[..., None] - (levels * scale)[:, None, :]).min(-1)
@@ -155,8 +141,6 @@ def decoded(a: Algorithm, x: Array, wire: Sequence[Tensor]) -> tuple[Array, Arra
     coding, all_sent = a.coding, np.ones_like(x)
     if isinstance(coding, Largest):
         return _largest(coding, x, [t.numpy() for t in wire])
-    if isinstance(coding, LowRank):
-        return low_rank(x, coding), all_sent
     if not isinstance(coding, E3M0 | Integers | Bins):
         return x, all_sent
     rows, code = rows_of(x, min(coding.block, x.size)), wire[0].numpy()

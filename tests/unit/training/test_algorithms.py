@@ -75,7 +75,7 @@ def quadratic(seed: int = 3) -> tuple[list[Tensor], Callable[[Sequence[Tensor], 
     return [torch.zeros(s) for s in SHAPES], trained, middle
 
 
-@pytest.mark.parametrize("name", ["diloco-u8", "diloco-4bit", "diloco-int4", "diloco-2bit", "powersgd"])
+@pytest.mark.parametrize("name", ["diloco-u8", "diloco-4bit", "diloco-int4", "diloco-2bit"])
 def test_error_feedback_loses_nothing(name: str) -> None:
     """What was sent and what is held back add up to all changes."""
     algorithm = replace(RECIPES[name], rule=OuterSgd(1.0))
@@ -118,8 +118,6 @@ def test_bits_on_the_wire() -> None:
     assert sent["diloco"] == 32 * n and sent["diloco-4bit"] == sent["diloco-int4"]
     assert 7 < 32 * n / sent["diloco-4bit"] < 8
     assert sent["sparseloco"] < n // 4
-    assert sent["powersgd"] == 32 * 4 * 2048
-    assert RECIPES["powersgd"].coding.bits((n,)) == 32 * n, "a vector as it is"
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
     for name, recipe in RECIPES.items():
         wire = recipe.coding.encode(x)

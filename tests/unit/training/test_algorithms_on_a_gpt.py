@@ -116,7 +116,7 @@ def apart(got: Sequence[Tensor], want: Sequence[Array], scale: Sequence[Array]) 
     )
 
 
-PRODUCTS = ("demo", "powersgd")
+PRODUCTS = ("demo",)
 """Codings of matrix products, which keep 14 bits (docs/arithmetic.md); all else is f32."""
 QUICK = ("diloco", "fedopt", "diloco-4bit", "sparseloco", "streaming")
 """Kinds of rule, coding and round; the others are long."""

@@ -19,7 +19,7 @@ from assay.training.algorithms import (
 )
 from assay.training.catalogue import CATALOGUE, OTHER_USES, RECIPES, outer_of
 from assay.training.checks import check_algorithm
-from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
+from assay.training.codings import E3M0, Bins, Integers, Largest
 from assay.training.outer import DiLoCo
 
 NAN, INF = float("nan"), float("inf")
@@ -43,8 +43,6 @@ PART: Any = 2.5
         (Algorithm(coding=Largest(32, 0)), "Largest.side is 0"),
         (Algorithm(coding=Largest(5, 2)), "the 5 largest .* a chunk of 2 × 2 has 4 numbers"),
         (Algorithm(coding=Largest(values=Bins(0))), "Bins.width is 0"),
-        (Algorithm(coding=LowRank(0)), "LowRank.rank is 0"),
-        (Algorithm(coding=LowRank(4, 0)), "LowRank.turns is 0"),
         (Algorithm(feedback=2.0), "feedback is 2.0, and must be 0 to 1"),
         (Algorithm(feedback=-0.1), "feedback is -0.1"),
         (Algorithm(feedback=NAN), "feedback is nan"),

@@ -269,7 +269,7 @@ def test_attack_08_one_lying_aggregator_among_honest_ones_falls_alone(day: Marke
 
 @pytest.mark.parametrize("name", only(("diloco-4bit", "streaming"), CATALOGUE))
 def test_every_algorithm_is_sliced_or_refused_with_the_reason(name: str) -> None:
-    if name in ("demo", "sparseloco", "powersgd", "streaming"):
+    if name in ("demo", "sparseloco", "streaming"):
         with pytest.raises(Stop, match=f"outer step of {name} cannot be cut into slices: "):
             recipe_files(name, slices=2)
         return
