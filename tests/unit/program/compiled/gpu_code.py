@@ -120,10 +120,30 @@ def pretend() -> None:
     triton_helpers.set_driver_to_gpu = lambda: None
     # Its shape is found by copying, which a PyTorch without CUDA refuses.
     inductor_prims.eager_force_stride.__code__ = _strided.__code__
+    torch.Tensor.__getitem__ = _indexed  # type: ignore[assignment]  # a PyTorch without CUDA refuses
 
 
 def _strided(input_tensor: Tensor, stride: list[int]) -> Tensor:
     return input_tensor.new_empty_strided(input_tensor.shape, stride)
+
+
+_indexed_by_pytorch = torch.Tensor.__getitem__
+
+
+def _indexed(x: Tensor, index: Any) -> Tensor:
+    """`x[index]` by operations that do not ask for a device; index has no None, mask or ellipsis."""
+    if x.device.type != "cuda":
+        return _indexed_by_pytorch(x, index)
+    tensors: list[Tensor | None] = []
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, int):
+            x = torch.ops.aten.select.int(x, len(tensors), part)
+            continue
+        if isinstance(part, slice):
+            x = torch.ops.aten.slice.Tensor(x, len(tensors), part.start, part.stop, part.step or 1)
+        tensors.append(part if isinstance(part, Tensor) else None)
+    found: Tensor = torch.ops.aten.index.Tensor(x, tensors) if any(t is not None for t in tensors) else x
+    return found
 
 
 class _Written(Exception):
