@@ -139,6 +139,17 @@ def added_at(slot: Tensor, x: Tensor, width: int) -> Tensor:
     return zeros.index_add_(1, slot, x) if slot.dim() == 1 else zeros.scatter_add_(1, slot, x)
 
 
+def rows_added_at(slot: Tensor, x: Tensor, width: int) -> Tensor:
+    """f64[width, D] with the sum of the rows x[i] over slot[i] = v at [v]; exact for integers below 2^53."""
+    return x.new_zeros(width, x.shape[1]).index_add_(0, slot, x)
+
+
+def first_places(slot: Tensor, width: int) -> Tensor:
+    """i64[width] with the least i of slot[i] = v at [v], and the length of `slot` where there is none."""
+    places = torch.arange(len(slot), device=slot.device)
+    return slot.new_full((width,), len(slot)).scatter_reduce_(0, slot, places, "amin")
+
+
 def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> Tensor:
     """out[d, v] = order-free sum of x[d, i] over idx[i] = v, (f32[D, N], i32[N]) -> f32[D, V] (A34).
 

@@ -19,7 +19,7 @@ from torch._prims_common import make_contiguous_strides_for
 from torch.nn.functional import pad
 
 from assay.numerics import constants as c
-from assay.numerics import contraction, fast, product_kernel
+from assay.numerics import contraction, fast, product_kernel, transcendental
 from assay.numerics.backends import INT32_PRODUCT_LENGTH, integer_product_f64, prefers_int8
 from assay.numerics.product_triton import padded
 
@@ -66,10 +66,9 @@ def _power_of_two_f32(n: Tensor) -> Tensor:
     return ((n + 127) << 23).view(torch.float32)
 
 
-def _field(x: Tensor) -> Tensor:
-    """Largest exponent field of each row as i32, 1 to 255; 255 where the row holds Inf or NaN."""
-    bits = x.abs().amax(-1).view(torch.int32)
-    return ((bits >> 23) & 255).clamp(min=1)
+def _field(magnitude: Tensor) -> Tensor:
+    """Exponent field of a row's largest magnitude as i32, 1 to 255; 255 where the row holds Inf or NaN."""
+    return ((magnitude.view(torch.int32) >> 23) & 255).clamp(min=1)
 
 
 class Exponents:
@@ -123,8 +122,13 @@ class Exponents:
 
 
 def exponent(x: Tensor) -> Exponents:
-    """Shared exponent of each row, f32[..., K] -> i32[...] (A30): 255 - 126 is the poisoned 129."""
-    return Exponents(_field(x) - 126, own=True)
+    """Shared exponent of each row, f32[..., K] -> i32[...] (A30)."""
+    return exponent_of_largest(x.abs().amax(-1))
+
+
+def exponent_of_largest(magnitude: Tensor) -> Exponents:
+    """The same from each row's largest magnitude: 255 - 126 is the poisoned 129."""
+    return Exponents(_field(magnitude) - 126, own=True)
 
 
 @dataclass(frozen=True)
@@ -277,28 +281,40 @@ torch.library.register_fake(
 )
 
 
-def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
+def largest_exponential(maximum: Tensor, shift: Tensor, total: Tensor | None) -> Tensor:
+    """Largest number of each row of exp(x - shift), over `total` if given, from the row's maximum, at most
+    `shift` (``program.compiled.largest``)."""
+    apart = maximum - shift
+    largest = apart + 1.0 if maximum is shift else transcendental.exp(apart)
+    return largest if total is None else div(largest, total)
+
+
+def sum(x: Tensor, largest: Tensor | None = None) -> Tensor:  # the instruction's name, kept
     """Order-free sum of each row, f32[..., n] -> f32[...] (A33).
 
-    In a row with Inf or NaN the scaled terms keep it, so the binary64 sum is what A33 says; no other row
-    overflows.
+    `largest`: each row's largest number, if known, where none is below 0 and none is Inf. In a row with Inf
+    or NaN the scaled terms keep it, so the binary64 sum is what A33 says; no other row overflows.
     """
     shift = c.SUM_BITS - (x.shape[-1] - 1).bit_length()
     if not on_processor(x):
-        return sum_of_integers(x, shift)
-    scale = kept(power_of_two(shift + 126 - _field(x)))
+        return sum_of_integers(x, shift, largest)
+    scale = kept(power_of_two(shift + 126 - _field(x.abs().amax(-1) if largest is None else largest)))
     total = torch.round(x.to(torch.float64) * scale.unsqueeze(-1)).sum(-1)
     return (torch.where(total == 0.0, 0.0, total) / scale).to(torch.float32)
 
 
-def sum_of_integers(x: Tensor, shift: int) -> Tensor:
+def sum_of_integers(x: Tensor, shift: int, largest: Tensor | None = None) -> Tensor:
     """`sum` in numbers of 32 bits, of which a GPU adds many at a time; `shift` is k of A33.
 
     A term q of at most 2^k is f32, and so are its parts q = 2^20 * high + low, 0 <= low < 2^20: n <= 2^(50-k)
     of them sum to at most 2^30, and to less than 2^32.
     """
-    largest, least = x.amax(-1), x.amin(-1)
-    e = ((torch.maximum(largest.abs(), least.abs()).view(torch.int32) >> 23) & 255).clamp(min=1) - 126
+    if largest is None:
+        most, least = x.amax(-1), x.amin(-1)
+        largest, poison = torch.maximum(most.abs(), least.abs()), most + least
+    else:
+        poison = largest
+    e = _field(largest) - 126
     up = shift - e
     first = up >> 1
     scales = [kept(_power_of_two_f32(n)).unsqueeze(-1) for n in (first, up - first)]
@@ -308,7 +324,15 @@ def sum_of_integers(x: Tensor, shift: int) -> Tensor:
     sums = [part.to(torch.int32).sum(-1, dtype=torch.int32).to(torch.int64) for part in (high, low)]
     total = (sums[0] << 20) + (sums[1] & 0xFFFFFFFF)
     made = (total.to(torch.float64) * power_of_two(-up)).to(torch.float32)
-    return torch.where(e == c.EXPONENT_POISONED, largest + least, made)
+    return torch.where(e == c.EXPONENT_POISONED, poison, made)
+
+
+def one_hot_sum(index: Tensor, share: Tensor, start: int, stop: int) -> Tensor:
+    """`sum` over columns [start, stop) of rows with `share` at `index` and +0 elsewhere: f32[...], i32[...].
+
+    A term is a whole number of units of A33, whatever its row, so nothing is rounded; a sum is never -0.
+    """
+    return torch.where((index >= start) & (index < stop), contraction.positive_zero(share), 0.0)
 
 
 _LIBRARY.define("added_at(Tensor slot, Tensor x, int width) -> Tensor")
@@ -318,13 +342,33 @@ torch.library.register_fake(
 )
 
 
+_LIBRARY.define("first_places(Tensor slot, int width) -> Tensor")
+_LIBRARY.impl("first_places", contraction.first_places, "CompositeExplicitAutograd")
+torch.library.register_fake("assay::first_places", lambda slot, width: slot.new_empty(width), lib=_LIBRARY)
+_LIBRARY.define("rows_added_at(Tensor slot, Tensor x, int width) -> Tensor")
+_LIBRARY.impl("rows_added_at", contraction.rows_added_at, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "assay::rows_added_at", lambda slot, x, width: x.new_empty(width, x.shape[1]), lib=_LIBRARY
+)
+
+
 def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
     """Order-free sums by index (A34), with additions that no compiler fuses.
 
     Inductor (2.13, more than one thread) counts a tile's row twice in the address of a scattered addition,
-    and so writes beyond the buffer.
+    and so writes beyond the buffer. Where there are more sums than addends, a GPU only stores those that have
+    an addend; on CPUs Inductor would not vectorise what reads such a table.
     """
-    return contraction.scatter_sum(x, idx, V=V, add=torch.ops.assay.added_at)
+    sparse = not on_processor(x) and idx.dim() == 1 and len(idx) < V
+    return contraction.scatter_sum(x, idx, V=V, add=_added_sparsely if sparse else torch.ops.assay.added_at)
+
+
+def _added_sparsely(slot: Tensor, x: Tensor, width: int) -> Tensor:
+    """`contraction.added_at` by a table of one row an addend: that of the first one of its sum, and zeros."""
+    addends = len(slot)
+    first = torch.ops.assay.first_places(slot, width)
+    table = torch.ops.assay.rows_added_at(first.index_select(0, slot), x.t(), addends + 1)
+    return table.index_select(0, first).t()
 
 
 def sqrt(x: Tensor) -> Tensor:

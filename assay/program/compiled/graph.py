@@ -23,6 +23,8 @@ from assay.numerics import fused, product_kernel
 from assay.numerics.fused import Exponents, Quantised, Unquantised
 from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
+from assay.program.compiled.largest import Largest, known_maxima
+from assay.program.compiled.one_hot import OneHotSum, one_hot_sums
 from assay.program.compiled.records import read_records
 from assay.program.isa import DType, Node, Op, Program
 from assay.program.kernels import REFERENCE, TORCH_DTYPES, on_inputs
@@ -108,6 +110,7 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     unmade = products_only if kernel else set()
     repeated = _repeated(program) | _quantised_by_products(program, unmade)
     turned = set() if fused.on_processor(inputs[-1]) else _read_turned(program)
+    one_hot, known = one_hot_sums(program), known_maxima(program)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -117,6 +120,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
         elif node.op is Op.RECORD:
             index = _plain(values[node.inputs[0].ref])
             values.append(read_records(numbers[Op.RECORD], index, node.attrs[0], node.shape[1]))
+        elif len(values) in one_hot:
+            values.append(_one_hot_sum(node, one_hot[len(values)], values))
         else:
             operands = [values[ref.ref] for ref in node.inputs]
             if len(values) in turned:
@@ -134,7 +139,10 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
                 inner, sides = zeros
                 values.append(Padded.of(operands[inner], sides))
             else:
-                value = _value(node, operands, inputs[-1].device)
+                if len(values) in known:
+                    value = _of_known_maximum(node, known[len(values)], values)
+                else:
+                    value = _value(node, operands, inputs[-1].device)
                 windows = any(isinstance(x, Windows) for x in operands)
                 stored = node.op is Op.PRODUCT and (kernel or windows)
                 if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
@@ -146,6 +154,25 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
                     value = _plain(value).transpose(-1, -2)
                 values.append(value)
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
+
+
+def _one_hot_sum(node: Node, found: OneHotSum, values: Sequence[Value]) -> Tensor:
+    index, share = (
+        _plain(values[ref]).expand(*node.shape, 1).squeeze(-1) for ref in (found.place, found.share)
+    )
+    return fused.one_hot_sum(index, share, *found.span)
+
+
+def _of_known_maximum(node: Node, found: Largest, values: Sequence[Value]) -> Value:
+    maximum, shift, total = (
+        None if ref is None else _plain(values[ref]).reshape(node.shape) for ref in found
+    )
+    assert maximum is not None and shift is not None
+    shift = maximum if found.maximum == found.shift else shift
+    largest = fused.largest_exponential(maximum, shift, total)
+    if node.op is Op.EXPONENT:
+        return fused.exponent_of_largest(largest)
+    return fused.sum(_plain(values[node.inputs[0].ref]), largest)
 
 
 def _dequantised(node: Node, q: Value, e: Exponents) -> Tensor:
