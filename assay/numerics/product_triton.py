@@ -11,13 +11,9 @@ Source: docs/decisions/0013-accelerators.md.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import json
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -30,7 +26,8 @@ from assay.numerics import contraction, slow_paths
 from assay.numerics.backends import split
 from assay.numerics.constants import MAX_FAN_IN
 from assay.numerics.hard_products import hard_pairs, same, wanted
-from assay.numerics.native import Shared, Unusable, own_folder
+from assay.numerics.native import Shared, Unusable
+from assay.numerics.verdicts import Verdict, compared, loaded, refused
 
 log = logging.getLogger(__name__)
 
@@ -119,16 +116,7 @@ class Kernel:
 
 def build(source: Path) -> Kernel:
     """Loads a kernel; Triton compiles it later for each tile. Raises Unusable."""
-    spec = importlib.util.spec_from_file_location("assay_triton_kernel", source)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise Unusable(
-            f"Triton cannot be imported ({error}); install the one that PyTorch for CUDA needs"
-        ) from error
-    return Kernel(module)
+    return Kernel(loaded(source))
 
 
 def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_FAN_IN) -> None:
@@ -143,8 +131,7 @@ def check(kernel: Kernel, tile: Tile, device: torch.device, longest: int = MAX_F
             try:
                 made = kernel.product(a, ex.to(device), b, ey.to(device), tile).cpu()
             except kernel.faults as error:
-                last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-                raise Unusable(f"Triton refuses the kernel: {last[0]}") from error
+                raise refused(error) from error
             if not same(wanted(x, ex, y, ey), made):
                 raise Unusable(f"the kernel gives other products of {length} numbers on {device}")
 
@@ -201,41 +188,9 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
 @cache
 def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
     """True if this tiling was compared with the definition, by this or an earlier process, and was right."""
-    if _Verdict(tile, device).kept:
-        return True
-    try:
-        check(kernel, tile, device)
-    except Unusable as reason:
-        slow_paths.note(log, f"products take longer, by cuBLAS, on {device}: {reason}")
-        return False
-    _Verdict(tile, device).keep()
-    return True
-
-
-class _Verdict:
-    """Records that a tile's products were right, as an empty file beside the CPU kernels: a comparison takes
-    seconds.
-
-    Its name covers everything it depends on; if others may write to the folder, each process compares again.
-    """
-
-    def __init__(self, tile: Tile, device: torch.device) -> None:
-        key = hashlib.sha256(json.dumps([*versions(device), tile]).encode())
-        for path in (_SOURCE, Path(__file__)):
-            key.update(path.read_bytes())
-        self._name = f"{_SOURCE.stem}-{key.hexdigest()[:24]}.right"
-
-    @property
-    def kept(self) -> bool:
-        with suppress(OSError):
-            folder = own_folder()
-            return folder is not None and (folder / self._name).exists()
-        return False
-
-    def keep(self) -> None:
-        with suppress(OSError):
-            if (folder := own_folder()) is not None:
-                (folder / self._name).touch()
+    verdict = Verdict([*versions(device), tile], [_SOURCE, Path(__file__)])
+    without = f"products take longer, by cuBLAS, on {device}"
+    return compared(verdict, partial(check, kernel, tile, device), without)
 
 
 load = Shared(lambda: build(_SOURCE), "products take longer, by cuBLAS,")
