@@ -48,7 +48,7 @@ class Part:
 
 BEHIND = (Part("compile", 290), Part("compiled", 290), Part("reference", 290), Part("natives", 290))
 """Parts that run in parallel with `BESIDE` and with each other."""
-BESIDE = (Part("machine", 25), Part("kernels", 30), Part("bits", 70), Part("decay", 55), Part("market", 110))
+BESIDE = (Part("machine", 25), Part("kernels", 45), Part("bits", 70), Part("decay", 55), Part("market", 110))
 ALONE = (Part("step", 120), Part("products", 30))
 """Parts that run one by one after all others."""
 ORDER = (
@@ -186,6 +186,8 @@ def text_of(made: dict[str, Any]) -> str:
         lines += [f"{ms:9.3f} ms {count:5} x {kernel}" for ms, count, kernel in seen["kernels"][:25]]
     for product, ms in made["parts"].get("products", {}).get("found", {}).get("product_ms", {}).items():
         lines.append(f"{product:<26} " + ", ".join(f"{form} {least:.3f} ms" for form, least in ms.items()))
+    for matrix, seen in made["parts"].get("products", {}).get("found", {}).get("operands", {}).items():
+        lines.append(f"operands of {matrix:<26} {seen['ms']:.3f} ms, {seen['TBps']:.2f} TB/s")
     lines.append(f"\ncommit {made['commit']}, {made['seconds']} s\n{made['verdict']}")
     return "\n".join(lines)
 

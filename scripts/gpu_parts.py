@@ -30,7 +30,7 @@ from assay.fitness import digests, long_run
 from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
-from assay.numerics import product_triton, slow_paths
+from assay.numerics import operand_triton, product_triton, slow_paths
 from assay.numerics.native import Unusable
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
@@ -187,19 +187,26 @@ def _ceilings(device: torch.device, small: bool) -> list[tuple[str, float]]:
 
 @part
 def kernels(task: Task) -> None:
-    """The products' kernel, cut in every way, against the definition."""
+    """The kernels of products, cut in every way, and of their operands, against the definition."""
     if task.device.type != "cuda":
         return task.end(NONE, "a processor has no such kernel")
     wrong = kernel_faults(task.device)
-    task.end(WRONG if wrong else RIGHT, "; ".join(wrong) or "every tile has the definition's bits")
+    task.end(
+        WRONG if wrong else RIGHT, "; ".join(wrong) or "operands and every tile have the definition's bits"
+    )
 
 
 def kernel_faults(device: torch.device) -> list[str]:
-    """Faults of the products' kernel on this GPU, by tiling."""
-    kernel = product_triton.load()
-    if kernel is None:
-        return ["the products' kernel cannot be had here; the reason is in the log"]
+    """Faults of the kernels on this GPU, those of products by tiling."""
+    kernel, makes_operands = product_triton.load(), operand_triton.load()
+    if kernel is None or makes_operands is None:
+        return ["the kernels cannot be had here; the reason is in the log"]
     found = []
+    say("operands")
+    try:
+        operand_triton.check(makes_operands, device)
+    except Unusable as reason:
+        found.append(f"operands: {reason}")
     for tile in product_triton.tiles_of(device):
         say(f"products in tiles of {tile.m} x {tile.n}")
         try:
@@ -392,11 +399,12 @@ def step(task: Task) -> None:
 
 @part
 def products(task: Task) -> None:
-    """Products of the large step beside PyTorch's own."""
+    """Products of the large step beside PyTorch's own, and their operands."""
     if task.device.type != "cuda":
         return task.end(NONE, "a processor's products have another form")
     found = gpu.product_times(task.device, task.turns)
     task.put(product_ms=found)
+    task.put(operands=gpu.operand_times(task.device, task.turns))
     ratios = {name: ms[gpu.ORDER_FREE] / ms["native TF32"] for name, ms in found.items()}
     task.end(RIGHT, ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()) + " x TF32")
 

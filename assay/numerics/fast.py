@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction, product_kernel, product_triton
+from assay.numerics import contraction, operand_triton, product_kernel, product_triton
 from assay.numerics.backends import total_of_parts
+from assay.numerics.operand_triton import Cuts, Loss, Operand
 from assay.numerics.product_triton import Parts
 
 
@@ -36,3 +37,9 @@ def product_of_parts(a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int) ->
     """`product` on a GPU of `product_triton.parts` of rows of this length; exponents are i32."""
     made = product_triton.product(a, ea, b, eb)
     return contraction.scale_product(total_of_parts(a, b, length), ea, eb) if made is None else made
+
+
+def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[Operand]:
+    """Operands of products by rows and by columns (`operand_triton.definition`)."""
+    made = operand_triton.operands(x, across, down, loss)
+    return operand_triton.definition(x, across, down, loss) if made is None else made

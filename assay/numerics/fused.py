@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 import torch._inductor.inductor_prims  # registers the marker that `kept` uses
@@ -19,8 +20,9 @@ from torch._prims_common import make_contiguous_strides_for
 from torch.nn.functional import pad
 
 from assay.numerics import constants as c
-from assay.numerics import contraction, fast, product_kernel, transcendental
+from assay.numerics import contraction, fast, operand_triton, product_kernel, transcendental
 from assay.numerics.backends import INT32_PRODUCT_LENGTH, integer_product_f64, prefers_int8
+from assay.numerics.operand_triton import Cuts, Loss
 from assay.numerics.product_triton import padded
 
 _NAN = float("nan")
@@ -179,6 +181,18 @@ def quantise_own(x: Tensor, e: Exponents, *, product_only: bool) -> Quantised:
     return Quantised(torch.where((e.i32 == c.EXPONENT_POISONED).unsqueeze(-1), 0.0, scaled))
 
 
+def quantised_of_parts(high: Tensor, low: Tensor, length: int) -> Quantised:
+    """The integers of both parts of A51, int8[..., K padded], whose rows have this length."""
+    integers = high.to(torch.float32) * 128.0 + low.to(torch.float32)
+    return Quantised(integers.narrow(-1, 0, length), {"split": (high, low)})
+
+
+def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[list[Tensor]]:
+    """See `operand_triton.definition`; on accelerators only."""
+    made: list[Tensor] = torch.ops.assay.operands(x, across, down, list(loss))
+    return [made[i : i + 3] for i in range(0, len(made), 3)]
+
+
 def quantise(x: Tensor, e: Exponents) -> Quantised:
     """RNE(x * 2^(13-e)) in [-8192, 8192] for any e (A31)."""
     first, second = e.scales()
@@ -273,6 +287,11 @@ torch.library.register_fake(
     "assay::product_of_parts",
     lambda a, ea, b, eb, length: ea.new_empty((*ea.shape, b[0].shape[-2]), dtype=torch.float32),
     lib=_LIBRARY,
+)
+_LIBRARY.define("operands(Tensor x, int[] across, int[] down, Tensor[] loss) -> Tensor[]")
+_LIBRARY.impl("operands", lambda *given: list(chain(*fast.operands(*given))), "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "assay::operands", lambda *given: list(chain(*operand_triton.empty(*given))), lib=_LIBRARY
 )
 _LIBRARY.define("narrowed(Tensor x) -> Tensor")
 _LIBRARY.impl("narrowed", lambda x: x.contiguous().to(torch.int16), "CPU")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.profiler import ProfilerActivity
 
 from assay.fitness.samples import JOB_SEED, noise
 from assay.numerics import contraction, fast, product_triton
+from assay.numerics.constants import MAX_FAN_IN
 from assay.program.execute import Records, StepContext, read_data
 from assay.program.isa import Op, Program
 from assay.training import datasets, job, models, optimisers
@@ -41,6 +43,14 @@ PRODUCTS = {
     "attention's values": (96, 512, 64, 512),
 }
 """Products of the large step: matrices, M, N, K."""
+OPERANDS = {
+    "a layer's input": (4096, 768),
+    "within the MLP": (4096, 3072),
+    "attention's probabilities": (96, 512, 512),
+    "heads of attention": (96, 512, 64),
+    "gradient of the logits": (4096, 50_257),
+}
+"""Matrices of the large step whose rows and columns are operands; the last is made from exponentials."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +229,31 @@ def product_times(device: torch.device, turns: int) -> dict[str, dict[str, float
         steps |= {native.name: native_product(native, x, y) for native in natives(device)}
         taken = timed(steps, device, turns)
         found[name] = {form: round(min(times) * 1e3, 4) for form, times in taken.items()}
+    return found
+
+
+def operand_times(device: torch.device, turns: int) -> dict[str, dict[str, float]]:
+    """Minimum ms of making the large step's operands by rows and by columns, and TB/s of the bytes that this
+    reads, twice, and writes."""
+    found = {}
+    for name, shape in OPERANDS.items():
+        x = torch.randn(shape, device=device)
+        rows, columns = shape[-2:]
+        across = [*range(0, columns, MAX_FAN_IN), columns]
+        loss: list[Tensor] = []
+        if columns > MAX_FAN_IN:
+            x = x.abs_().neg_().exp_()
+            ones = torch.ones(rows, device=device)
+            loss = [
+                ones * columns,
+                ones / rows,
+                torch.zeros(rows, dtype=torch.int32, device=device),
+                -ones / rows,
+            ]
+        step = partial(fast.operands, x, across, [0, rows], loss)
+        written = sum(part.nbytes for operand in step() for part in operand)
+        ms = min(timed({name: step}, device, turns)[name]) * 1e3
+        found[name] = {"ms": round(ms, 4), "TBps": round((2 * x.nbytes + written) / ms / 1e9, 3)}
     return found
 
 

@@ -25,6 +25,7 @@ from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
 from assay.program.compiled.largest import Largest, known_maxima
 from assay.program.compiled.one_hot import OneHotSum, one_hot_sums
+from assay.program.compiled.operands import Operands
 from assay.program.compiled.records import read_records
 from assay.program.isa import DType, Node, Op, Program
 from assay.program.kernels import REFERENCE, TORCH_DTYPES, on_inputs
@@ -111,6 +112,7 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     repeated = _repeated(program) | _quantised_by_products(program, unmade)
     turned = set() if fused.on_processor(inputs[-1]) else _read_turned(program)
     one_hot, known = one_hot_sums(program), known_maxima(program)
+    together = None if fused.on_processor(inputs[-1]) else Operands(program, given_back)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -122,6 +124,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
             values.append(read_records(numbers[Op.RECORD], index, node.attrs[0], node.shape[1]))
         elif len(values) in one_hot:
             values.append(_one_hot_sum(node, one_hot[len(values)], values))
+        elif together is not None and len(values) in together:
+            values.append(together.value(len(values), lambda ref: _plain(values[ref])))
         else:
             operands = [values[ref.ref] for ref in node.inputs]
             if len(values) in turned:

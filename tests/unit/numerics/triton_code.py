@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,31 @@ def compiled(source: str, capability: int, tile: Tile) -> Any:
     spec.loader.exec_module(module)
     constants = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
     signature = {**POINTERS, **dict.fromkeys("MNK", "i32"), **dict.fromkeys(constants, "constexpr")}
-    attributes = {(list(signature).index(x),): [["tt.divisibility", 16]] for x in (*POINTERS, "K")}
+    return compiled_for(
+        module.product,
+        signature,
+        constants,
+        capability,
+        ["K"],
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+
+
+def compiled_for(
+    function: Any,
+    signature: dict[str, str],
+    constants: dict[str, Any],
+    capability: int,
+    aligned: Sequence[str] = (),
+    **options: int,
+) -> Any:
+    """A kernel for a GPU of this capability; pointers and what is `aligned` are multiples of 16."""
+    wide = [i for i, (name, kind) in enumerate(signature.items()) if kind.startswith("*") or name in aligned]
     return triton.compile(
-        ASTSource(module.product, signature, constants, attributes),
+        ASTSource(function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in wide}),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": False},
+        options={**options, "enable_fp_fusion": False},
     )
 
 

@@ -1,4 +1,4 @@
-"""The GPU check's parts: every tile of the products' kernel, forms that take turns, and what is timed."""
+"""The GPU check's parts: kernels of products and operands, forms that take turns, and what is timed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.numerics import product_triton
+from assay.numerics import operand_triton, product_triton
 from assay.numerics.native import Unusable
 from scripts import gpu_parts
 from scripts.bench import gpu
@@ -28,14 +28,36 @@ def test_a_gpu_s_kernel_is_checked_in_every_tile(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(product_triton, "load", lambda: "kernel")
     monkeypatch.setattr(product_triton, "tiles_of", lambda device: product_triton.TILES[9])
     monkeypatch.setattr(product_triton, "check", checked)
+    monkeypatch.setattr(operand_triton, "load", lambda: "kernel")
+    monkeypatch.setattr(operand_triton, "check", lambda kernel, device: None)
     faults = gpu_parts.kernel_faults(torch.device("cuda:1"))
     assert asked == [(tile, "cuda:1") for tile in product_triton.TILES[9]]
     assert len(faults) == wrong and all("other products of 4096" in fault for fault in faults)
 
 
-def test_a_kernel_that_cannot_be_had_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_triton, "load", lambda: None)
+def test_other_operands_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(kernel: object, device: torch.device) -> None:
+        raise Unusable("the kernel gives other operands")
+
+    monkeypatch.setattr(product_triton, "load", lambda: "kernel")
+    monkeypatch.setattr(product_triton, "tiles_of", lambda device: ())
+    monkeypatch.setattr(operand_triton, "load", lambda: "kernel")
+    monkeypatch.setattr(operand_triton, "check", checked)
+    assert gpu_parts.kernel_faults(torch.device("cuda:1")) == ["operands: the kernel gives other operands"]
+
+
+@pytest.mark.parametrize("lacking", [product_triton, operand_triton])
+def test_a_kernel_that_cannot_be_had_is_a_fault(monkeypatch: pytest.MonkeyPatch, lacking: Any) -> None:
+    for module in (product_triton, operand_triton):
+        monkeypatch.setattr(module, "load", lambda module=module: None if module is lacking else "kernel")
     assert len(gpu_parts.kernel_faults(torch.device("cuda:0"))) == 1
+
+
+def test_operands_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "OPERANDS", {"a matrix": (2, 40, 30), "a long one": (16, 5000)})
+    found = gpu.operand_times(torch.device("cpu"), 1)
+    assert list(found) == ["a matrix", "a long one"]
+    assert all(seen["ms"] > 0 and seen["TBps"] >= 0 for seen in found.values())
 
 
 def test_forms_take_turns_and_are_compared() -> None:
