@@ -132,7 +132,7 @@ def test_no_key_of_another_kind_is_meant(key: str, instead: str) -> None:
         ("floor = 0.0", "floor = false"),
         ("warmup_steps = 0", 'warmup_steps = "0"'),
         ("state_bytes = ", "state_bytes = 1.0 # "),
-        ("learning_rate = 0.7", "rank = true\nlearning_rate = 0.7"),
+        ("learning_rate = 0.7", "top_k = true\nlearning_rate = 0.7"),
         ("learning_rate = 0.7", 'block_size = "64"\nlearning_rate = 0.7'),
     ],
 )
