@@ -1,8 +1,8 @@
 """Executes one stage of a training step, while other members execute theirs.
 
 Contract: the stage's slots get the same bits as in the whole program, if `receive` returns what the whole
-program computes. A tensor is received when the first node reads it and sent as soon as it is computed, both
-in the order of the whole program's nodes, so members cannot deadlock.
+program computes. A tensor is received when the first node reads it and sent as soon as it is computed, in
+the order of the stage's program; ``program.pipeline`` says why members cannot deadlock.
 """
 
 from __future__ import annotations

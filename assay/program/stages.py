@@ -20,6 +20,7 @@ from itertools import accumulate
 from math import inf
 
 from assay.program.isa import MAX_SLOTS, Input, Node, Op, Program
+from assay.program.pipeline import pipelined
 from assay.program.validate import last_uses, measure, operations
 from assay.protocol import trees
 from assay.protocol.errors import Stop
@@ -40,12 +41,13 @@ class Stage:
     """One member's part. `slots`, `received` and `sent` are numbered as in the whole program."""
 
     program: Program
+    """Its nodes are in the order in which the member computes them (``program.pipeline``)."""
     slots: tuple[int, ...]
     """Slots that it owns: the first slots of `program`, in order."""
     received: tuple[int, ...]
     """Nodes of other members that it reads: the next slots of `program`."""
     sent: tuple[int, ...]
-    """Own nodes that other members read: the last slots of `program`."""
+    """Own nodes that other members read, in the order of sending: the last slots of `program`."""
 
     @property
     def received_bytes(self) -> int:
@@ -89,8 +91,8 @@ def cut(program: Program, members: int) -> Plan:
         for slot, ref in enumerate(program.outputs)
     ]
     owners = [*slot_owners, *(stage_of[key] for key in graph.keys[program.slots :])]
-    stages = tuple(_stage(graph, owners, slot_owners, member) for member in range(members))
-    return Plan(program, tuple(owners), tuple(slot_owners), stages)
+    stages = [_stage(graph, owners, slot_owners, member) for member in range(members)]
+    return Plan(program, tuple(owners), tuple(slot_owners), pipelined(stages))
 
 
 class _Graph:

@@ -4,6 +4,10 @@ Each member runs in a process of its own on this machine, and so does the baseli
 the memory before the state was loaded, plus the state. Steps run node by node. Wall time is not measured,
 since all members share this machine's processors and no network lies between them.
 
+How well members overlap is simulated, from the operations of each node: the same batch in 1 to 8 passes. The
+ideal is m / (m + k − 1) for m passes and k members of equal load. The bound is that times the mean load of a
+member to the heaviest.
+
 Usage: `python scripts/bench/crew.py [--quick] [--members 3] [--steps 3] [--json [FILE]] [--record]`.
 """
 
@@ -29,6 +33,7 @@ from assay.compute.orders import WorkerConfig
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
+from assay.program.pipeline import schedule
 from assay.program.record_excerpt import Steps, steps_of
 from assay.program.stages import boundaries, cut
 from assay.program.state import begin_roots, state_root
@@ -38,6 +43,7 @@ from scripts.bench.report import add_options, refuse_partial, report, table
 from tests.fakes.crews import crew_of
 
 PATIENCE_S = 600.0
+PASSES = (1, 2, 4, 8)
 
 
 def _memory(name: str) -> int:
@@ -121,6 +127,37 @@ def measured(size: str, members: int, steps: int) -> dict[str, Any]:
     }
 
 
+def overlap(size: str, members: int) -> list[dict[str, Any]]:
+    """Utilisation and memory of each member, for each number of passes."""
+    found = []
+    for passes in PASSES:
+        plan = cut(built(SIZES[size], passes)[0].inner, members)
+        done, peak = schedule(plan.stages), measure(plan.whole).peak_bytes
+        ideal = passes / (passes + members - 1)
+        found.append(
+            {
+                "passes": passes,
+                "utilisation": done.utilisation,
+                "ideal": ideal,
+                "bound": ideal * sum(done.busy) / (members * max(done.busy)),
+                "memory": [measure(stage.program).peak_bytes / peak for stage in plan.stages],
+            }
+        )
+    return found
+
+
+def overlap_rows(found: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """A row for each number of passes."""
+    return [
+        [
+            str(one["passes"]),
+            *(f"{one[key]:.2f}" for key in ("utilisation", "ideal", "bound")),
+            ", ".join(f"{share:.2f}" for share in one["memory"]),
+        ]
+        for one in found
+    ]
+
+
 def rows(result: dict[str, Any]) -> list[list[str]]:
     """A row for one process, and one for each member."""
     one, cpu = result["one_bytes"], result["one_processor_s"]
@@ -148,10 +185,13 @@ def main() -> None:
     add_options(parser, "crew")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
-    result = measured("gpt-256" if chosen.quick else "gpt-512", chosen.members, chosen.steps)
+    size = "gpt-256" if chosen.quick else "gpt-512"
+    result = measured(size, chosen.members, chosen.steps) | {"overlap": overlap(size, chosen.members)}
     head = ["who", "operations", "peak MiB", "to one", "as planned", "CPU s", "MB sent a step"]
     last = f"{chosen.steps} steps; all roots equal, the last {result['root'][:16]}"
-    text = f"{table(head, rows(result))}\n\n{last}"
+    heads = ["passes", "utilisation", "ideal", "bound", "planned memory of each to one"]
+    overlapping = table(heads, overlap_rows(result["overlap"]))
+    text = f"{table(head, rows(result))}\n\n{last}\n\n{overlapping}"
     report(result, text, chosen.json, chosen.record)
 
 

@@ -71,8 +71,8 @@ class Timing:
     processor: list[float] = field(default_factory=list)
 
 
-def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
-    """A job of the size's model, its record layout, and its optimiser."""
+def built(size: Size, accumulate: int = 1) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
+    """A job of the size's model, its batch in so many passes, its record layout, and its optimiser."""
     rule: optimisers.Optimiser = optimisers.Sgd(lr=0.05)
     if isinstance(size.config, models.GptConfig):
         data, rule = (
@@ -82,7 +82,10 @@ def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Opt
     else:
         data = datasets.digits()
     model, outer = models.build(size.config, 0), DiLoCo()
-    made = job.build_job(model, cross_entropy, rule, data, batch=size.batch, shards=2, outer=outer)
+    batch = size.batch // accumulate
+    made = job.build_job(
+        model, cross_entropy, rule, data, batch=batch, accumulate=accumulate, shards=2, outer=outer
+    )
     return made, data.layout, rule
 
 

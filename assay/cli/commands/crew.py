@@ -31,6 +31,7 @@ def plan(
     Traces the model; needs no chain.
     """
     from assay.job.read import read_job_file
+    from assay.program.pipeline import schedule
     from assay.program.stages import boundaries, cut
     from assay.program.validate import measure
 
@@ -61,8 +62,14 @@ def plan(
                 "programRoot": "0x" + stage.program.root.hex(),
             }
         )
-    rows.caption, rows.caption_justify = f"plan {made.root.hex()}; bytes are those of one step", "left"
-    app.output.result("crew-plan", {"plan": "0x" + made.root.hex(), "members": data}, rows)
+    computing = schedule(made.stages).utilisation
+    rows.caption_justify = "left"
+    rows.caption = (
+        f"plan {made.root.hex()}; bytes are those of one step; equally fast members, without delays between"
+        f" them, compute {computing:.0%} of the time"
+    )
+    whole_plan = {"plan": "0x" + made.root.hex(), "utilisation": computing, "members": data}
+    app.output.result("crew-plan", whole_plan, rows)
 
 
 @commands.command()

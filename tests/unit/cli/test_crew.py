@@ -18,6 +18,7 @@ from assay.compute.member import TrainStage
 from assay.compute.streams import Crew
 from assay.job.templates import LOCAL, template
 from assay.program.execute import Executor, StepContext
+from assay.program.pipeline import schedule
 from assay.program.record_excerpt import steps_of
 from assay.program.stages import cut
 from assay.program.state import begin_roots, state_root
@@ -50,6 +51,7 @@ def test_a_plan_says_what_each_member_does(folder: Path, files: JobArtifacts) ->
     told = json.loads(out)["data"]
     plan = cut(files.inner, 3)
     assert status == 0 and told["plan"] == "0x" + plan.root.hex()
+    assert told["utilisation"] == schedule(plan.stages).utilisation
     for said, stage in zip(told["members"], plan.stages, strict=True):
         cost = measure(stage.program)
         assert (said["operations"], said["peakBytes"]) == (cost.operations, cost.peak_bytes)

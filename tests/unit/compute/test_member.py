@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -45,6 +46,14 @@ def job() -> Job:
     return made.inner, list(made.genesis), StepContext(made.records, SEED, 0, 0)
 
 
+@pytest.fixture(scope="module")
+def passes() -> Job:
+    """A step of three passes."""
+    model = models.build(models.GptConfig(n_layer=3, n_head=2, d_model=32, context=CONTEXT), 1)
+    made = built(model, AdamW(0.01), corpus(CONTEXT), accumulate=3)
+    return made.inner, list(made.genesis), StepContext(made.records, SEED, 0, 0)
+
+
 def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -> list[TrainStage]:
     program, state, context = job
     plan, steps, roots = cut(program, members), steps_of(program, context, STEPS), begin_roots(state)()
@@ -79,6 +88,22 @@ def all_at_once(each: list[TrainStage]) -> list[Segment | Exception]:
 def test_members_get_the_roots_of_one_process(job: Job, tmp_path: Path, members: int) -> None:
     for segment in all_at_once(orders(job, tmp_path, members)):
         assert isinstance(segment, Segment) and list(segment.roots) == expected(job)
+
+
+def test_overlapping_passes_get_the_roots_of_one_process(
+    passes: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sockets that hold less than a frame, so that each send waits until its receiver reads."""
+    real = ssl.SSLContext.wrap_socket
+
+    def tight(self: ssl.SSLContext, raw: socket.socket, **options: Any) -> ssl.SSLSocket:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        return real(self, raw, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", tight)
+    for segment in all_at_once(orders(passes, tmp_path, members=2)):
+        assert isinstance(segment, Segment) and list(segment.roots) == expected(passes)
 
 
 @pytest.mark.long
