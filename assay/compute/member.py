@@ -2,21 +2,27 @@
 
 Contract: all members together compute the steps of the whole program, bit for bit. Each returns the root of
 the whole state at every segment's end, and every member's transcript, computed from its own slots' roots and
-the roots that others report. Raises `Blame` if another member fails to do its part. Not guaranteed: that
-other members' results are right; a replay of the segment reveals that.
+the roots that others report. Raises `Blame` if another member fails to do its part. A member whose connection
+ends may come back: then all go on from the latest step that each has saved, or from the start. Not
+guaranteed: that other members' results are right; a replay of the segment reveals that.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from assay.compute.orders import Order, WorkerContext
-from assay.compute.streams import Blame, Crew, Frame, Lines, connect
+from assay.compute.stage_progress import Progress, SavedProgress, Told
+from assay.compute.streams import Blame, Crew, Frame, Lines, Lost, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import StepContext
 from assay.program.isa import DType
@@ -47,23 +53,18 @@ class Segment:
 
 
 @dataclass
-class _Told:
-    """Roots that a member reports for its stage: of its own slots, of received tensors, of sent tensors."""
+class _Done:
+    """What happened in all attempts: the time of the last step, bytes sent and received."""
 
-    slots: list[bytes]
-    received: list[bytes]
-    sent: list[bytes]
-
-    @property
-    def leaves(self) -> list[bytes]:
-        """Leaves of the stage's state."""
-        return [*self.slots, *self.received, *self.sent]
+    at: float
+    sent: int = 0
+    received: int = 0
 
 
 @dataclass(frozen=True)
 class TrainStage(Order[Segment]):
-    """Trains one stage. `state`: tensors of the slots that it owns; `roots`: roots of all slots at the
-    start."""
+    """Trains one stage. `state`: tensors of the slots that it owns; `roots`: roots of all slots at the start;
+    `folder`: where its progress is saved every `save_every` steps and at the end (0 or None: nowhere)."""
 
     plan: Plan
     crew: Crew
@@ -71,21 +72,54 @@ class TrainStage(Order[Segment]):
     roots: Sequence[bytes]
     steps: Steps
     segment_steps: int
+    folder: Path | None = None
+    save_every: int = 0
 
     @property
     def name(self) -> str:
         return f"stage {self.crew.member}"
 
+    @property
+    def _run(self) -> bytes:
+        """Digest of what members compute, on which they agree."""
+        numbers = self.steps.shard, self.steps.first, self.segment_steps, self.save_every
+        place = struct.pack(">4Q", *numbers)
+        return sha256(self.plan.root + self.steps.seed + place + trees.root(self.roots)).digest()
+
     def run(self, worker: WorkerContext) -> Segment:
         """Raises Blame."""
-        lines = connect(self.crew, self.steps.first, self._frames)
+        kernels = REFERENCE if worker.config.executor == "reference" else FAST
+        executor = StageExecutor(self.plan.stages[self.crew.member], worker.config.device, kernels)
+        saved = SavedProgress(self.folder if self.save_every else None, self._run)
+        done = _Done(time.monotonic())
+        while True:
+            try:
+                return self._attempt(worker, executor, saved, done)
+            except Lost as lost:
+                if time.monotonic() - done.at > self.crew.patience_s:
+                    log.error("blame of member %d: %s", lost.member, lost.message)
+                    raise
+                log.warning("member %d is gone and may come back: %s", lost.member, lost.message)
+            except Blame as blame:
+                log.error("blame of member %d: %s", blame.member, blame.message)
+                raise
+
+    def _attempt(self, worker: WorkerContext, executor: StageExecutor, saved: SavedProgress, done: _Done) -> Segment:
+        """Trains until the end, or until a connection ends. Raises Blame."""
+        last = self.steps.first + self.steps.number
+        usable = [step for step in saved.steps() if step <= last]
+        lines = connect(self.crew, self._run, self.steps.first, usable, self._frames)
         try:
-            return self._train(worker, lines)
-        except Blame as blame:
-            log.error("blame of member %d: %s", blame.member, blame.message)
-            raise
+            progress = self._start() if lines.first == self.steps.first else saved.load(lines.first)
+            assert progress is not None, "it was read before this member said that it has it"
+            log.info("all members begin with step %d", progress.step)
+            self._train(worker, executor, lines, progress, saved, done)
         finally:
             lines.close()
+            done.sent += sum(line.bytes for line in lines.outgoing.values())
+            done.received += sum(line.bytes for line in lines.incoming.values())
+        roots, transcripts = tuple(progress.roots), tuple(progress.transcripts)
+        return Segment(progress.state, roots, transcripts, done.sent, done.received)
 
     def _frames(self, member: int) -> list[Frame]:
         """Frames that a member sends to this one in a step: its outputs, then the roots of its stage's
@@ -100,39 +134,46 @@ class TrainStage(Order[Segment]):
         size = DIGEST * theirs.program.slots
         return [*outputs, Frame(len(nodes), DType.U8, (size,), size)]
 
-    def _train(self, worker: WorkerContext, lines: Lines) -> Segment:
-        kernels = REFERENCE if worker.config.executor == "reference" else FAST
-        executor = StageExecutor(self.plan.stages[self.crew.member], worker.config.device, kernels)
-        state, context = list(self.state), self.steps.context(self.plan.whole)
-        told = [self._before(stage) for stage in self.plan.stages]
-        steps: list[list[bytes]] = [[] for _ in self.plan.stages]
-        roots: list[bytes] = []
-        transcripts: list[tuple[bytes, ...]] = []
-        for done in range(self.steps.number):
-            worker.progress(done, self.steps.number)
-            now = replace(context, step=context.step + done)
-            state, own = self._step(executor, lines, state, now)
-            before, told = told, self._exchange(lines, own, now.step)
-            for leaves, last, this in zip(steps, before, told, strict=True):
-                start = _Told(last.slots, this.received, last.sent)
+    def _train(
+        self,
+        worker: WorkerContext,
+        executor: StageExecutor,
+        lines: Lines,
+        progress: Progress,
+        saved: SavedProgress,
+        done: _Done,
+    ) -> None:
+        """Advances a progress to the last step. Raises Blame."""
+        context, first = self.steps.context(self.plan.whole), self.steps.first
+        while (count := progress.step - first) < self.steps.number:
+            worker.progress(count, self.steps.number)
+            now = replace(context, step=progress.step)
+            progress.state, own = self._step(executor, lines, progress.state, now)
+            before, progress.told = progress.told, self._exchange(lines, own, now.step)
+            for leaves, last, this in zip(progress.leaves, before, progress.told, strict=True):
+                start = Told(last.slots, this.received, last.sent)
                 leaves.append(trees.leaf(trees.root(start.leaves) + trees.root(this.leaves)))
-            if (done + 1) % self.segment_steps == 0:
-                roots.append(self._root(told))
-                transcripts.append(tuple(trees.root(leaves) for leaves in steps))
-                steps = [[] for _ in steps]
-        sent = sum(line.bytes for line in lines.outgoing.values())
-        received = sum(line.bytes for line in lines.incoming.values())
-        return Segment(state, tuple(roots), tuple(transcripts), sent, received)
+            progress.step, count, done.at = progress.step + 1, count + 1, time.monotonic()
+            if count % self.segment_steps == 0:
+                progress.roots.append(self._root(progress.told))
+                progress.transcripts.append(tuple(trees.root(leaves) for leaves in progress.leaves))
+                progress.leaves = [[] for _ in progress.leaves]
+            if self.save_every and (count % self.save_every == 0 or count == self.steps.number):
+                saved.save(progress, self.crew.member)
 
-    def _before(self, stage: Stage) -> _Told:
+    def _start(self) -> Progress:
+        told = [self._before(stage) for stage in self.plan.stages]
+        return Progress(self.steps.first, list(self.state), told, [[] for _ in told])
+
+    def _before(self, stage: Stage) -> Told:
         """Roots of a stage before the first step; tensors to be sent count as zeros."""
         nodes = self.plan.whole.nodes
         sent = [trees.tensor_root(bytes(nodes[node].bytes)) for node in stage.sent]
-        return _Told([self.roots[slot] for slot in stage.slots], [], sent)
+        return Told([self.roots[slot] for slot in stage.slots], [], sent)
 
     def _step(
         self, executor: StageExecutor, lines: Lines, state: list[Tensor], context: StepContext
-    ) -> tuple[list[Tensor], _Told]:
+    ) -> tuple[list[Tensor], Told]:
         step, stage = context.step, executor.stage
         nodes, owners = self.plan.whole.nodes, self.plan.owners
         readers = {node: self.plan.readers(self.crew.member, node) for node in stage.sent}
@@ -152,9 +193,9 @@ class TrainStage(Order[Segment]):
 
         after = executor.step(state, context, receive, send)
         received, sent = ([roots[node] for node in part] for part in (stage.received, stage.sent))
-        return after, _Told(begin_roots(after)(), received, sent)
+        return after, Told(begin_roots(after)(), received, sent)
 
-    def _exchange(self, lines: Lines, own: _Told, step: int) -> list[_Told]:
+    def _exchange(self, lines: Lines, own: Told, step: int) -> list[Told]:
         """Exchanges reports after a step: every member's roots. Raises Blame where two reports disagree."""
         node, said = len(self.plan.whole.nodes), b"".join(own.leaves)
         for outgoing in lines.outgoing.values():
@@ -167,11 +208,11 @@ class TrainStage(Order[Segment]):
             data = bytes(lines.incoming[member].take(step, node).numpy())
             leaves = [data[at : at + DIGEST] for at in range(0, len(data), DIGEST)]
             first, last = len(stage.slots), len(stage.slots) + len(stage.received)
-            told.append(_Told(leaves[:first], leaves[first:last], leaves[last:]))
+            told.append(Told(leaves[:first], leaves[first:last], leaves[last:]))
         self._compare(told, step)
         return told
 
-    def _compare(self, told: Sequence[_Told], step: int) -> None:
+    def _compare(self, told: Sequence[Told], step: int) -> None:
         """Checks that every reader of a node reports the sender's root of it, also between two other members:
         else a false claim could have transcripts that are each right by themselves. Raises Blame."""
         sent = {
@@ -190,7 +231,7 @@ class TrainStage(Order[Segment]):
                         f" node {node}, which one sent to the other",
                     )
 
-    def _root(self, told: Sequence[_Told]) -> bytes:
+    def _root(self, told: Sequence[Told]) -> bytes:
         """The root of the whole state."""
         slots = {
             slot: root

@@ -1,10 +1,11 @@
 """Sends tensors between the members of a crew over mutually authenticated TLS.
 
 Contract: a connection carries one direction between two members. Each side presents the certificate that the
-crew file pins; any other is refused. A frame is a header (step, node, dtype, length) and the tensor's
-canonical bytes. The receiver knows the frames and their order; an unexpected, non-canonical or late frame
-raises `Blame` with the member's number. It reads at most one step ahead of its own computation, so a faster
-sender blocks. Not guaranteed: that a tensor is right; that a crew starts while many strangers connect.
+crew file pins; any other is refused. Members begin with the latest step with which all can. A frame is a
+header (step, node, dtype, length) and the tensor's canonical bytes. The receiver knows the frames and their
+order; an unexpected, non-canonical or late frame raises `Blame` with the member's number, and a connection
+that ended raises `Lost`. It reads at most one step ahead of its own computation, so a faster sender blocks.
+Not guaranteed: that a tensor is right; that a crew starts while many strangers connect.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from assay.protocol.errors import Ask, Retry
 
 log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">QIBI")
-_HELLO = struct.Struct(">32sQ")
+_HELLO = struct.Struct(">32s3Q")
 _HANDSHAKE_S = 5.0
 """Timeout in seconds of a handshake; the next connection waits meanwhile."""
 _CONNECT_S = 0.2
@@ -48,6 +49,10 @@ class Blame(Retry):
             hint=f"ask member {member} for its log, and start the segment again with it or without it",
         )
         self.member = member
+
+
+class Lost(Blame):
+    """A connection to a member ended; the run can go on when that member comes back."""
 
 
 class Frame(NamedTuple):
@@ -76,12 +81,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class Crew:
-    """All members and the root of their plan; `key`: path of this member's private key and certificate."""
+    """All members; `key`: path of this member's private key and certificate."""
 
     peers: tuple[Peer, ...]
     member: int
     key: str
-    plan: bytes
     patience_s: float
     """Timeout of a frame in seconds."""
 
@@ -123,11 +127,11 @@ class Incoming:
         except EncodingError as error:
             raise self._blame(f"sent bytes that are no tensor ({error})", step, node) from error
 
-    def _blame(self, did: str, step: int, node: int) -> Blame:
-        return Blame(self.member, f"{did}, where node {node} of step {step} was due")
+    def _blame(self, did: str, step: int, node: int, kind: type[Blame] = Blame) -> Blame:
+        return kind(self.member, f"{did}, where node {node} of step {step} was due")
 
     def _is_due(self, step: int) -> bool:
-        return step <= self._at + 1
+        return step <= self._at + 1 or self._fault is not None
 
     def _read(self, frames: Sequence[Frame]) -> None:
         step = self._first
@@ -135,10 +139,13 @@ class Incoming:
             for frame in frames:
                 with self._change:
                     self._change.wait_for(partial(self._is_due, step))
+                    if self._fault is not None:
+                        return
                 try:
                     data = self._frame(step, frame)
                 except (OSError, EOFError) as error:
-                    self._end(self._blame(f"ended its stream ({error or 'closed'})", step, frame.node))
+                    did = f"ended its stream ({error or 'closed'})"
+                    self._end(self._blame(did, step, frame.node, Lost))
                     return
                 except Blame as blame:
                     self._end(blame)
@@ -160,11 +167,12 @@ class Incoming:
 
     def _end(self, fault: Blame) -> None:
         with self._change:
-            self._fault = fault
+            self._fault = self._fault or fault
             self._change.notify_all()
 
     def close(self) -> None:
         """Closes the connection and ends the thread."""
+        self._end(Lost(self.member, "is not listened to any more"))
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
@@ -178,13 +186,13 @@ class Outgoing:
         self.bytes = 0
 
     def send(self, step: int, node: int, dtype: DType, x: Tensor) -> None:
-        """Sends a node's output. Raises Blame if the connection is closed."""
+        """Sends a node's output. Raises Lost if the connection is closed."""
         data = to_bytes(x)
         try:
             self._line.sendall(_HEADER.pack(step, node, dtype, len(data)))
             self._line.sendall(data)
         except OSError as error:
-            raise Blame(self.member, f"took no frame of node {node} of step {step} ({error})") from error
+            raise Lost(self.member, f"took no frame of node {node} of step {step} ({error})") from error
         self.bytes += _HEADER.size + len(data)
 
     def close(self) -> None:
@@ -196,6 +204,8 @@ class Outgoing:
 class Lines(NamedTuple):
     """Connections of a member, by the other member's number."""
 
+    first: int
+    """The step with which all begin."""
     incoming: dict[int, Incoming]
     outgoing: dict[int, Outgoing]
 
@@ -219,33 +229,43 @@ def read_exactly(line: ssl.SSLSocket, length: int) -> bytes:
     return bytes(data)
 
 
-def connect(crew: Crew, first: int, frames: Callable[[int], Sequence[Frame]]) -> Lines:
-    """Connects to all other members and accepts their connections, for steps from `first` on.
+def connect(
+    crew: Crew, run: bytes, start: int, saved: Sequence[int], frames: Callable[[int], Sequence[Frame]]
+) -> Lines:
+    """Connects to all other members and accepts their connections, for steps from the latest on that all can
+    begin with.
 
-    `frames`: frames of a member in a step, in order. Raises Blame if a member does not connect in time or has
-    another plan, Ask if the port is taken.
+    `run`: digest of what members compute; `start`: its first step, with which anybody can begin; `saved`: at
+    most two steps with which this member can also begin. `frames`: frames of a member in a step, in order.
+    Raises Blame if a member does not connect in time or has another run, Ask if the port is taken.
     """
     others = [i for i in range(len(crew.peers)) if i != crew.member]
     deadline = time.monotonic() + crew.patience_s
-    lines, hello = Lines({}, {}), _HELLO.pack(crew.plan, first)
+    steps = [*saved, start, start, start][:3]
+    outgoing: dict[int, Outgoing] = {}
+    accepted: dict[int, tuple[ssl.SSLSocket, set[int]]] = {}
     with _listening(crew) as listener:
-        accepted: dict[int, ssl.SSLSocket] = {}
-        accepting = threading.Thread(target=_accept, args=(crew, hello, listener, accepted), daemon=True)
+        accepting = threading.Thread(target=_accept, args=(crew, run, listener, accepted), daemon=True)
         accepting.start()
         try:
             for member in others:
-                lines.outgoing[member] = Outgoing(member, _dialled(crew, hello, member, deadline))
+                line = _dialled(crew, _HELLO.pack(run, *steps), member, deadline)
+                outgoing[member] = Outgoing(member, line)
             accepting.join(max(0.0, deadline - time.monotonic()))
             for member in others:
                 if member not in accepted:
                     raise Blame(member, f"did not connect within {crew.patience_s:g} s")
-                lines.incoming[member] = Incoming(member, accepted[member], frames(member), crew, first)
         except BaseException:
-            lines.close()
-            for line in accepted.values():
+            for sending in outgoing.values():
+                sending.close()
+            for line, _ in accepted.values():
                 line.close()
             raise
-    return lines
+    first = max(set(steps).intersection(*(theirs for _, theirs in accepted.values())))
+    incoming = {
+        member: Incoming(member, accepted[member][0], frames(member), crew, first) for member in others
+    }
+    return Lines(first, incoming, outgoing)
 
 
 def _listening(crew: Crew) -> socket.socket:
@@ -260,8 +280,14 @@ def _listening(crew: Crew) -> socket.socket:
         ) from error
 
 
-def _accept(crew: Crew, hello: bytes, listener: socket.socket, accepted: dict[int, ssl.SSLSocket]) -> None:
-    """Accepts one connection of every other member, and refuses strangers."""
+def _accept(
+    crew: Crew,
+    run: bytes,
+    listener: socket.socket,
+    accepted: dict[int, tuple[ssl.SSLSocket, set[int]]],
+) -> None:
+    """Accepts one connection of every other member with the steps that it can begin with, and refuses
+    strangers. A member that connects again, because another one was lost meanwhile, has ended its first."""
     known = {peer.known_as: i for i, peer in enumerate(crew.peers) if i != crew.member}
     context = _context(ssl.PROTOCOL_TLS_SERVER, crew, [peer.certificate for peer in crew.peers])
     context.num_tickets = 0  # session tickets would never be read: each connection carries one direction
@@ -274,12 +300,15 @@ def _accept(crew: Crew, hello: bytes, listener: socket.socket, accepted: dict[in
             raw.settimeout(_HANDSHAKE_S)
             line = context.wrap_socket(raw, server_side=True)
             member = known.get(line.getpeercert(binary_form=True) or b"")
-            if member is None or read_exactly(line, _HELLO.size) != hello:
-                log.warning("a connection of %s was refused: another plan or step", member)
+            theirs, *steps = _HELLO.unpack(read_exactly(line, _HELLO.size))
+            if member is None or theirs != run:
+                log.warning("a connection of %s was refused: another run", member)
                 line.close()
                 continue
             line.settimeout(None)
-            accepted[member] = line
+            if member in accepted:
+                accepted[member][0].close()
+            accepted[member] = line, set(steps)
 
 
 def _dialled(crew: Crew, hello: bytes, member: int, deadline: float) -> ssl.SSLSocket:
@@ -292,7 +321,7 @@ def _dialled(crew: Crew, hello: bytes, member: int, deadline: float) -> ssl.SSLS
             line = context.wrap_socket(raw)
             line.sendall(hello)
             return line
-        except ssl.SSLError as error:
+        except ssl.SSLCertVerificationError as error:
             raise Blame(member, f"is not who the crew file says ({error})") from error
         except OSError as error:
             if time.monotonic() > deadline:

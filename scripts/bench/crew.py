@@ -101,7 +101,7 @@ def measured(size: str, members: int, steps: int) -> dict[str, Any]:
         one = pool.submit(alone, made.inner, made.genesis, work).result()
     plan, roots = cut(made.inner, members), begin_roots(made.genesis)()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(members, spawned) as pool:
-        crews = crew_of(Path(folder), members, plan.root, PATIENCE_S)
+        crews = crew_of(Path(folder), members, PATIENCE_S)
         orders = [
             TrainStage(plan, crew, [made.genesis[slot] for slot in stage.slots], roots, work, 1)
             for crew, stage in zip(crews, plan.stages, strict=True)

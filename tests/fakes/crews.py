@@ -21,11 +21,11 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def crew_of(folder: Path, members: int, plan: bytes, patience_s: float = PATIENCE_S) -> Sequence[Crew]:
+def crew_of(folder: Path, members: int, patience_s: float = PATIENCE_S) -> Sequence[Crew]:
     """Each member's view of a crew, with keys in `folder`."""
     keys = [folder / f"{i}.pem" for i in range(members)]
     certificates = [new_key(key).read_text() for i, key in enumerate(keys)]
     peers = tuple(
         Peer("127.0.0.1", port, text) for port, text in zip(free_ports(members), certificates, strict=True)
     )
-    return [Crew(peers, i, str(key), plan, patience_s) for i, key in enumerate(keys)]
+    return [Crew(peers, i, str(key), patience_s) for i, key in enumerate(keys)]

@@ -96,11 +96,15 @@ def run(
     out: Annotated[Path, typer.Option(help="File for this member's part of the state (safetensors).")],
     shard: Annotated[int, typer.Option(help="Number of the shard to train.")] = 0,
     steps: Annotated[int, typer.Option(help="Steps to train. 0: a round.", min=0)] = 0,
+    save_every: Annotated[
+        int, typer.Option(help="Steps between saves, the same for all members. 0: none.", min=0)
+    ] = 0,
     patience: Annotated[float, typer.Option(help="Seconds to wait for a member.")] = 600.0,
 ) -> None:
     """Train the first steps of a job with the other members, and print the state root at each segment's end.
 
     Needs no chain and commits nothing. Every member runs it with the same files, and prints the same roots.
+    When a member stops, the others wait for it. All go on from the latest step that each has saved.
     """
     from assay.app.crews import member_of, read_crew
     from assay.compute.inline import InlinePool
@@ -124,11 +128,13 @@ def run(
     start = StepContext(files.records, job.terms.seed, shard, 0)
     order = TrainStage(
         made,
-        Crew(peers, member, str(key), made.root, patience),
+        Crew(peers, member, str(key), patience),
         [files.genesis[slot] for slot in own],
         begin_roots(files.genesis)(),
         steps_of(files.inner, start, steps or loop.steps),
         loop.segment_steps,
+        out.with_name(f"{out.name}.saved"),
+        save_every,
     )
     engine = engine_of(app.settings)
     pool = InlinePool(config=WorkerConfig(engine.device, executor=engine.way))

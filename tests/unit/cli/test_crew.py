@@ -77,22 +77,25 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
     start = StepContext(files.records, (1).to_bytes(32, "big"), 1, 0)
     bob = TrainStage(
         plan,
-        Crew(peers, 1, str(folder / "bob.pem"), plan.root, 20.0),
+        Crew(peers, 1, str(folder / "bob.pem"), 20.0),
         [files.genesis[slot] for slot in plan.stages[1].slots],
         begin_roots(files.genesis)(),
         steps_of(files.inner, start, 4),
         4,
+        save_every=2,
     )
     with ThreadPoolExecutor(1) as threads:
         theirs = threads.submit(lambda: InlinePool().submit(bob).result())
         words = ("run", "crew.toml", "job.toml", "--key", "alice.pem", "--out", "part.safetensors")
-        status, out, _ = assay("--json", "crew", *words, "--shard", "1", "--steps", "4")
+        status, out, _ = assay("--json", "crew", *words, "--shard", "1", "--steps", "4", "--save-every", "2")
     told = json.loads(out)["data"]
     state, executor = list(files.genesis), Executor(files.inner)
     for step in range(4):
         state = executor.step(state, replace(start, step=step))
     assert status == 0 and told["roots"] == ["0x" + state_root(state).hex()]
     assert told["sentBytes"] == theirs.result().received
+    saved = {path.name.rpartition("-")[2] for path in (folder / "part.safetensors.saved").iterdir()}
+    assert saved == {"2.json", "2.safetensors", "4.json", "4.safetensors"}
     kept = load_file(folder / "part.safetensors")
     assert list(kept) == sorted(files.slot_names[slot] for slot in plan.stages[0].slots)
     for slot in plan.stages[0].slots:

@@ -59,7 +59,7 @@ def orders(job: Job, folder: Path, members: int = 3, patience_s: float = 20.0) -
     plan, steps, roots = cut(program, members), steps_of(program, context, STEPS), begin_roots(state)()
     return [
         TrainStage(plan, crew, [state[slot] for slot in stage.slots], roots, steps, SEGMENT)
-        for crew, stage in zip(crew_of(folder, members, plan.root, patience_s), plan.stages, strict=True)
+        for crew, stage in zip(crew_of(folder, members, patience_s), plan.stages, strict=True)
     ]
 
 
@@ -257,11 +257,11 @@ def test_a_member_that_never_comes_is_blamed(job: Job, tmp_path: Path) -> None:
         assert isinstance(outcome, Blame) and outcome.member == 2 and "cannot be reached" in outcome.message
 
 
-def test_another_plan_is_refused(job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_run_is_refused(job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     each = orders(job, tmp_path, members=2, patience_s=1.0)
-    each[1] = replace(each[1], crew=replace(each[1].crew, plan=bytes(32)))
+    each[1] = replace(each[1], roots=[bytes(32), *each[1].roots[1:]])
     assert all(isinstance(outcome, Blame) for outcome in all_at_once(each))
-    assert "was refused: another plan or step" in caplog.text
+    assert "was refused: another run" in caplog.text
 
 
 def test_an_impostor_is_not_let_in(job: Job, tmp_path: Path) -> None:
@@ -293,11 +293,13 @@ def test_a_silent_stranger_holds_nobody_up(job: Job, tmp_path: Path, monkeypatch
 
 
 def test_whoever_sends_faster_waits(job: Job, tmp_path: Path) -> None:
-    near, far = crew_of(tmp_path, 2, bytes(32))
+    near, far = crew_of(tmp_path, 2)
     size = 1 << 20
     frames = [Frame(0, DType.U8, (size,), size)]
     with ThreadPoolExecutor(2) as threads:
-        lines = list(threads.map(lambda crew: connect(crew, 0, lambda member: frames), (near, far)))
+        lines = list(
+            threads.map(lambda crew: connect(crew, bytes(32), 0, [], lambda member: frames), (near, far))
+        )
     sent: list[int] = []
 
     def flood() -> None:
