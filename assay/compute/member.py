@@ -114,6 +114,7 @@ class TrainStage(Order[Segment]):
             assert progress is not None, "it was read before this member said that it has it"
             log.info("all members begin with step %d", progress.step)
             self._train(worker, executor, lines, progress, saved, done)
+            lines.flush()
         finally:
             lines.close()
             done.sent += sum(line.bytes for line in lines.outgoing.values())

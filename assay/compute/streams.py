@@ -4,7 +4,8 @@ Contract: a connection carries one direction between two members. Each side pres
 crew file pins; any other is refused. Members begin with the latest step with which all can. A frame is a
 header (step, node, dtype, length) and the tensor's canonical bytes. The receiver knows the frames and their
 order; an unexpected, non-canonical or late frame raises `Blame` with the member's number, and a connection
-that ended raises `Lost`. It reads at most one step ahead of its own computation, so a faster sender blocks.
+that ended raises `Lost`. It reads at most one step ahead of its own computation, so a faster sender blocks,
+once it has a few frames unsent.
 Not guaranteed: that a tensor is right; that a crew starts while many strangers connect.
 """
 
@@ -16,6 +17,7 @@ import ssl
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ _HEADER = struct.Struct(">QIBI")
 _HELLO = struct.Struct(">32s3Q")
 _HANDSHAKE_S = 5.0
 """Timeout in seconds of a handshake; the next connection waits meanwhile."""
+QUEUED = 4
+"""Frames to one member that may be unsent while this member computes on."""
 _CONNECT_S = 0.2
 """Seconds between attempts to reach a member."""
 
@@ -179,26 +183,64 @@ class Incoming:
 
 
 class Outgoing:
-    """Sends frames to one member; a call returns once the kernel has buffered the bytes."""
+    """Sends frames to one member in a background thread, while this member computes."""
 
     def __init__(self, member: int, line: ssl.SSLSocket) -> None:
         self.member, self._line = member, line
+        self._queue: deque[tuple[int, int, bytes, memoryview]] = deque()
+        self._change = threading.Condition()
+        self._fault: Lost | None = None
         self.bytes = 0
+        threading.Thread(target=self._write, daemon=True).start()
 
     def send(self, step: int, node: int, dtype: DType, x: Tensor) -> None:
-        """Sends a node's output. Raises Lost if the connection is closed."""
+        """Queues a node's output; waits while `QUEUED` frames are unsent. Raises Lost if the connection is
+        closed."""
         data = to_bytes(x)
-        try:
-            self._line.sendall(_HEADER.pack(step, node, dtype, len(data)))
-            self._line.sendall(data)
-        except OSError as error:
-            raise Lost(self.member, f"took no frame of node {node} of step {step} ({error})") from error
-        self.bytes += _HEADER.size + len(data)
+        self._wait(lambda: len(self._queue) < QUEUED)
+        with self._change:
+            self._queue.append((step, node, _HEADER.pack(step, node, dtype, len(data)), data))
+            self.bytes += _HEADER.size + len(data)
+            self._change.notify_all()
+
+    def flush(self) -> None:
+        """Waits until everything is sent. Raises Lost if the connection is closed."""
+        self._wait(lambda: not self._queue)
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        with self._change:
+            self._change.wait_for(lambda: until() or self._fault)
+            if self._fault is not None:
+                raise self._fault
+
+    def _write(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._queue or self._fault)
+                if self._fault is not None:
+                    return
+                step, node, header, data = self._queue[0]
+            try:
+                self._line.sendall(header)
+                self._line.sendall(data)
+            except OSError as error:
+                self._end(Lost(self.member, f"took no frame of node {node} of step {step} ({error})"))
+                return
+            with self._change:
+                self._queue.popleft()
+                self._change.notify_all()
+
+    def _end(self, fault: Lost) -> None:
+        with self._change:
+            self._fault = self._fault or fault
+            self._change.notify_all()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection and ends the thread; what is unsent stays so."""
+        self._end(Lost(self.member, "is not sent to any more"))
         with suppress(OSError):
-            self._line.close()
+            self._line.shutdown(socket.SHUT_RDWR)
+        self._line.close()
 
 
 class Lines(NamedTuple):
@@ -208,6 +250,11 @@ class Lines(NamedTuple):
     """The step with which all begin."""
     incoming: dict[int, Incoming]
     outgoing: dict[int, Outgoing]
+
+    def flush(self) -> None:
+        """Waits until everything is sent. Raises Lost."""
+        for outgoing in self.outgoing.values():
+            outgoing.flush()
 
     def close(self) -> None:
         """Closes all connections."""
