@@ -13,7 +13,7 @@ and affects those up to i. So the smaller of the two is i.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -62,8 +62,7 @@ class Plan:
 
     whole: Program
     owners: tuple[int, ...]
-    """Owner of each node. A node that does not depend on the state, or a quantised operand, is copied into
-    every stage that reads it; its owner is one of them."""
+    """Owner of each node. A node that each reader computes itself (`sources_of`) has one too, in vain."""
     slot_owners: tuple[int, ...]
     stages: tuple[Stage, ...]
 
@@ -91,7 +90,15 @@ def cut(program: Program, members: int) -> Plan:
         for slot, ref in enumerate(program.outputs)
     ]
     owners = [*slot_owners, *(stage_of[key] for key in graph.keys[program.slots :])]
-    stages = [_stage(graph, owners, slot_owners, member) for member in range(members)]
+    slots = [[slot for slot, owner in enumerate(slot_owners) if owner == i] for i in range(members)]
+    own = [_own(graph, owners, member) for member in range(members)]
+    wanted = [[*(program.outputs[slot] for slot in slots[i]), *own[i]] for i in range(members)]
+    received = [_received(graph, owners, member, wanted[member]) for member in range(members)]
+    sent = frozenset[int]().union(*received)
+    stages = [
+        _stage(program, own[i], slots[i], received[i], frozenset(n for n in sent if owners[n] == i))
+        for i in range(members)
+    ]
     return Plan(program, tuple(owners), tuple(slot_owners), pipelined(stages))
 
 
@@ -101,7 +108,8 @@ class _Graph:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.local = _local(program)
+        self.sources = sources_of(program)
+        self.local = [index not in sources for index, sources in enumerate(self.sources)]
         self.ranked = _first_read(program)
         if not self.ranked:
             raise NoCut(
@@ -116,7 +124,6 @@ class _Graph:
             rank.get(slot, last if reach[slot] < 0 else reach[slot]) for slot in range(program.slots)
         ]
         self.keys = self._keys(reach, last)
-        self.sources = self._sources()
 
     def _reach(self, outputs: dict[int, int]) -> list[int]:
         """For each node, the greatest rank of a parameter whose next value depends on it; -1: none."""
@@ -133,15 +140,6 @@ class _Graph:
             read.append(max([own, *(read[x.ref] for x in node.inputs)]))
         pairs = zip(read, reach, strict=True)
         return [max(0, min(before, last if after < 0 else after)) for before, after in pairs]
-
-    def _sources(self) -> list[frozenset[int]]:
-        """For each node, the nodes that its reader needs from other members: itself, or the inputs of its
-        copy."""
-        sources: list[frozenset[int]] = []
-        for index, node in enumerate(self.program.nodes):
-            below = frozenset().union(*(sources[x.ref] for x in node.inputs))
-            sources.append(below if self.local[index] else frozenset({index}))
-        return sources
 
     def weights(self) -> tuple[list[float], list[float]]:
         """Each key's share of the operations, and of the memory."""
@@ -170,16 +168,26 @@ class _Graph:
         return list(accumulate(steps))
 
 
-def _local(program: Program) -> list[bool]:
-    """Marks nodes that every reader computes itself: those that do not depend on the state, and quantised
-    operands, which a product may read only in the program that quantises them."""
+def sources_of(program: Program, there: Container[int] = ()) -> list[frozenset[int]]:
+    """For each node, the nodes that a reader needs from other members: that node, or, where each reader
+    computes it itself, those that its inputs need. `there`: nodes that the reader has anyway.
+
+    A reader computes what does not depend on the state, and quantised operands, which a product may read only
+    in the program that quantises them. It also computes what is more bytes than it is made of, such as a
+    repeated number, codes that are decoded, or a normalised tensor beside the tensor itself.
+    """
+    sources: list[frozenset[int]] = []
     free: list[bool] = []
     quantised: list[bool] = []
-    for node in program.nodes:
-        free.append(node.op is not Op.STATE and all(free[x.ref] for x in node.inputs))
+    for index, node in enumerate(program.nodes):
+        below = frozenset[int]().union(*(sources[x.ref] for x in node.inputs if x.ref not in there))
         moved = [quantised[x.ref] for x in node.inputs if x.dtype is node.dtype]
+        free.append(node.op is not Op.STATE and all(free[x.ref] for x in node.inputs))
         quantised.append(node.op is Op.QUANTISE or (node.op.moves and bool(moved) and all(moved)))
-    return [a or b for a, b in zip(free, quantised, strict=True)]
+        cheap = node.op.elementwise or (node.op.moves and bool(node.inputs))
+        grown = cheap and sum(program.nodes[source].bytes for source in below) < node.bytes
+        sources.append(below if free[-1] or quantised[-1] or grown else frozenset({index}))
+    return sources
 
 
 def _first_read(program: Program) -> list[int]:
@@ -241,19 +249,23 @@ def _best(count: int, parts: int, extended: Callable[[float, int, int], float]) 
     return best[count]
 
 
-def _stage(graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int) -> Stage:
-    """Builds one member's stage. Raises NoCut if it would have too many slots."""
-    program = graph.program
-    slots = [slot for slot, owner in enumerate(slot_owners) if owner == member]
-    kept, received = _needed(graph, owners, member, [program.outputs[slot] for slot in slots])
-    sent = sorted(_read_elsewhere(graph, owners, slot_owners, member))
-    state = [*slots, *received, *sent]
+def _stage(
+    program: Program,
+    own: Sequence[int],
+    slots: Sequence[int],
+    received: frozenset[int],
+    sent: frozenset[int],
+) -> Stage:
+    """Builds one member's stage. `own`: nodes that it has to compute. Raises NoCut for too many slots."""
+    outputs = [program.outputs[slot] for slot in slots]
+    kept = sorted(node for node in _needed(program, [*outputs, *own], received) if node >= program.slots)
+    state = [*slots, *sorted(received), *sorted(sent)]
     if len(state) > MAX_SLOTS:
         raise NoCut(
-            f"member {member} would hold, receive and send {len(state)} tensors, over {MAX_SLOTS}",
+            f"a member would hold, receive and send {len(state)} tensors, over {MAX_SLOTS}",
             hint="give --members a smaller number",
         )
-    place = {node: at for at, node in enumerate([*slots, *received])}
+    place = {node: at for at, node in enumerate([*slots, *sorted(received)])}
     place.update((node, len(state) + at) for at, node in enumerate(kept))
     heads = [
         Node(Op.STATE, program.nodes[node].dtype, program.nodes[node].shape, (), (at,))
@@ -266,53 +278,38 @@ def _stage(graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], mem
         )
         for index in kept
     ]
-    outputs = [
-        *(place[program.outputs[slot]] for slot in slots),
-        *(place[node] for node in (*received, *sent)),
-    ]
+    after = tuple(place[node] for node in (*outputs, *sorted(received), *sorted(sent)))
     params = sum(slot < program.params for slot in slots)
     reads = any(node.op.reads_records for node in body)
-    made = Program((*heads, *body), tuple(outputs), params, program.record_size if reads else 0)
-    return Stage(made, tuple(slots), tuple(received), tuple(sent))
+    made = Program((*heads, *body), after, params, program.record_size if reads else 0)
+    return Stage(made, tuple(slots), tuple(sorted(received)), tuple(sorted(sent)))
 
 
-def _needed(
-    graph: _Graph, owners: Sequence[int], member: int, outputs: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Nodes that a member computes, and nodes that it receives."""
-    program = graph.program
-    own = [
-        index
-        for index in range(program.slots, len(program.nodes))
-        if owners[index] == member and not graph.local[index]
-    ]
-    kept, received, pending = set(own), set[int](), [*outputs, *own]
-    seen = set(pending)
+def _needed(program: Program, wanted: Sequence[int], received: Container[int]) -> set[int]:
+    """Nodes that are computed for others, from what is received."""
+    found = {node for node in wanted if node not in received}
+    pending = list(found)
     while pending:
-        index = pending.pop()
-        if owners[index] != member and not graph.local[index]:
-            received.add(index)
-            continue
-        if index >= program.slots:
-            kept.add(index)
-        new = {x.ref for x in program.nodes[index].inputs} - seen
-        seen |= new
+        new = {x.ref for x in program.nodes[pending.pop()].inputs if x.ref not in received} - found
+        found |= new
         pending.extend(new)
-    return sorted(kept), sorted(received)
+    return found
 
 
-def _read_elsewhere(
-    graph: _Graph, owners: Sequence[int], slot_owners: Sequence[int], member: int
-) -> set[int]:
-    """A member's nodes that other members read, or whose outputs become their slots."""
-    program, found = graph.program, set[int]()
-    for index, node in enumerate(program.nodes):
-        if not graph.local[index] and owners[index] != member:
-            found.update(*(graph.sources[x.ref] for x in node.inputs))
-    for slot, ref in enumerate(program.outputs):
-        if slot_owners[slot] != member:
-            found |= graph.sources[ref]
-    return {index for index in found if owners[index] == member}
+def _own(graph: _Graph, owners: Sequence[int], member: int) -> list[int]:
+    """Nodes that a member has to compute."""
+    nodes = range(graph.program.slots, len(owners))
+    return [node for node in nodes if owners[node] == member and not graph.local[node]]
+
+
+def _received(graph: _Graph, owners: Sequence[int], member: int, wanted: Sequence[int]) -> frozenset[int]:
+    """Nodes of others that a member receives to compute its own."""
+    nodes = graph.program.nodes
+    theirs = {i for i, owner in enumerate(owners) if owner != member and not graph.local[i]}
+    read = {x.ref for node in _needed(graph.program, wanted, theirs) for x in nodes[node].inputs}
+    crossing = theirs & read.union(wanted)
+    sources = sources_of(graph.program, crossing)
+    return frozenset().union(*(sources[node] for node in crossing)) & theirs
 
 
 def boundaries(plan: Plan) -> list[tuple[int, int]]:

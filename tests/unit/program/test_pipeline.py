@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.pipeline import WIDTHS, reordered, schedule
-from assay.program.stages import NoCut, Plan, Stage, _Graph, _stage, cut
+from assay.program.stages import NoCut, Plan, Stage, cut
 from assay.program.state import state_root
 from assay.program.validate import measure
 from assay.training import models
@@ -33,10 +35,10 @@ def gpt() -> Job:
     return made.inner, list(made.genesis), StepContext(made.records, SEED, 0, 0)
 
 
-def in_program_order(plan: Plan) -> list[Stage]:
-    """The plan's stages as their members would compute without a schedule: pass by pass."""
-    graph = _Graph(plan.whole)
-    return [_stage(graph, plan.owners, plan.slot_owners, member) for member in range(len(plan.stages))]
+def in_program_order(program: Program, members: int) -> Sequence[Stage]:
+    """Stages whose members would compute pass by pass, as the program does."""
+    with patch("assay.program.stages.pipelined", tuple):
+        return cut(program, members).stages
 
 
 class Running:
@@ -98,7 +100,7 @@ def test_passes_overlap_and_give_the_same_state(gpt: Job, members: int) -> None:
     plan = cut(program, members)
     staged, whole = step_in_stages(plan, state, context), Executor(program).step(state, context)
     assert state_root(staged) == state_root(whole)
-    before, after = schedule(in_program_order(plan)), schedule(plan.stages)
+    before, after = schedule(in_program_order(program, members)), schedule(plan.stages)
     ideal = PASSES / (PASSES + members - 1)
     balance = sum(after.busy) / members / max(after.busy)
     assert before.busy == after.busy and before.utilisation < 1.1 / members
@@ -123,7 +125,7 @@ def test_a_stage_is_in_the_order_of_its_schedule(gpt: Job) -> None:
 
 def test_a_window_saves_memory_and_little_time_is_lost(gpt: Job) -> None:
     plan = cut(gpt[0], 2)
-    stages = in_program_order(plan)
+    stages = in_program_order(gpt[0], 2)
     eager = schedule(stages, WIDTHS)
     first = reordered(stages[0], eager.orders[0]).program
     assert measure(plan.stages[0].program).peak_bytes < 0.9 * measure(first).peak_bytes

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.program.build import ProgramBuilder
 from assay.program.execute import Executor, StepContext
-from assay.program.isa import Program
+from assay.program.isa import DType, Op, Program
 from assay.program.stages import NoCut, Plan, boundaries, cut
 from assay.program.state import state_root
 from assay.program.validate import measure, validate
@@ -81,6 +82,22 @@ def test_bytes_between_members_are_counted_on_both_sides(
 ) -> None:
     sent, received = zip(*boundaries(cut(gpt[0], 4)), strict=True)
     assert sum(sent) == sum(received) > 0
+
+
+def test_a_tensor_is_not_sent_beside_what_it_is_computed_from() -> None:
+    """Of a residual stream and its norm only the stream goes to the next member, and a row's number."""
+    b = ProgramBuilder()
+    w = [b.state(DType.F32, (64, 64)) for _ in range(2)]
+    x = b.matmul(b.convert(b.iota((64, 64), 0), DType.F32), w[0])
+    normed = b.div(x, b.reshape(b.amax(b.abs(x)), (64, 1)))
+    after = [b.add(w[0], x), b.add(b.add(w[1], b.matmul(normed, w[1])), x)]
+    program = b.finish(after, 2)
+    plan, state = cut(program, 2), [torch.randn(64, 64) for _ in range(2)]
+    sent = [program.nodes[node] for node in plan.stages[0].sent]
+    assert [node.op for node in sent if node.bytes > 64 * 4] == [Op.PRODUCT]
+    context = StepContext(None, SEED, 0, 0)
+    staged = step_in_stages(plan, state, context)
+    assert state_root(staged) == state_root(Executor(program).step(state, context))
 
 
 @settings(max_examples=40, deadline=None)
