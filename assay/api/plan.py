@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.job.read import BadJobFile, JobFile, job_file_of
 from assay.job.templates import LOCAL, PUBLIC, by_algorithm, by_own_algorithm, own_template
 
-SECTIONS = ("outer", "training", "verification", "times", "money", "class", "speeds")
+SECTIONS = ("outer", "training", "verification", "times", "money", "class", "speeds", "crew")
 
 if TYPE_CHECKING:
     from torch import nn

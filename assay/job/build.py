@@ -263,6 +263,7 @@ def build(
         description=_described(made, source),
         precisions=made.precision,
         held_out=0 if file.held_out is None else file.held_out.records,
+        crew=0 if file.crew is None else file.crew.members,
         own=made.outer,
         keep=keep,
     )

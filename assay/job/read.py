@@ -35,6 +35,7 @@ from assay.job.values import (
     Size,
     Whole,
 )
+from assay.program.stages import MAX_MEMBERS
 from assay.protocol.errors import BadCid, Stop
 from assay.training.schedules import Decay
 
@@ -147,6 +148,14 @@ class SpeedsSection(Section):
     slow_by: Count
 
 
+class CrewSection(Section):
+    """Each shard is for a crew of `members`. What they send each other in a step is rounded to `boundary`
+    bits, by the program."""
+
+    members: Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
+    boundary: Literal[8]
+
+
 class ClassSection(Section):
     """The rest of the class of conditions: minimum fee, and maximum sizes. Jobs of the same class share
     verifiers."""
@@ -193,6 +202,7 @@ _OPTIONAL = (
     "grpo",
     "held_out",
     "speeds",
+    "crew",
 )
 
 
@@ -210,6 +220,7 @@ class JobFile(Section):
     grpo: Annotated[GrpoSection, Field(discriminator="task")] | None = None
     held_out: HeldOutSection | None = None
     speeds: SpeedsSection | None = None
+    crew: CrewSection | None = None
     outer: Outer
     training: Training
     verification: Verification

@@ -97,7 +97,7 @@ GrpoSection = AdditionSection | SortingSection | BracketsSection
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")
-_GROUPS = ("speeds",)
+_GROUPS = ("speeds", "crew")
 """Optional sections wherever something is trained."""
 _NEEDED = {
     EVALUATE: ("weights", "evaluation", "data", "precision"),

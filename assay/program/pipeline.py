@@ -37,7 +37,7 @@ class Schedule:
 
     orders: tuple[tuple[int, ...], ...]
     """By member, the nodes of its stage's program in order."""
-    end: int
+    end: float
     busy: tuple[int, ...]
     """By member, its operations."""
 
@@ -45,6 +45,16 @@ class Schedule:
     def utilisation(self) -> float:
         """Mean over members of the part of the time in which one computes."""
         return sum(self.busy) / (len(self.busy) * self.end)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A member's connection to the others, in operations that it computes meanwhile."""
+
+    byte: float
+    """For a byte to go out; one follows another."""
+    delay: float
+    """For a tensor to arrive after that."""
 
 
 def pipelined(stages: Sequence[Stage]) -> tuple[Stage, ...]:
@@ -55,35 +65,44 @@ def pipelined(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     return tuple(reordered(stage, order) for stage, order in zip(stages, orders, strict=True))
 
 
-def schedule(stages: Sequence[Stage], width: int = 0) -> Schedule:
-    """Simulates a step with a window. 0: every member computes in the order of its program."""
-    members = [_Member(stage, width * (len(stages) - 1 - i)) for i, stage in enumerate(stages)]
-    scale = WIDTHS * (len(stages) - 1)
-    readers: dict[int, list[tuple[_Member, int]]] = defaultdict(list)
-    for member in members:
-        for at, node in enumerate(member.stage.received, len(member.stage.slots)):
-            readers[node].append((member, at))
-    for member in members:
-        for node in member.sent_slots:
-            for reader, at in readers[node]:
-                reader.arrive(at)
-    now, running = 0, list[tuple[int, int, int]]()
+def schedule(stages: Sequence[Stage], width: int = 0, link: Link | None = None) -> Schedule:
+    """Simulates a step with a window. 0: every member computes in the order of its program. `link`: of each
+    member to the others; None: a tensor is there at once."""
+    count, scale = len(stages), WIDTHS * (len(stages) - 1)
+    members = [_Member(stage, width * (count - 1 - i)) for i, stage in enumerate(stages)]
+    readers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number, stage in enumerate(stages):
+        for at, node in enumerate(stage.received, len(stage.slots)):
+            readers[node].append((number, at))
+    now, events, busy_until = 0.0, list[tuple[float, int, int]](), [0.0] * count
+
+    def send(sender: int, node: int, size: int) -> None:
+        for reader, at in readers[node]:
+            if link is None:
+                members[reader].arrive(at)
+                continue
+            busy_until[sender] = max(busy_until[sender], now) + size * link.byte
+            heappush(events, (busy_until[sender] + link.delay, count + reader, at))
+
+    for number, member in enumerate(members):
+        for at, node in member.sent_slots:
+            send(number, node, member.program.nodes[at].bytes)
     while True:
         for number, member in enumerate(members):
             if (begun := member.begin(scale)) is not None:
-                heappush(running, (now + operations(member.program.nodes[begun]), number, begun))
-        if not running:
+                heappush(events, (now + operations(member.program.nodes[begun]), number, begun))
+        if not events:
             break
-        now, number, at = heappop(running)
-        member = members[number]
-        member.finish(at)
-        for reader, place in readers[member.sent[at]] if at in member.sent else ():
-            reader.arrive(place)
-    return Schedule(
-        tuple(tuple(member.order) for member in members),
-        now,
-        tuple(sum(operations(member.program.nodes[at]) for at in member.order) for member in members),
-    )
+        now, number, at = heappop(events)
+        if number >= count:
+            members[number - count].arrive(at)
+            continue
+        members[number].finish(at)
+        if (sent := members[number].sent.get(at)) is not None:
+            send(number, sent, members[number].program.nodes[at].bytes)
+    orders = tuple(tuple(member.order) for member in members)
+    busy = (sum(operations(x.program.nodes[at]) for at in x.order) for x in members)
+    return Schedule(orders, now, tuple(busy))
 
 
 class _Member:
@@ -94,7 +113,7 @@ class _Member:
         nodes, own = self.program.nodes, len(stage.slots)
         sent = zip(self.program.outputs[own + len(stage.received) :], stage.sent, strict=True)
         self.sent = dict(sent)
-        self.sent_slots = [node for at, node in self.sent.items() if at < own]
+        self.sent_slots = [(at, node) for at, node in self.sent.items() if at < own]
         self.order: list[int] = []
         self._readers: dict[int, list[int]] = defaultdict(list)
         self._missing = [0] * len(nodes)

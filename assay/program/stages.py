@@ -1,10 +1,11 @@
 """Cuts a program into pipeline stages, each a program, for members who train one state together.
 
 Contract: run in any order that gives each stage what it receives, the stages compute the same bits for every
-slot as the whole program. Every node that depends on the state has one owner, and every slot is owned by its
-writer. A stage's state is the slots that it owns, then what it receives, then what it sends; so claims and
-games on a stage are ordinary ones. Deterministic by program and number of stages. Not guaranteed: the best
-cut; members' speeds are not considered.
+slot as the whole program. Every node that depends on the state has one owner; others compute it again where
+that is cheaper than to receive it. Every slot is owned by its writer. A stage's state is the slots that it
+owns, then what it receives, then what it sends; so claims and games on a stage are ordinary ones.
+Deterministic by program and number of stages. Not guaranteed: the best cut; members' speeds are not
+considered.
 
 Forward, backward and update of a parameter fall into one stage by reachability alone: a node of the forward
 pass of layer i reads parameters up to i and affects all later ones, one of its backward pass reads them all

@@ -22,6 +22,7 @@ from torch.func import functional_call
 from torch.fx import GraphModule
 from torch.nn.parameter import is_lazy
 
+from assay.program.boundary import with_rounded_boundaries
 from assay.program.execute import Records
 from assay.program.isa import MAX_SLOTS, Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
@@ -362,6 +363,7 @@ def traced_round(
     description: dict[str, Any] | None = None,
     precisions: Precisions | None = None,
     held_out: int = 0,
+    crew: int = 0,
     own: Algorithm | None = None,
 ) -> TracedRound:
     """Traces one step of `accumulate` times `batch` records, and the other programs of a round.
@@ -370,8 +372,9 @@ def traced_round(
     blocks, each with its own outer step (None: parameters stay whole). `seed`: of random numbers in the
     program (dropout); `description`: the manifest's model entry; `precisions`: of the inner step's products,
     single by default; `held_out`: number of held-out records on which each round's parameters are evaluated;
-    `own`: the algorithm if `algorithm` is "own". Raises UnsupportedOperation, or Stop for a model that cannot
-    be trained. Parameters that do not affect the loss are frozen in `model`.
+    `crew`: number of members between whom the inner step rounds what crosses (0: nothing is rounded); `own`:
+    the algorithm if `algorithm` is "own". Raises UnsupportedOperation, or Stop for a model that cannot be
+    trained. Parameters that do not affect the loss are frozen in `model`.
     """
     _check_model(model)
     genesis, graph, idle = traced(model, loss_fn, optimiser, dataset.layout, batch, accumulate)
@@ -412,12 +415,15 @@ def traced_round(
         held = {name: genesis[name] for name in (*slots.params, *beside)}
         whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions, blocks)
     shift = whole.shift - train.slots + lead
+    places = {old: new + shift for old, new in places.items()}
+    if crew:
+        inner, moved = with_rounded_boundaries(whole.inner, crew)
+        whole = replace(whole, tasks=(*whole.tasks[: whole.main], inner, *whole.tasks[whole.main + 1 :]))
+        places = {old: moved[new] for old, new in places.items() if new in moved}
     return TracedRound(
         **vars(whole),
         model=described,
-        sites=tuple(
-            (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
-        ),
+        sites=tuple((site, how, tuple(places[node] for node in nodes)) for site, how, nodes in made.sites),
         chosen=products,
         unsettled=() if settled else tuple(changed),
         idle=tuple(idle),

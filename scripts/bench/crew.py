@@ -8,13 +8,20 @@ How well members overlap is simulated, from the operations of each node: the sam
 ideal is m / (m + k − 1) for m passes and k members of equal load. The bound is that times the mean load of a
 member to the heaviest.
 
-Usage: `python scripts/bench/crew.py [--quick] [--members 3] [--steps 3] [--json [FILE]] [--record]`.
+Rounding to 8 bits is measured by the bytes of the plan, and by the loss of a small GPT whose step is cut in
+as many stages, beside the same one without rounding. The last table is simulated like the second, with the
+operations a second of the one process and a network of 30 ms between members: utilisation in 8 passes.
+
+With `--gpt2` it is GPT-2 small, on one sequence of 128 tokens, and only the first table. It takes 14 GiB.
+
+Usage: `python scripts/bench/crew.py [--quick | --gpt2] [--members 3] [--steps 3] [--json [FILE]] [--record]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import statistics
 import sys
 import tempfile
 import time
@@ -27,23 +34,33 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import examples.gpt2.model as gpt2_model
 from assay.compute.inline import InlinePool
 from assay.compute.member import TrainStage
 from assay.compute.orders import WorkerConfig
+from assay.program.boundary import with_rounded_boundaries
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.kernels import FAST
-from assay.program.pipeline import schedule
+from assay.program.pipeline import Link, schedule
 from assay.program.record_excerpt import Steps, steps_of
 from assay.program.stages import boundaries, cut
 from assay.program.state import begin_roots, state_root
 from assay.program.validate import measure
+from assay.training import datasets, job, models, optimisers
+from assay.training.losses import LOSS_SLOT, cross_entropy
+from assay.training.outer import DiLoCo
 from scripts.bench.numerics import SEED, SIZES, built
 from scripts.bench.report import add_options, refuse_partial, report, table
 from tests.fakes.crews import crew_of
 
 PATIENCE_S = 600.0
 PASSES = (1, 2, 4, 8)
+SPEEDS, DELAY_S = (1e9, 1e8), 0.03
+"""Bits a second of each member's connection, and seconds that a tensor takes besides."""
+GPT2 = "gpt2"
+SMALL = models.GptConfig(n_layer=4, n_head=4, d_model=64, context=64)
+LEARNED_STEPS = 300
 
 
 def _memory(name: str) -> int:
@@ -92,9 +109,18 @@ def member(order: TrainStage) -> dict[str, Any]:
     return _peak(order.state, work) | {"sent": sent}
 
 
+def gpt2() -> job.JobArtifacts:
+    """GPT-2 small, with its published vocabulary and tied embeddings."""
+    recipe = gpt2_model.recipe(gpt2_model.SIZES["small"], 128)
+    assert recipe.optimiser is not None
+    return job.build_job(
+        recipe.model, recipe.loss, recipe.optimiser, recipe.dataset, batch=1, shards=1, outer=DiLoCo()
+    )
+
+
 def measured(size: str, members: int, steps: int) -> dict[str, Any]:
     """One process, then a crew, on the same steps. Raises SystemExit where a root differs."""
-    made, _, _ = built(SIZES[size])
+    made = gpt2() if size == GPT2 else built(SIZES[size])[0]
     work = steps_of(made.inner, StepContext(made.records, SEED, 0, 0), steps)
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawned) as pool:
@@ -118,6 +144,7 @@ def measured(size: str, members: int, steps: int) -> dict[str, Any]:
         "root": one["roots"][-1].hex(),
         "one_bytes": one["bytes"],
         "one_processor_s": one["processor_s"],
+        "one_operations": whole.operations * steps,
         "bytes": [found["bytes"] for found in each],
         "processor_s": [found["processor_s"] for found in each],
         "sent_a_step": [found["sent"] // steps for found in each],
@@ -144,6 +171,38 @@ def overlap(size: str, members: int) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def rounded(size: str, members: int) -> dict[str, Any]:
+    """Bytes sent in a step, and the small GPT's loss, without and with rounding."""
+    program = built(SIZES[size])[0].inner
+    narrow, _ = with_rounded_boundaries(program, members)
+    sent = [sum(sent for sent, _ in boundaries(cut(each, members))) for each in (program, narrow)]
+    data = datasets.standard_library(SMALL.context, max_bytes=1 << 19)
+    rule = optimisers.AdamW(lr=1e-3)
+    made = job.build_job(models.build(SMALL, 0), cross_entropy, rule, data, batch=8, shards=1, outer=DiLoCo())
+    losses = [learned(each, made) for each in (made.inner, with_rounded_boundaries(made.inner, members)[0])]
+    return {"sent": sent, "losses": losses}
+
+
+def networked(size: str, members: int, rate: float) -> list[dict[str, Any]]:
+    """Utilisation over networks, in the most passes, if each member computes `rate` operations a second."""
+    whole = built(SIZES[size], PASSES[-1])[0].inner
+    found = []
+    for bits, program in (("f32", whole), ("8", with_rounded_boundaries(whole, members)[0])):
+        stages = cut(program, members).stages
+        at = [schedule(stages, 0, Link(8 * rate / speed, DELAY_S * rate)).utilisation for speed in SPEEDS]
+        found.append({"bits": bits, "alone": schedule(stages).utilisation, "at": at})
+    return found
+
+
+def learned(program: Program, made: job.JobArtifacts) -> float:
+    """Mean loss of the last quarter of some steps."""
+    executor, state, losses = Executor(program, kernels=FAST), list(made.genesis), []
+    for step in range(LEARNED_STEPS):
+        state = executor.step(state, StepContext(made.records, SEED, 0, step))
+        losses.append(float(state[made.slot_names.index(LOSS_SLOT)]))
+    return statistics.fmean(losses[-LEARNED_STEPS // 4 :])
 
 
 def overlap_rows(found: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -180,19 +239,46 @@ def rows(result: dict[str, Any]) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller model")
+    parser.add_argument("--gpt2", action="store_true", help="GPT-2 small")
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     add_options(parser, "crew")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
-    size = "gpt-256" if chosen.quick else "gpt-512"
-    result = measured(size, chosen.members, chosen.steps) | {"overlap": overlap(size, chosen.members)}
+    size = GPT2 if chosen.gpt2 else "gpt-256" if chosen.quick else "gpt-512"
+    result = measured(size, chosen.members, chosen.steps)
     head = ["who", "operations", "peak MiB", "to one", "as planned", "CPU s", "MB sent a step"]
     last = f"{chosen.steps} steps; all roots equal, the last {result['root'][:16]}"
+    text = f"{table(head, rows(result))}\n\n{last}"
+    if size != GPT2:
+        result |= {"overlap": overlap(size, chosen.members), "rounded": rounded(size, chosen.members)}
+        rate = result["one_operations"] / result["one_processor_s"]
+        result["networked"] = networked(size, chosen.members, rate)
+        text = f"{text}\n\n{simulated(result)}"
+    section = f"{chosen.record}-gpt2" if chosen.record and chosen.gpt2 else chosen.record
+    report(result, text, chosen.json, section)
+
+
+def simulated(result: dict[str, Any]) -> str:
+    """Tables of what no process measured: overlap and rounding."""
     heads = ["passes", "utilisation", "ideal", "bound", "planned memory of each to one"]
     overlapping = table(heads, overlap_rows(result["overlap"]))
-    text = f"{table(head, rows(result))}\n\n{last}\n\n{overlapping}"
-    report(result, text, chosen.json, chosen.record)
+    narrow = table(
+        ["between members", "MB a step, of all", f"loss of a small GPT, steps to {LEARNED_STEPS}"],
+        [
+            [bits, f"{sent / 1e6:.2f}", f"{loss:.4f}"]
+            for bits, sent, loss in zip(("f32", "8 bits"), *result["rounded"].values(), strict=True)
+        ],
+    )
+    speeds = [f"{speed / 1e6:,.0f} Mbit/s" for speed in SPEEDS]
+    networks = table(
+        ["bits between members", "no delay", *speeds],
+        [
+            [one["bits"], *(f"{part:.2f}" for part in (one["alone"], *one["at"]))]
+            for one in result["networked"]
+        ],
+    )
+    return f"{overlapping}\n\n{narrow}\n\n{networks}"
 
 
 if __name__ == "__main__":

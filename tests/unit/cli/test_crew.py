@@ -64,6 +64,15 @@ def test_too_many_members_are_refused(folder: Path) -> None:
     assert status == Exit.USAGE and '"no-cut"' in error
 
 
+def test_a_job_for_a_crew_is_for_so_many_members(folder: Path) -> None:
+    text = (folder / "job.toml").read_text()
+    (folder / "job.toml").write_text(f"{text}\n[crew]\nmembers = 3\nboundary = 8\n")
+    status, out, _ = assay("--json", "crew", "plan", "job.toml")
+    assert status == 0 and len(json.loads(out)["data"]["members"]) == 3
+    status, _, error = assay("--json", "crew", "plan", "job.toml", "--members", "2")
+    assert status == Exit.USAGE and '"other-crew"' in error
+
+
 def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None:
     for name in ("alice", "bob"):
         assert assay("crew", "key", f"{name}.pem")[0] == 0

@@ -15,6 +15,8 @@ from assay.job.read import BadJobFile, JobFile, parse_job_file, read_job_file
 from assay.job.templates import LOCAL, by_algorithm, stated, template
 from assay.job.terms import conditions_of
 from assay.job.use_templates import grpo_template
+from assay.program.isa import Op
+from assay.program.stages import boundaries, cut
 from assay.protocol.errors import Ask, Stop
 from assay.training.algorithms import Algorithm
 from assay.training.catalogue import NUMBERS, outer_of
@@ -220,6 +222,22 @@ def test_shards_of_two_speeds_are_in_the_terms_and_the_estimate() -> None:
     count = made.inner.params
     kept = [made.outer_genesis[count + 3 * i + 2] for i in range(count)]
     assert all(x.shape == () and x.dtype == torch.int32 for x in kept), "the rounds so far"
+
+
+def test_a_crews_job_is_rounded_where_its_plan_cuts() -> None:
+    text = template("mlp", source="digits", rounds=3, times=LOCAL)
+    crew = "[crew]\nmembers = 2\nboundary = 8\n"
+    plain, made = (build(parse_job_file(text + more, "a test")) for more in ("", crew))
+    wide, narrow = (boundaries(cut(each.inner, 2)) for each in (plain, made))
+    assert max(narrow) < max(wide) and made.inner.root != plain.inner.root
+    assert [how for _, how, _ in made.sites] == [how for _, how, _ in plain.sites]
+    for _, _, nodes in made.sites:
+        assert all(made.inner.nodes[node].op is Op.PRODUCT for node in nodes)
+    for wrong in ("members = 9\nboundary = 8", "members = 2\nboundary = 4", "members = 2"):
+        with pytest.raises(BadJobFile, match=r"crew\.(members|boundary)"):
+            parse_job_file(f"{text}[crew]\n{wrong}\n", "a test")
+    with pytest.raises(BadJobFile, match="has no place"):
+        parse_job_file(grpo_template(1, LOCAL) + crew, "a test")
 
 
 def test_a_held_out_loss_is_one_loop_and_one_sample_more() -> None:

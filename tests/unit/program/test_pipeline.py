@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
-from assay.program.pipeline import WIDTHS, reordered, schedule
+from assay.program.pipeline import WIDTHS, Link, reordered, schedule
 from assay.program.stages import NoCut, Plan, Stage, cut
 from assay.program.state import state_root
 from assay.program.validate import measure
@@ -121,6 +121,17 @@ def test_a_stage_is_in_the_order_of_its_schedule(gpt: Job) -> None:
     plan = cut(gpt[0], 3)
     for stage, order in zip(plan.stages, schedule(plan.stages).orders, strict=True):
         assert order == tuple(range(stage.program.slots, len(stage.program.nodes)))
+
+
+def test_a_network_costs_time_and_no_operations(gpt: Job) -> None:
+    stages = cut(gpt[0], 2).stages
+    none, free = schedule(stages), schedule(stages, 0, Link(0, 0))
+    assert (none.end, none.busy) == (free.end, free.busy)
+    sent = sum(stage.received_bytes for stage in stages[1:])
+    slow = schedule(stages, 0, Link(none.end / sent, 0))
+    assert slow.busy == none.busy and slow.end > 1.5 * none.end
+    far = schedule(stages, 0, Link(0, none.end))
+    assert far.orders == none.orders and far.end > 2 * none.end
 
 
 def test_a_window_saves_memory_and_little_time_is_lost(gpt: Job) -> None:
