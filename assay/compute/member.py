@@ -2,9 +2,9 @@
 
 Contract: all members together compute the steps of the whole program, bit for bit. Each returns the root of
 the whole state at every segment's end, and every member's transcript, computed from its own slots' roots and
-the roots that others report. Raises `Blame` if another member fails to do its part. A member whose connection
-ends may come back: then all go on from the latest step that each has saved, or from the start. Not
-guaranteed: that other members' results are right; a replay of the segment reveals that.
+the roots that others report. Raises `Blame` if another member fails to do its part. Where progress is saved,
+a member whose connection ends may come back: then all go on from the latest step that each has saved, or from
+the start. Not guaranteed: that other members' results are right; a replay of the segment reveals that.
 """
 
 from __future__ import annotations
@@ -95,16 +95,16 @@ class TrainStage(Order[Segment]):
         while True:
             try:
                 return self._attempt(worker, executor, saved, done)
-            except Lost as lost:
-                if time.monotonic() - done.at > self.crew.patience_s:
-                    log.error("blame of member %d: %s", lost.member, lost.message)
-                    raise
-                log.warning("member %d is gone and may come back: %s", lost.member, lost.message)
             except Blame as blame:
-                log.error("blame of member %d: %s", blame.member, blame.message)
-                raise
+                waits = self.save_every and time.monotonic() - done.at <= self.crew.patience_s
+                if not isinstance(blame, Lost) or not waits:
+                    log.error("blame of member %d: %s", blame.member, blame.message)
+                    raise
+                log.warning("member %d is gone and may come back: %s", blame.member, blame.message)
 
-    def _attempt(self, worker: WorkerContext, executor: StageExecutor, saved: SavedProgress, done: _Done) -> Segment:
+    def _attempt(
+        self, worker: WorkerContext, executor: StageExecutor, saved: SavedProgress, done: _Done
+    ) -> Segment:
         """Trains until the end, or until a connection ends. Raises Blame."""
         last = self.steps.first + self.steps.number
         usable = [step for step in saved.steps() if step <= last]

@@ -110,7 +110,8 @@ def run(
     """Train the first steps of a job with the other members, and print the state root at each segment's end.
 
     Needs no chain and commits nothing. Every member runs it with the same files, and prints the same roots.
-    When a member stops, the others wait for it. All go on from the latest step that each has saved.
+    With --save-every the others wait for a member that stops, and all go on from the latest step that each
+    has saved.
     """
     from assay.app.crews import member_of, read_crew
     from assay.compute.inline import InlinePool
