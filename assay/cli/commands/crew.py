@@ -13,12 +13,10 @@ from assay.app.output import table
 from assay.app.units import show_bytes
 from assay.cli.commands import crew_market
 from assay.cli.commands.job_post import FileArgument, traced
-from assay.protocol.errors import Stop
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from assay.job.read import JobFile
 
 commands = typer.Typer(no_args_is_help=True, help="Train one shard on several machines.")
 
@@ -41,7 +39,7 @@ def plan(
     from assay.program.validate import measure
 
     app, body = app_of(context), read_job_file(file)
-    members = _fitting(body, members or (body.crew.members if body.crew else 2))
+    members = crew_market.fitting(body, members or (body.crew.members if body.crew else 2))
     made = cut(traced(app, body).files.inner, members)
     whole = measure(made.whole)
     rows = table(
@@ -129,7 +127,7 @@ def run(
     member = member_of(peers, key)
     app.end_dry_run(f"train as member {member} of {len(peers)}, and write {out}")
     body = read_job_file(file)
-    _fitting(body, len(peers))
+    crew_market.fitting(body, len(peers))
     job = traced(app, body)
     files, loop = job.files, job.terms.main.of(shard)
     made = cut(files.inner, len(peers))
@@ -162,18 +160,6 @@ commands.command()(crew_market.form)
 commands.command()(crew_market.status)
 commands.command()(crew_market.pay)
 commands.command()(crew_market.leave)
-
-
-def _fitting(file: JobFile, members: int) -> int:
-    """The number of members. Raises Stop if the job's program is rounded for another number."""
-    if file.crew is not None and file.crew.members != members:
-        raise Stop(
-            f"the job's program rounds what {file.crew.members} members send each other, and these are"
-            f" {members}, so nothing was started",
-            hint=f"take {file.crew.members} members, or another number in [crew] before the job is posted",
-            code="other-crew",
-        )
-    return members
 
 
 def _save(path: Path, state: dict[str, Tensor]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.chain.contracts.crews import CrewMember, CrewView
     from assay.chain.contracts.market import ChainMarket
+    from assay.job.read import JobFile
     from assay.program.stages import Plan
     from assay.protocol.crew import Invitation
     from assay.protocol.types import Address
@@ -279,7 +280,20 @@ def _cut(app: App, file: Path, members: int) -> Plan:
     from assay.job.read import read_job_file
     from assay.program.stages import cut
 
-    return cut(traced(app, read_job_file(file)).files.inner, members)
+    body = read_job_file(file)
+    return cut(traced(app, body).files.inner, fitting(body, members))
+
+
+def fitting(file: JobFile, members: int) -> int:
+    """The number of members. Raises Stop if the job's program is rounded for another number."""
+    if file.crew is not None and file.crew.members != members:
+        raise Stop(
+            f"the job's program rounds what {file.crew.members} members send each other, and these are"
+            f" {members}, so nothing was started",
+            hint=f"take {file.crew.members} members, or another number in [crew] before the job is posted",
+            code="other-crew",
+        )
+    return members
 
 
 def _in_order(connection: Connection, asked: Invitation, given: list[str]) -> list[bytes]:

@@ -111,9 +111,7 @@ def trained(
     steps = steps_of(job.inner, context, STEPS)
     orders = [
         Member(plan, crew, [job.genesis[slot] for slot in stage.slots], roots, steps, SEGMENT, fault=lie)
-        for crew, stage, lie in zip(
-            crew_of(folder, 3, plan.root), plan.stages, (None, fault, None), strict=True
-        )
+        for crew, stage, lie in zip(crew_of(folder, 3), plan.stages, (None, fault, None), strict=True)
     ]
     with ThreadPoolExecutor(3) as threads:
         return orders, list(threads.map(lambda order: InlinePool().submit(order).result(), orders))
