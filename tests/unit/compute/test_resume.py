@@ -134,7 +134,8 @@ def _process(order: TrainStage, kills_itself: bool, out: Queue[tuple[int, tuple[
 @pytest.mark.long
 def test_a_killed_process_is_started_again(job: Job, tmp_path: Path) -> None:
     spawned = multiprocessing.get_context("spawn")
-    each, out = saving(job, tmp_path), spawned.Queue()
+    each = [replace(order, crew=replace(order.crew, patience_s=120.0)) for order in saving(job, tmp_path)]
+    out = spawned.Queue()
     processes = [spawned.Process(target=_process, args=(order, i == 1, out)) for i, order in enumerate(each)]
     for process in processes:
         process.start()
