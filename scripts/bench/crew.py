@@ -190,6 +190,7 @@ def networked(size: str, members: int, rate: float) -> list[dict[str, Any]]:
 
 def learned(program: Program, made: job.JobArtifacts) -> float:
     """Mean loss of the last quarter of some steps."""
+    torch.set_num_threads(1)
     executor, state, losses = Executor(program, kernels=FAST), list(made.genesis), []
     for step in range(LEARNED_STEPS):
         state = executor.step(state, StepContext(made.records, SEED, 0, step))
