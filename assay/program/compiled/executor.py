@@ -28,6 +28,7 @@ from assay.program.compiled.segment_runner import SegmentedForm, compile_parts
 from assay.program.compiled.segments import plan
 from assay.program.compiled.settings import missing
 from assay.program.execute import Executor, StepContext, counter, guarded, own, read_data
+from assay.program.heap import keep_freed_memory
 from assay.program.isa import Op, Program
 from assay.program.kernels import FAST
 from assay.protocol.errors import Ask
@@ -107,6 +108,7 @@ class CompiledExecutor(Executor):
         trusted unseen.
         """
         super().__init__(program, device, FAST)
+        keep_freed_memory()
         self._data = [node for node in program.nodes if node.op is Op.DATA]
         self._numbers = numbers_read(program)
         self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
