@@ -15,16 +15,20 @@ from assay.numerics.operand_triton import Cuts, Loss, Operand
 from assay.numerics.product_triton import Parts
 
 
-def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
+def product(a: Tensor, ea: Tensor | None, b: Tensor, eb: Tensor | None) -> Tensor:
     """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and row exponents, i16 or i32 (A32).
 
-    Operands are both i16, already quantised by these exponents, or both f32, to be quantised.
+    Operands are both i16, already quantised by these exponents, or both f32, to be quantised; None stands for
+    the exponents of f32 (A30).
     """
-    if a.shape[-1] == 1 and a.dtype is torch.int16:
-        return contraction.product(a, ea, b, eb)
     kernel = product_kernel.load() if a.device.type == "cpu" else None
-    if kernel is not None:
-        return kernel.product(a, ea.to(torch.int32), b, eb.to(torch.int32))
+    short = a.shape[-1] == 1 and a.dtype is torch.int16
+    if kernel is not None and not short:
+        ea, eb = (None if e is None else e.to(torch.int32) for e in (ea, eb))
+        return kernel.product(a, ea, b, eb)
+    ea, eb = (contraction.exponent(x) if e is None else e for x, e in ((a, ea), (b, eb)))
+    if short:
+        return contraction.product(a, ea, b, eb)
     if a.dtype is torch.float32:
         a, b = contraction.quantise(a, ea), contraction.quantise(b, eb)
     if a.device.type == "cpu":

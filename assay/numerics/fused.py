@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 import torch
@@ -34,9 +35,14 @@ def on_processor(x: Tensor) -> bool:
 
 
 def kept(x: Tensor) -> Tensor:
-    """x, materialised by the compiler instead of recomputed in every use."""
+    """x, materialised by the compiler instead of recomputed in every use.
+
+    Truth values are kept as i32 on processors: Inductor widens loaded bytes one by one.
+    """
     if x.numel() == 1:
         return x
+    if x.dtype is torch.bool and on_processor(x):
+        return kept(x.to(torch.int32)) != 0
     return torch.ops.prims.inductor_force_stride_order.default(x, x.stride())
 
 
@@ -74,19 +80,23 @@ def _field(magnitude: Tensor) -> Tensor:
 
 
 class Exponents:
-    """Row exponents as i32, with derived scales, each computed once.
+    """Row exponents as i32, with derived scales, each computed once, when it is asked for.
 
     `own`: they come from A30, so they are in [-125, 129]; others are clamped as in A31 and A32.
     """
 
-    def __init__(self, e: Tensor, own: bool) -> None:
-        self.i32 = e
+    def __init__(self, e: Tensor | Callable[[], Tensor], own: bool) -> None:
+        self._e = e
         self.own = own
         self._made: dict[str, tuple[Tensor, ...]] = {}
 
+    @cached_property
+    def i32(self) -> Tensor:
+        return self._e if isinstance(self._e, Tensor) else self._e()
+
     def moved(self, move: Callable[[Tensor], Tensor]) -> Exponents:
         """The same exponents at other positions."""
-        return Exponents(move(self.i32), self.own)
+        return Exponents(lambda: move(self.i32), self.own)
 
     @property
     def clamped(self) -> Tensor:
@@ -124,8 +134,8 @@ class Exponents:
 
 
 def exponent(x: Tensor) -> Exponents:
-    """Shared exponent of each row, f32[..., K] -> i32[...] (A30)."""
-    return exponent_of_largest(x.abs().amax(-1))
+    """Shared exponent of each row, f32[..., K] -> i32[...] (A30), computed if anything asks for it."""
+    return Exponents(lambda: exponent_of_largest(x.abs().amax(-1)).i32, own=True)
 
 
 def exponent_of_largest(magnitude: Tensor) -> Exponents:
@@ -210,10 +220,14 @@ def dequantised(integers: Tensor, e: Exponents) -> Tensor:
 
 @dataclass(frozen=True)
 class Unquantised:
-    """Values to be quantised (A31) that only products with these exponents read: f32[..., K]."""
+    """Values to be quantised (A31) that only products with these exponents read: f32[..., K].
+
+    `own`: the exponents are those of x.
+    """
 
     x: Tensor
     e: Exponents
+    own: bool = False
     _made: list[Quantised] = field(default_factory=list)
 
     def quantised(self) -> Quantised:
@@ -225,7 +239,8 @@ class Unquantised:
 
 def product_of_unquantised(a: Unquantised, b: Unquantised) -> Tensor:
     """`product` of both quantised without storing them: f32[b..., M, N], on CPUs only."""
-    made: Tensor = torch.ops.assay.quantised_product(a.x, a.e.i32, b.x, b.e.i32)
+    ea, eb = (None if each.own else each.e.i32 for each in (a, b))
+    made: Tensor = torch.ops.assay.quantised_product(a.x, ea, b.x, eb)
     return made
 
 
@@ -274,11 +289,11 @@ def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
 
 
 _LIBRARY = torch.library.Library("assay", "DEF")
-_LIBRARY.define("quantised_product(Tensor a, Tensor ea, Tensor b, Tensor eb) -> Tensor")
+_LIBRARY.define("quantised_product(Tensor a, Tensor? ea, Tensor b, Tensor? eb) -> Tensor")
 _LIBRARY.impl("quantised_product", fast.product, "CPU")
 torch.library.register_fake(
     "assay::quantised_product",
-    lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2]), dtype=torch.float32),
+    lambda a, ea, b, eb: a.new_empty((*a.shape[:-1], b.shape[-2]), dtype=torch.float32),
     lib=_LIBRARY,
 )
 _LIBRARY.define("product_of_parts(Tensor[] a, Tensor ea, Tensor[] b, Tensor eb, int length) -> Tensor")

@@ -3,8 +3,10 @@
 
 #define ROW_MASK(rows) ((rows) >= 16 ? 0xffff : (rows) > 0 ? (1 << (rows)) - 1 : 0)
 
-/* `quantised` of 16 numbers: the conversion rounds to even, as rintf does. */
-static inline __m512i quantised_lanes(__m512 x, __m512 first, __m512 second) {
+/* `quantised` of 16 numbers, in the low 16 bits: the conversion rounds to even, as rintf does, and so does adding 2^23
+ * and more. With exponents of their `own` nothing is clamped; what is in a poisoned row does not matter. */
+INLINED __m512i quantised_lanes(__m512 x, __m512 first, __m512 second, int own) {
+    if (own) return _mm512_castps_si512(_mm512_fmadd_ps(_mm512_mul_ps(x, first), second, _mm512_set1_ps(12582912)));
     __m512 v = _mm512_mul_ps(_mm512_mul_ps(x, first), second);
     __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
     v = _mm512_max_ps(_mm512_min_ps(v, _mm512_set1_ps(8192)), _mm512_set1_ps(-8192));
@@ -12,7 +14,7 @@ static inline __m512i quantised_lanes(__m512 x, __m512 first, __m512 second) {
 }
 
 /* Eight pairs of 16 rows, written `width` apart, and the rows' sums of squares. */
-static inline void write_pairs(const __m512i pairs[8], __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
+INLINED void write_pairs(const __m512i pairs[8], __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
     __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
@@ -23,40 +25,40 @@ static inline void write_pairs(const __m512i pairs[8], __mmask16 written, int64_
 }
 
 /* 16 rows whose numbers lie `step` apart, each beside the next row's. */
-static inline void pack_columns(const float *at, int64_t step, int64_t rows, int64_t count, const float *first,
-                                const float *second, __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
+INLINED void pack_columns(const float *at, int64_t step, int64_t rows, int64_t count, int own, const float *first,
+                          const float *second, __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
     __mmask16 there = ROW_MASK(rows);
     __m512 one = _mm512_maskz_loadu_ps(there, first), other = _mm512_maskz_loadu_ps(there, second);
     __m512i pairs[8];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         __mmask16 low_there = 2 * i < count ? there : 0, high_there = 2 * i + 1 < count ? there : 0;
-        __m512i low = quantised_lanes(_mm512_maskz_loadu_ps(low_there, at + 2 * i * step), one, other);
-        __m512i high = quantised_lanes(_mm512_maskz_loadu_ps(high_there, at + (2 * i + 1) * step), one, other);
+        __m512i low = quantised_lanes(_mm512_maskz_loadu_ps(low_there, at + 2 * i * step), one, other, own);
+        __m512i high = quantised_lanes(_mm512_maskz_loadu_ps(high_there, at + (2 * i + 1) * step), one, other, own);
         pairs[i] = _mm512_mask_mov_epi16(low, 0xaaaaaaaa, _mm512_slli_epi32(high, 16));
     }
     write_pairs(pairs, written, width, out, squares);
 }
 
 /* The eight pairs of a row whose numbers lie side by side; zeros for a row that is not there. */
-static inline __m256i pairs_of_row(const float *at, int64_t step, int64_t row, int64_t rows, __mmask16 there,
-                                   const float *first, const float *second) {
+INLINED __m256i pairs_of_row(const float *at, int64_t step, int64_t row, int64_t rows, __mmask16 there, int own,
+                             const float *first, const float *second) {
     if (row >= rows) return _mm256_setzero_si256();
     __m512 x = _mm512_maskz_loadu_ps(there, at + row * step);
-    return _mm512_cvtepi32_epi16(quantised_lanes(x, _mm512_set1_ps(first[row]), _mm512_set1_ps(second[row])));
+    return _mm512_cvtepi32_epi16(quantised_lanes(x, _mm512_set1_ps(first[row]), _mm512_set1_ps(second[row]), own));
 }
 
 /* 16 rows whose numbers lie side by side, `step` from one row to the next: their pairs are transposed. */
-static inline void pack_rows(const float *at, int64_t step, int64_t rows, int64_t count, const float *first,
-                             const float *second, __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
+INLINED void pack_rows(const float *at, int64_t step, int64_t rows, int64_t count, int own, const float *first,
+                       const float *second, __mmask16 written, int64_t width, int32_t *out, int32_t *squares) {
     const __m512i lower = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
     const __m512i upper = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
     __mmask16 there = ROW_MASK(count);
     __m512i r[8], t[8], q[8], pairs[8]; /* a row and the eighth after it in either half */
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
-        r[i] = _mm512_inserti64x4(_mm512_castsi256_si512(pairs_of_row(at, step, i, rows, there, first, second)),
-                                  pairs_of_row(at, step, i + 8, rows, there, first, second), 1);
+        r[i] = _mm512_inserti64x4(_mm512_castsi256_si512(pairs_of_row(at, step, i, rows, there, own, first, second)),
+                                  pairs_of_row(at, step, i + 8, rows, there, own, first, second), 1);
 #pragma GCC unroll 4
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
@@ -78,15 +80,18 @@ static inline void pack_rows(const float *at, int64_t step, int64_t rows, int64_
 }
 
 /* GRAIN pairs of a panel of f32 that lie side by side by rows or by columns. */
-static inline void pack_lanes(const float *at, int64_t row_step, int64_t number_step, int64_t rows, int64_t count,
-                              int64_t width, const float *first, const float *second, int32_t *out, int32_t *squares) {
+INLINED void pack_lanes(const float *at, int64_t row_step, int64_t number_step, int64_t rows, int64_t count,
+                        int64_t width, int own, const float *first, const float *second, int32_t *out,
+                        int32_t *squares) {
     for (int64_t r = 0; r < width; r += 16) {
         __mmask16 written = ROW_MASK(width - r);
         int64_t left = rows - r < 0 ? 0 : rows - r;
         const float *from = at + (left ? r * row_step : 0);
         if (row_step == 1)
-            pack_columns(from, number_step, left, count, first + r, second + r, written, width, out + r, squares + r);
+            pack_columns(from, number_step, left, count, own, first + r, second + r, written, width, out + r,
+                         squares + r);
         else
-            pack_rows(from, row_step, left, count, first + r, second + r, written, width, out + r, squares + r);
+            pack_rows(from, row_step, left, count, own, first + r, second + r, written, width, out + r,
+                      squares + r);
     }
 }

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "amx_tiles.h"
+#include "operand.h"
 
 #define P 32      /* rows of a panel */
 #define STEP 64   /* contracted numbers of a tile */
@@ -32,14 +33,6 @@
 #define AHEAD 8 /* rows of the result that are fetched before they are written: tile loads wait for stores that miss   \
                  */
 #define BURST 2 /* lines that are packed at a time */
-#define INLINED static inline __attribute__((always_inline))
-
-typedef struct {
-    const char *at;
-    int integers;
-    int64_t rows, length, row_step, number_step;
-    const int32_t *exponents;
-} matrix;
 
 typedef struct {
     int64_t panels, steps;
@@ -69,15 +62,16 @@ INLINED int32_t clamped(int32_t e) { return e < -125 ? -125 : e > 129 ? 129 : e;
 
 static void prepare(const matrix *m, const scales *s) {
     for (int64_t panel = 0; panel < s->panels; panel++) {
-        int32_t least = 200, most = -200;
+        int32_t least = 200, most = -200, e_of[P];
         int64_t from = panel * P, to = from + P < m->rows ? from + P : m->rows;
+        exponents(m, from, to, e_of);
         for (int64_t r = from; r < to; r++) {
-            int32_t e = clamped(m->exponents[r]);
+            int32_t e = clamped(e_of[r - from]);
             least = e < least ? e : least, most = e > most ? e : most;
         }
         int single = 13 - least <= 127;
         for (int64_t r = from; r < to; r++) {
-            int32_t e = clamped(m->exponents[r]), shift = 13 - e, one = single ? shift : shift >> 1;
+            int32_t e = clamped(e_of[r - from]), shift = 13 - e, one = single ? shift : shift >> 1;
             s->first[r] = f32_power(one), s->second[r] = f32_power(shift - one);
             s->scale[r] = e == 129 ? NAN : f32_power(e - 13), s->factor[r] = e == 129 ? NAN : f64_power(e - 13);
         }
@@ -614,12 +608,6 @@ static int solve(const matrix *x, const matrix *y, float *out, int threads) {
     return 1;
 }
 
-static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const int64_t *strides) {
-    int64_t at = 0;
-    for (int64_t i = count - 1; i >= 0; index /= sizes[i--]) at += index % sizes[i] * strides[i];
-    return at;
-}
-
 /* 0 where Linux gives this process the tiles. */
 int amx_permission(void) {
 #ifdef SHIM
@@ -627,36 +615,4 @@ int amx_permission(void) {
 #else
     return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */);
 #endif
-}
-
-int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex, const char *y,
-                      const int64_t *y_strides, const int32_t *ey, int integers, float *out, const int64_t *sizes,
-                      int64_t dims, int threads) {
-    int64_t count = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2], size = integers ? 2 : 4;
-    for (int64_t i = 0; i < dims; i++) count *= sizes[i];
-    int fits = 1, inner = count > 1 ? 1 : threads;
-    if (count == 1) {
-        matrix left = {x, integers, m, k, x_strides[dims], x_strides[dims + 1], ex};
-        matrix right = {y, integers, n, k, y_strides[dims], y_strides[dims + 1], ey};
-        return solve(&left, &right, out, inner);
-    }
-#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(&& : fits)
-    for (int64_t b = 0; b < count; b++) {
-        matrix left = {x + size * place(b, dims, sizes, x_strides),
-                       integers,
-                       m,
-                       k,
-                       x_strides[dims],
-                       x_strides[dims + 1],
-                       ex + b * m};
-        matrix right = {y + size * place(b, dims, sizes, y_strides),
-                        integers,
-                        n,
-                        k,
-                        y_strides[dims],
-                        y_strides[dims + 1],
-                        ey + b * n};
-        fits = solve(&left, &right, out + b * m * n, 1) && fits;
-    }
-    return fits;
 }

@@ -7,6 +7,7 @@
  */
 
 #include "lanes.h"
+#include "operand.h"
 
 /* A tile is HIGH rows of x, or some times STEP where x ends, by WIDE rows of y; its sums stay in registers, of which
  * there are 32 where lanes are 16 and on ARM, else 16. */
@@ -33,20 +34,16 @@
 #define GRAIN 8               /* pairs; a cut is some grains, of which one cannot overflow */
 #define LIMIT 0x1p62          /* of a product of two sums of squares */
 #define BLOCK_BYTES (1 << 18) /* of packed x, which stays in the second cache while y goes by */
+#define GROUP_BYTES (1 << 19) /* of an operand, which stays there from the reading of its exponents to its packing */
 
-/* One matrix [rows, length] of an operand: i16, which are |q| <= 8192, or f32. */
-typedef struct {
-    const char *at;
-    int integers;
-    int64_t rows, length, row_step, number_step;
-    const int32_t *exponents; /* of rows */
-} matrix;
-
-/* The same, packed: pairs[panel][grain][pair][row], and sums of squares[grain][panel][row]. */
+/* A matrix, packed: pairs[panel][grain][pair][row], sums of squares[grain][panel][row], and what follows of its
+ * rows[panel][row]. */
 typedef struct {
     int64_t width, panels, grains;
     int32_t *pairs, *squares;
-    float *first, *second; /* scales[panel][row] */
+    double *factors;
+    float *first, *second; /* scales */
+    int32_t *exponents;
 } packed;
 
 static double factor(int32_t e) {
@@ -56,9 +53,6 @@ static double factor(int32_t e) {
     } made = {((int64_t)(e < -125 ? -125 : e) - 13 + 1023) * (1LL << 52)};
     return e >= 129 ? NAN : made.value;
 }
-
-/* Compiled for each width and each kind of numbers that it is called with. */
-#define INLINED static inline __attribute__((always_inline))
 
 static int64_t bytes(int integers) { return integers ? sizeof(int16_t) : sizeof(float); }
 
@@ -185,7 +179,8 @@ static int cell_sums(const int32_t *a, const int32_t *b, int64_t rows, const int
 #endif
 
 /* Panels from `start` to `stop`, in the order in which the numbers lie. */
-INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width, int integers) {
+INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width, int integers,
+                     int own) {
     int by_grain = m->number_step != 1;
     for (int64_t i = 0; i < (stop - start) * p->grains; i++) {
         int64_t panel = start + (by_grain ? i % (stop - start) : i / p->grains), row = panel * width;
@@ -197,7 +192,7 @@ INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t st
         int32_t *squares = p->squares + (grain * p->panels + panel) * width;
 #if LANES == 16
         if (!integers && (m->row_step == 1 || m->number_step == 1)) {
-            pack_lanes((const float *)at, m->row_step, m->number_step, rows, count, width, p->first + row,
+            pack_lanes((const float *)at, m->row_step, m->number_step, rows, count, width, own, p->first + row,
                        p->second + row, out, squares);
             continue;
         }
@@ -207,11 +202,26 @@ INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t st
     }
 }
 
+/* Panels from `start` to `stop`, with what their rows are scaled by. */
 INLINED void pack(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width) {
-    if (m->integers)
-        pack_as(m, p, start, stop, width, 1);
-    else
-        pack_as(m, p, start, stop, width, 0);
+    int64_t most = GROUP_BYTES / (width * m->length * sizeof(float)), group = most > 1 ? most : 1;
+    if (m->exponents) group = stop - start;
+    for (int64_t end; start < stop; start = end) {
+        end = start + group < stop ? start + group : stop;
+        int64_t row = start * width, rows = end * width < m->rows ? end * width : m->rows;
+        exponents(m, row, rows, p->exponents + row);
+        for (; row < rows; row++) {
+            scales(p->exponents[row], p->first + row, p->second + row);
+            p->factors[row] = factor(p->exponents[row]);
+        }
+        for (; row < end * width; row++) p->first[row] = p->second[row] = p->factors[row] = 0; /* where none are */
+        if (m->integers)
+            pack_as(m, p, start, end, width, 1, 0);
+        else if (m->exponents)
+            pack_as(m, p, start, end, width, 0, 0);
+        else
+            pack_as(m, p, start, end, width, 0, 1);
+    }
 }
 
 /* Adds the squares of grain g to each row's sum; returns the largest. */
@@ -242,20 +252,20 @@ static int64_t cut(const packed *x, const packed *y, int64_t *cuts, int64_t *sum
 
 /* out = one panel of x by one of y; what several cuts sum to is kept in `total`. */
 static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, int64_t j, int64_t y_rows,
-                 const int64_t *cuts, int64_t cut_count, const double *x_factors, const double *y_factors, float *out) {
+                 const int64_t *cuts, int64_t cut_count, float *out) {
     int64_t row = i * HIGH, column = j * WIDE, rows = x_rows - row, columns = y_rows - column;
     const int32_t *a = x->pairs + i * x->grains * WORDS * HIGH, *b = y->pairs + j * y->grains * WORDS * WIDE;
     int32_t sums[HIGH][WIDE];
-    double total[HIGH][WIDE], by[WIDE] = {0};
+    double total[HIGH][WIDE];
+    const double *by = y->factors + column;
     rows = rows < HIGH ? rows : HIGH;
     columns = columns < WIDE ? columns : WIDE;
-    memcpy(by, y_factors + column, columns * sizeof *by);
     for (int64_t r = 0; r < rows; r++) /* what is written in the end, by then in the first cache */
         for (int64_t l = 0; l < columns; l += 16) __builtin_prefetch(out + (row + r) * y_rows + column + l, 1);
     int wide = cell_sums(a, b, rows, cuts, cut_count, sums, total);
     for (int64_t r = 0; r < rows; r++) {
         float made[WIDE];
-        double factor = x_factors[row + r];
+        double factor = x->factors[row + r];
         if (wide)
             for (int64_t l = 0; l < WIDE; l++) made[l] = (float)(total[r][l] * factor * by[l]);
         else
@@ -271,18 +281,19 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
 /* Its pairs are NULL where there is no memory. */
 static packed room(const matrix *m, int64_t width) {
     int64_t panels = (m->rows + width - 1) / width, grains = (m->length + 2 * GRAIN - 1) / (2 * GRAIN);
-    int64_t rows = panels * width, pairs = rows * grains * WORDS, numbers = pairs + rows * grains + 2 * rows;
-    int32_t *from = aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64);
+    int64_t rows = panels * width, pairs = rows * grains * WORDS, squares = rows * grains;
+    int64_t size = (pairs + squares) * sizeof(int32_t) + rows * (sizeof(double) + 3 * sizeof(float));
+    int32_t *from = aligned_alloc(64, (size + 63) / 64 * 64);
     if (!from) return (packed){0};
-    float *end = (float *)(from + numbers);
-    packed p = {width, panels, grains, from, from + pairs, end - 2 * rows, end - rows};
-    for (int64_t r = 0; r < rows; r++) scales(m->exponents[r < m->rows ? r : 0], p.first + r, p.second + r);
-    return p;
+    double *factors = (double *)(from + pairs + squares); /* the width is even */
+    float *first = (float *)(factors + rows);
+    return (packed){width, panels, grains, from, from + pairs, factors, first, first + rows,
+                    (int32_t *)(first + 2 * rows)};
 }
 
 /* out[x row][y row] of one x and one y, packed into a and b; `cuts` and `sums` are scratch. */
-static void multiply(const matrix *x, const packed *a, const double *x_factors, const matrix *y, const packed *b,
-                     const double *y_factors, int64_t *cuts, int64_t *sums, float *out, int threads) {
+static void multiply(const matrix *x, const packed *a, const matrix *y, const packed *b, int64_t *cuts, int64_t *sums,
+                     float *out, int threads) {
     int64_t most = BLOCK_BYTES / (a->grains * WORDS * HIGH * sizeof *a->pairs), cut_count = 0;
     int64_t blocks = most > 1 ? (a->panels + most - 1) / most : a->panels;
     int64_t block = (a->panels + blocks - 1) / blocks; /* alike, so that threads have as much to do */
@@ -299,74 +310,18 @@ static void multiply(const matrix *x, const packed *a, const double *x_factors, 
         for (int64_t task = 0; task < blocks * b->panels; task++) {
             int64_t start = task / b->panels * block, stop = start + block < a->panels ? start + block : a->panels;
             for (int64_t i = start; i < stop; i++)
-                cell(a, i, x->rows, b, task % b->panels, y->rows, cuts, cut_count, x_factors, y_factors, out);
+                cell(a, i, x->rows, b, task % b->panels, y->rows, cuts, cut_count, out);
         }
     }
 }
 
 /* The product of one x and one y; 0 where there is no memory. */
-static int solve(const matrix *x, const matrix *y, const double *x_factors, const double *y_factors, float *out,
-                 int threads) {
+static int solve(const matrix *x, const matrix *y, float *out, int threads) {
     packed a = room(x, HIGH), b = room(y, WIDE);
     int64_t *cuts = malloc((a.grains + 1) * sizeof *cuts);
     int64_t *sums = calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums);
     int fits = a.pairs && b.pairs && cuts && sums;
-    if (fits) multiply(x, &a, x_factors, y, &b, y_factors, cuts, sums, out, threads);
+    if (fits) multiply(x, &a, y, &b, cuts, sums, out, threads);
     free(a.pairs), free(b.pairs), free(cuts), free(sums);
-    return fits;
-}
-
-/* Where batch `index` begins, in a tensor with these strides. */
-static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const int64_t *strides) {
-    int64_t at = 0;
-    for (int64_t i = count - 1; i >= 0; index /= sizes[i--]) at += index % sizes[i] * strides[i];
-    return at;
-}
-
-/* The operands and products of a batch: see `quantised_product`. */
-typedef struct {
-    const char *x, *y;
-    const int64_t *x_strides, *y_strides, *sizes;
-    int64_t dims, m, n, k;
-    int integers;
-    const int32_t *ex, *ey;
-    const double *x_factors, *y_factors;
-    float *out;
-} batch;
-
-static int solve_entry(const batch *all, int64_t b, int threads) {
-    int64_t dims = all->dims, m = all->m, n = all->n, k = all->k, size = bytes(all->integers);
-    const int64_t *x_strides = all->x_strides, *y_strides = all->y_strides;
-    const char *x_at = all->x + size * place(b, dims, all->sizes, x_strides);
-    const char *y_at = all->y + size * place(b, dims, all->sizes, y_strides);
-    matrix x = {x_at, all->integers, m, k, x_strides[dims], x_strides[dims + 1], all->ex + b * m};
-    matrix y = {y_at, all->integers, n, k, y_strides[dims], y_strides[dims + 1], all->ey + b * n};
-    return solve(&x, &y, all->x_factors + b * m, all->y_factors + b * n, all->out + b * m * n, threads);
-}
-
-/* f32[b.., M, N] from [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
- * `integers` says what both hold, and `sizes` are those of b.., M, N, K. Returns 0 where there is no memory, and `out`
- * is then unfinished.
- *
- * Batches are dealt out to threads; a single one is shared, outside of any parallel region: within one, even of one
- * thread, the runtime makes new threads for each product instead of waking those that it has. */
-int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex, const char *y,
-                      const int64_t *y_strides, const int32_t *ey, int integers, float *out,
-                      const int64_t *sizes, int64_t dims, int threads) {
-    int64_t count = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
-    for (int64_t i = 0; i < dims; i++) count *= sizes[i];
-    double *factors = malloc(count * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + count * m;
-    if (!factors) return 0;
-    for (int64_t i = 0; i < count * m; i++) x_factors[i] = factor(ex[i]);
-    for (int64_t i = 0; i < count * n; i++) y_factors[i] = factor(ey[i]);
-    batch all = {x, y, x_strides, y_strides, sizes, dims, m, n, k, integers, ex, ey, x_factors, y_factors, out};
-    int fits = 1;
-    if (count == 1) {
-        fits = solve_entry(&all, 0, threads);
-    } else {
-#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(&& : fits)
-        for (int64_t b = 0; b < count; b++) fits = solve_entry(&all, b, 1) && fits;
-    }
-    free(factors);
     return fits;
 }

@@ -59,9 +59,11 @@ class Kernel:
             *(ctypes.c_int, pointer, pointer, size, ctypes.c_int),
         ]  # fmt: skip
 
-    def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
+    def product(
+        self, x: Tensor, ex: Tensor | None, y: Tensor, ey: Tensor | None, threads: int | None = None
+    ) -> Tensor:
         """f32[b..., M, N] from [b..., M, K] and [b..., N, K] in any memory layout, and i32 exponents of their
-        rows.
+        rows, None for those of A30.
 
         Operands are f32, to be quantised by them, or i16 already quantised, |q| <= 8192. Uses as many threads
         as PyTorch by default. Raises MemoryError.
@@ -70,10 +72,11 @@ class Kernel:
             return self.tiles.product(x, ex, y, ey, threads)
         out = torch.empty((*x.shape[:-1], y.shape[-2]), dtype=torch.float32)
         sizes = (*x.shape[:-1], *y.shape[-2:])
-        ex, ey = ex.contiguous(), ey.contiguous()
+        ex, ey = (None if e is None else e.contiguous() for e in (ex, ey))
         fits = self._product(
-            *(x.data_ptr(), numbers(x.stride()), ex.data_ptr()),
-            *(y.data_ptr(), numbers(y.stride()), ey.data_ptr(), x.dtype is torch.int16),
+            *(x.data_ptr(), numbers(x.stride()), None if ex is None else ex.data_ptr()),
+            *(y.data_ptr(), numbers(y.stride()), None if ey is None else ey.data_ptr()),
+            x.dtype is torch.int16,
             *(out.data_ptr(), numbers(sizes), len(sizes) - 3),
             self._allowed(threads or torch.get_num_threads()),
         )
@@ -123,10 +126,15 @@ def checked(library: ctypes.CDLL, shapes: Sequence[tuple[int, int, int]] = _SHAP
 def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) -> None:
     """Raises Unusable unless products of all kinds of numbers, in all layouts, agree with A31 and A32."""
     for x, ex, y, ey in hard_pairs(rows, others, length):
-        right = wanted(x, ex, y, ey)
-        quantised = contraction.quantise(x, ex), contraction.quantise(y, ey)
-        for a, b in ((x, y), (_apart(x), _apart(y)), quantised):
-            if not same(right, kernel.product(a, ex, b, ey, threads)):
+        both, quantised = (x, y), (contraction.quantise(x, ex), contraction.quantise(y, ey))
+        apart = _apart(x), _apart(y)
+        own = contraction.exponent(x), contraction.exponent(y)
+        for given, (e, f), operands in (
+            ((ex, ey), (ex, ey), (both, apart, quantised)),
+            (own, (None, None), (both, apart)),
+        ):
+            right = wanted(x, given[0], y, given[1])
+            if not all(same(right, kernel.product(a, e, b, f, threads)) for a, b in operands):
                 raise Unusable(f"the compiled kernel gives other products of {length} numbers")
 
 

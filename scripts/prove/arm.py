@@ -139,7 +139,7 @@ class Emulated:
         return answer
 
     def _quantised_product(self, *given: Any) -> int:
-        x, xs, ex, y, ys, ey, integers, out, exact, sizes, dims, threads = given
+        x, xs, ex, y, ys, ey, integers, out, sizes, dims, threads = given
         *batch, m, n, k = sizes[: dims + 3]
         size, count, total = 2 if integers else 4, prod(batch), prod(batch) * m * n
         return self._call(
@@ -152,7 +152,6 @@ class Emulated:
             _read(ey, 4 * count * n),
             (INTEGER, int(integers), 0),
             _written(out, 4 * total),
-            _written(exact, 8 * total),
             _read(sizes, 8 * len(sizes)),
             *((INTEGER, int(value), 0) for value in (dims, threads)),
         )
@@ -234,11 +233,11 @@ def _address(x: Any) -> int:
 
 
 def _read(x: Any, size: int) -> Argument:
-    return READ, _address(x), size
+    return (READ, 0, -1) if x is None else (READ, _address(x), size)
 
 
 def _written(x: Any, size: int) -> Argument:
-    return (READ, 0, -1) if x is None else (WRITTEN, _address(x), size)
+    return WRITTEN, _address(x), size
 
 
 @contextmanager

@@ -39,7 +39,7 @@ static void *guarded(int64_t size) {
 
 static int64_t called(int64_t function, const argument *a) {
 #if defined(PRODUCT)
-    return function ? -1 : quantised_product(P(0), P(1), P(2), P(3), P(4), P(5), I(6), P(7), P(8), P(9), I(10), I(11));
+    return function ? -1 : quantised_product(P(0), P(1), P(2), P(3), P(4), P(5), I(6), P(7), P(8), I(9), I(10));
 #elif defined(WINDOWS)
     if (!function) return windowed_product(P(0), I(1), P(2), P(3), P(4), P(5), P(6), P(7), I(8), I(9), I(10));
     plane(P(0), I(1), P(2), P(3), P(4), I(5), P(6), P(7), I(8));

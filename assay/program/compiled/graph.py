@@ -136,7 +136,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
             elif len(values) in planes:
                 values.append(Windows.whole(_plane(node, operands)))
             elif len(values) in unmade:
-                values.append(Unquantised(_plain(operands[0]), _exponents(operands[1])))
+                own = _has_own_exponents(program, node)
+                values.append(Unquantised(_plain(operands[0]), _exponents(operands[1]), own))
             elif node.op is Op.QUANTISE:
                 values.append(_quantise(program, node, operands, len(values) in products_only))
             elif (zeros := _zeros_around(program, node)) is not None:
@@ -366,10 +367,15 @@ def _plane(node: Node, operands: Sequence[Value]) -> Tensor:
 
 def _quantise(program: Program, node: Node, operands: Sequence[Value], product_only: bool) -> Quantised:
     x, e = _plain(operands[0]), _exponents(operands[1])
-    maker = program.nodes[node.inputs[1].ref]
-    if maker.op is Op.EXPONENT and maker.inputs[0].ref == node.inputs[0].ref:
+    if _has_own_exponents(program, node):
         return fused.quantise_own(x, e, product_only=product_only)
     return fused.quantise(x, e)
+
+
+def _has_own_exponents(program: Program, node: Node) -> bool:
+    """True if a quantise node's exponents are those of the tensor that it quantises."""
+    maker = program.nodes[node.inputs[1].ref]
+    return maker.op is Op.EXPONENT and maker.inputs[0].ref == node.inputs[0].ref
 
 
 def _move(node: Node, x: Tensor) -> Tensor:

@@ -93,14 +93,31 @@ def test_products_have_the_definition_s_bits(kernel: Kernel, seed: int) -> None:
     batch = random.choice([(), (), (3,), (2, 3)])
     length = random.choice([1, 2, 15, 16, 17, 100, 512, 1500])
     torch.set_num_threads(random.choice([1, 2, 3]))
-    sides: list[Tensor] = []
+    sides, own = list[Tensor](), list[Tensor]()
     for _ in range(2):
         x = _operand(random, batch, random.choice([1, 4, 12, 13, 32, 33, 100]), length)
-        e = contraction.exponent(x).to(torch.int32)
-        away = torch.tensor([random.choice([0, 0, 0, 1, -3, 200, -200]) for _ in range(e.numel())])
-        sides += [x, e + away.view(e.shape).to(torch.int32)]
+        own.append(contraction.exponent(x).to(torch.int32))
+        away = torch.tensor([random.choice([0, 0, 0, 1, -3, 200, -200]) for _ in range(own[-1].numel())])
+        sides += [x, own[-1] + away.view(own[-1].shape).to(torch.int32)]
     x, ex, y, ey = sides
     assert torch.equal(_bits(_wanted(x, ex, y, ey)), _bits(kernel.product(x, ex, y, ey)))
+    assert torch.equal(_bits(_wanted(x, own[0], y, own[1])), _bits(kernel.product(x, None, y, None)))
+    assert torch.equal(_bits(_wanted(x, own[0], y, ey)), _bits(kernel.product(x, None, y, ey)))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_row_s_own_exponent_is_that_of_its_largest_number(kernel: Kernel, apart: bool) -> None:
+    """Wherever it lies, and whether it is subnormal, the largest, Inf or NaN."""
+    largest = [0.0, 1e-45, -(2.0**-126), 1.0, -3.4e38, float("inf"), -float("inf"), float("nan")]
+    x = torch.zeros(len(largest) * 5, 40)
+    for row in range(len(x)):
+        x[row, row * 7 % 40] = largest[row % len(largest)]
+    y = torch.randn(20, 40)
+    y[3, 5] = float("nan")
+    lying = x.t().contiguous().t() if apart else x
+    wanted = _wanted(x, contraction.exponent(x), y, contraction.exponent(y))
+    assert 0 < wanted.isnan().sum() < wanted.numel()
+    assert torch.equal(_bits(wanted), _bits(kernel.product(lying, None, y, None)))
 
 
 def test_exponents_may_lie_in_any_order(kernel: Kernel) -> None:
@@ -132,6 +149,7 @@ def test_the_largest_sums_do_not_overflow(kernel: Kernel, sign: float) -> None:
 IN_VECTORS = [
     ("number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q)", "number = 0xffff"),
     ("_mm512_set1_ps(-8192)", "_mm512_set1_ps(-8193)"),
+    ("_mm512_set1_ps(12582912)", "_mm512_set1_ps(12582913)"),
     ("there = ROW_MASK(rows)", "there = ROW_MASK(rows - 1)"),
     ("there = ROW_MASK(count)", "there = ROW_MASK(count - 1)"),
     ("_mm512_slli_epi32(high, 16)", "_mm512_slli_epi32(low, 16)"),
@@ -150,6 +168,9 @@ IN_VECTORS = [
         long("e >= 129 ? NAN : made.value", "made.value"),
         long("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
         long("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
+        ("most = size > most ? size : most;", "most = size;"),
+        long("e[r] = size > e[r] ? size : e[r];", "e[r] = size;"),
+        long("field == 255 ? 129", "field == 254 ? 129"),
     ],
 )
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -195,7 +216,9 @@ def test_tiles_make_large_products_and_the_other_kernel_small_ones(monkeypatch: 
     made = list[tuple[int, ...]]()
 
     class Tiles:
-        def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None) -> Tensor:
+        def product(
+            self, x: Tensor, ex: Tensor | None, y: Tensor, ey: Tensor | None, threads: int | None
+        ) -> Tensor:
             made.append((*x.shape, len(y)))
             return torch.zeros(len(x), len(y))
 
@@ -284,10 +307,9 @@ def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        "aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64)",
+        "aligned_alloc(64, (size + 63) / 64 * 64)",
         long("malloc((a.grains + 1) * sizeof *cuts)"),
         long("calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums)"),
-        long("malloc(count * (m + n) * sizeof *factors)"),
     ],
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
@@ -303,5 +325,6 @@ def test_the_operation_has_the_same_bits_with_and_without_the_kernel(monkeypatch
     assert wanted.isnan().sum() == 5
     for load in (product_kernel.load, lambda: None):
         monkeypatch.setattr(product_kernel, "load", load)
-        made = fused.product_of_unquantised(Unquantised(x, ex), Unquantised(y, ey))
-        assert torch.equal(_bits(made), _bits(wanted))
+        for own in (False, True):
+            made = fused.product_of_unquantised(Unquantised(x, ex, own), Unquantised(y, ey, own))
+            assert torch.equal(_bits(made), _bits(wanted))

@@ -216,6 +216,37 @@ def test_shard_and_records_by_computed_numbers() -> None:
     assert len({*seen}) == 3
 
 
+def test_products_make_the_exponents_of_their_operands_where_they_are_their_own() -> None:
+    b = ProgramBuilder()
+    x, y = b.state(DType.F32, (40, 16)), b.state(DType.F32, (24, 16))
+    ex, ey = b.exponent(x), b.exponent(y)
+    own = b.product(b.quantise(x, ex), ex, b.quantise(y, ey), ey)
+    other = b.strided(ex, (24,), 3, (1,))
+    foreign = b.product(b.quantise(x, ex), ex, b.quantise(y, other), other)
+    program = finished(b, [own, foreign])
+    graph = trace(program, torch.device("cpu")).graph
+    products = [node for node in graph.nodes if "quantised_product" in str(node.target)]
+    assert [[node.args[at] is None for at in (1, 3)] for node in products] == [[True, True], [True, False]]
+    maxima = [node for node in graph.nodes if "amax" in str(node.target)]
+    assert len(maxima) == 1, "of x, whose exponents another operand is quantised by"
+    state = [torch.randn(40, 16), torch.randn(24, 16), torch.zeros(40, 24), torch.zeros(40, 24)]
+    made = trace(program, torch.device("cpu"))(*state, torch.tensor(0, dtype=torch.int32))
+    wanted = Executor(program).step(state, CONTEXT)
+    assert [to_bytes(z) for z in made] == [to_bytes(z) for z in wanted]
+
+
+def test_truth_values_are_kept_as_numbers_of_32_bits() -> None:
+    """Inductor loads bytes one by one."""
+    b = ProgramBuilder()
+    x = b.state(DType.F32, (8, 16, 16))
+    rows, columns = (b.iota((16, 16), d) for d in (0, 1))
+    mask = b.strided(b.le(columns, rows), (8, 16, 16), 0, (0, 16, 1))
+    program = finished(b, [b.select(mask, x, b.const(-1.0, DType.F32, (8, 16, 16)))])
+    graph = trace(program, torch.device("cpu")).graph
+    kept = [node for node in graph.nodes if "force_stride_order" in str(node.target)]
+    assert [node.meta["val"].dtype for node in kept] == [torch.int32]
+
+
 def test_scattered_additions_are_left_to_pytorch() -> None:
     """Inductor would write beyond the buffer with more than one thread (`fused.scatter_sum`)."""
     b = ProgramBuilder()
