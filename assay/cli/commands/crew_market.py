@@ -112,7 +112,8 @@ def form(
     context: typer.Context,
     invitation: InvitationArgument,
     consent: Annotated[
-        list[str] | None, typer.Option(help="A member's consent, from `assay crew join`; once for each.")
+        list[str] | None,
+        typer.Option(help="A member's consent, from `assay crew join`; once for each but the leader."),
     ] = None,
 ) -> None:
     """Leader: form the crew, which takes all stakes and the shard, or nothing."""

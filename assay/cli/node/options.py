@@ -36,7 +36,10 @@ Cluster = Annotated[
 ]
 Webhook = Annotated[
     str | None,
-    typer.Option(help="Webhook URL: gets a POST when half and a tenth of a deadline's time are left."),
+    typer.Option(
+        help="Webhook URL: gets a POST for losses and questions, and when half and a tenth of a deadline's "
+        "time are left."
+    ),
 ]
 Notify = Annotated[bool, typer.Option(help="Also show these alerts on the desktop, by notify-send.")]
 TakeOver = Annotated[
