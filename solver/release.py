@@ -18,11 +18,13 @@ from assay.protocol.game_state import GameView
 from assay.protocol.params import GRACE_MOVES
 from assay.protocol.types import Address, ClaimView, JobId, JobView, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
-from assay.solver.observation import Observation, due, holds
+from assay.solver.observation import Observation, due, holds, round_open
 
 RELEASED_FILE = "released.json"
 """Name of the record in a node's folder."""
 _KIND = "assay/released/1"
+AWAKE_S = 30
+"""Polls of a node that is awake are at most this far apart: its rest, and a block of a slow chain."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Missed:
     def __init__(self) -> None:
         self._before: Observation | None = None
         self._awake: dict[JobId, Seconds] = {}
-        """Chain time since which each job was polled without a gap of a quarter of a task's time."""
+        """Chain time since which each job was polled without a gap in which the node may have slept."""
 
     def look(self, observation: Observation) -> list[tuple[JobView, int]]:
         """Shards whose task was not committed in time though the node polled for half of that time."""
@@ -101,14 +103,17 @@ class Missed:
             return []
         gap = now - before.now
         known = {job_id: self._awake.get(job_id, now) for job_id in jobs}
-        steady = {job_id for job_id, job in jobs.items() if gap <= job.view.terms.task_time // 4}
+        steady = {
+            job_id for job_id, job in jobs.items() if gap <= max(job.view.terms.task_time // 4, AWAKE_S)
+        }
         self._awake = {job_id: since if job_id in steady else now for job_id, since in known.items()}
         found = []
         for job in before.open_jobs:
             job_id, terms, round_ = job.view.job_id, job.view.terms, job.view.progress.round
-            if job_id not in jobs:
+            if job_id not in jobs or not round_open(job, now):
                 continue
-            for k in set(holds(before, job)).difference(holds(observation, jobs[job_id])):
+            gone = set(holds(before, job)).difference(holds(observation, jobs[job_id]))
+            for k in gone.difference(k for of, k in observation.limits.release if of == job_id):
                 late = now > due(job, k) and not job.standing(Kind.TASK, round_, k)
                 if late and self._awake[job_id] <= due(job, k) - terms.task_time // 2:
                     found.append((job.view, k))
@@ -142,9 +147,9 @@ class Released:
         terms, name = job.terms, job.job_id.hex()[:16]
         self.add(job.job_id, range(terms.shards))
         return (
-            f"shard {shard} of job {name} and {show_amount(terms.miss_penalty)} of stake were lost: its task"
-            f" was not committed within {terms.task_time} s. No shard of this job is taken again;"
-            f" `assay solver release --again {name}` takes that back"
+            f"task {job.progress.round}/{shard} of job {name} was not committed within {terms.task_time} s:"
+            f" the shard and {show_amount(terms.miss_penalty)} of stake are lost. No shard of this job is"
+            f" taken again; `assay solver release --again {name}` takes that back"
         )
 
     def _write(self, shards: frozenset[tuple[JobId, int]]) -> None:

@@ -112,7 +112,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
     ),
     "TaskOwed": lambda a: (
         "the crew's task of this round is not committed, so its shard is not given back",
-        "wait until the task is committed, or its deadline has passed",
+        "wait until the task is committed; once its deadline has passed, `assay crew leave` ends it, and the"
+        " leader loses the penalty",
     ),
     "StillLocked": lambda a: (
         f"{show_amount(a['locked'])} of the crew's stake are locked for claims that have not ended",

@@ -32,6 +32,7 @@ from assay.program.stage_executor import StageExecutor
 from assay.program.stages import Plan, Stage
 from assay.program.state import begin_roots
 from assay.protocol import trees
+from assay.protocol.types import ZERO_DIGEST
 
 log = logging.getLogger(__name__)
 DIGEST = 32
@@ -54,17 +55,24 @@ class Segment:
 
 @dataclass
 class _Done:
-    """What happened in all attempts: the time of the last step, bytes sent and received."""
+    """What happened in all attempts: when the furthest step was reached, bytes sent and received."""
 
     at: float
+    furthest: int = -1
     sent: int = 0
     received: int = 0
+
+    def reach(self, step: int) -> None:
+        """Notes a step. A step that is only repeated is no progress, so nobody waits for ever."""
+        if step > self.furthest:
+            self.furthest, self.at = step, time.monotonic()
 
 
 @dataclass(frozen=True)
 class TrainStage(Order[Segment]):
     """Trains one stage. `state`: tensors of the slots that it owns; `roots`: roots of all slots at the start;
-    `folder`: where its progress is saved every `save_every` steps and at the end (0 or None: nowhere)."""
+    `folder`: where its progress is saved every `save_every` steps and at the end (0 or None: nowhere);
+    `dataset`: root of the records."""
 
     plan: Plan
     crew: Crew
@@ -74,6 +82,7 @@ class TrainStage(Order[Segment]):
     segment_steps: int
     folder: Path | None = None
     save_every: int = 0
+    dataset: bytes = ZERO_DIGEST
 
     @property
     def name(self) -> str:
@@ -84,7 +93,8 @@ class TrainStage(Order[Segment]):
         """Digest of what members compute, on which they agree."""
         numbers = self.steps.shard, self.steps.first, self.segment_steps, self.save_every
         place = struct.pack(">4Q", *numbers)
-        return sha256(self.plan.root + self.steps.seed + place + trees.root(self.roots)).digest()
+        inputs = self.steps.seed + self.dataset + trees.root(self.roots)
+        return sha256(self.plan.root + place + inputs).digest()
 
     def run(self, worker: WorkerContext) -> Segment:
         """Raises Blame."""
@@ -154,7 +164,8 @@ class TrainStage(Order[Segment]):
             for leaves, last, this in zip(progress.leaves, before, progress.told, strict=True):
                 start = Told(last.slots, this.received, last.sent)
                 leaves.append(trees.leaf(trees.root(start.leaves) + trees.root(this.leaves)))
-            progress.step, count, done.at = progress.step + 1, count + 1, time.monotonic()
+            progress.step, count = progress.step + 1, count + 1
+            done.reach(progress.step)
             if count % self.segment_steps == 0:
                 progress.roots.append(self._root(progress.told))
                 progress.transcripts.append(tuple(trees.root(leaves) for leaves in progress.leaves))

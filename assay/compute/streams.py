@@ -308,7 +308,7 @@ def connect(
             for line, _ in accepted.values():
                 line.close()
             raise
-    first = max(set(steps).intersection(*(theirs for _, theirs in accepted.values())))
+    first = max(set(steps).intersection(*(theirs | {start} for _, theirs in accepted.values())))
     incoming = {
         member: Incoming(member, accepted[member][0], frames(member), crew, first) for member in others
     }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eth_account.messages import SignableMessage
     from eth_account.signers.local import LocalAccount
 
+SIGNATURE_BYTES = 65
 Types = dict[str, list[dict[str, str]]]
 
 
@@ -57,6 +58,8 @@ def signer_of(invitation: Invitation, signature: bytes, chain_id: int, crews: Ad
     from eth_account import Account
     from eth_keys.exceptions import BadSignature
 
+    if len(signature) != SIGNATURE_BYTES:
+        raise ValueError(f"{len(signature)} bytes; a signature has {SIGNATURE_BYTES}")
     try:
         message = _invitation(invitation, chain_id, crews)
         return Address(Account.recover_message(message, signature=signature))

@@ -26,7 +26,7 @@ def plan(
     context: typer.Context,
     file: FileArgument,
     members: Annotated[
-        int, typer.Option(help="Number of machines. 0: that of [crew] in the job file, or 2.")
+        int, typer.Option(help="Number of machines. 0: as the job file's crew section says, or 2.")
     ] = 0,
 ) -> None:
     """Cut a job's training step into stages, and show what each member computes, holds, sends and receives.
@@ -142,6 +142,7 @@ def run(
         loop.segment_steps,
         out.with_name(f"{out.name}.saved"),
         save_every,
+        job.terms.dataset_root,
     )
     engine = engine_of(app.settings)
     pool = InlinePool(config=WorkerConfig(engine.device, executor=engine.way))

@@ -14,7 +14,7 @@ from assay.app.times import show_moment
 from assay.app.units import parse_amount, parse_duration, round_amount, show_amount
 from assay.cli.commands.job_model import JobArgument
 from assay.cli.commands.job_post import FileArgument, traced
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Reverted, Stop
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.job.read import JobFile
     from assay.program.stages import Plan
     from assay.protocol.crew import Invitation
-    from assay.protocol.types import Address
+    from assay.protocol.types import Address, TxResult
 
 InvitationArgument = Annotated[Path, typer.Argument(help="The invitation, from `assay crew invite`.")]
 
@@ -222,7 +222,7 @@ def leave(context: typer.Context, invitation: InvitationArgument) -> None:
         )
     if found.holds:
         app.announce(f"give shard {asked.shard} back, for all members of crew {found.address}")
-        result = member.release(connection.intent("crew-release", found.address))
+        result = _given_back(connection, member, asked, found.address)
     elif found.due is None:
         app.announce(f"unbond all stakes of crew {found.address}, {show_amount(found.active)}")
         result = member.dissolve(connection.intent("crew-dissolve", found.address))
@@ -233,6 +233,19 @@ def leave(context: typer.Context, invitation: InvitationArgument) -> None:
         f"{result.effect}; transaction {result.tx_hash}; `assay crew status {invitation}` says what is next"
     )
     app.output.result("transaction", result, said)
+
+
+def _given_back(connection: Connection, member: CrewMember, asked: Invitation, crew: Address) -> TxResult:
+    """Releases the crew's shard, or takes it away from the crew if its task is overdue, as anyone may."""
+    try:
+        return member.release(connection.intent("crew-release", crew))
+    except Reverted as owed:
+        if owed.error != "TaskOwed":
+            raise
+        try:
+            return connection.writer.expire(connection.intent("crew-expire", crew), asked.job_id, asked.shard)
+        except Reverted as error:
+            raise (owed if error.error == "NotDue" else error) from error
 
 
 def _state(found: CrewView | None, asked: Invitation, file: Path, now: int) -> tuple[str, str]:

@@ -83,6 +83,7 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
     ]
     (folder / "crew.toml").write_text("\n".join(entries))
     peers, plan = read_crew(folder / "crew.toml"), cut(files.inner, 2)
+    assert files.records is not None
     start = StepContext(files.records, (1).to_bytes(32, "big"), 1, 0)
     bob = TrainStage(
         plan,
@@ -92,6 +93,7 @@ def test_a_member_trains_with_another(folder: Path, files: JobArtifacts) -> None
         steps_of(files.inner, start, 4),
         4,
         save_every=2,
+        dataset=files.records.tree.root,
     )
     with ThreadPoolExecutor(1) as threads:
         theirs = threads.submit(lambda: InlinePool().submit(bob).result())

@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.app.crews import new_key
 from assay.compute import streams
 from assay.compute.inline import InlinePool
-from assay.compute.member import Segment, TrainStage
+from assay.compute.member import Segment, TrainStage, _Done
 from assay.compute.streams import Blame, Frame, Outgoing, connect
 from assay.numerics.encoding import from_bytes, to_bytes
 from assay.program.execute import Executor, StepContext
@@ -258,11 +258,28 @@ def test_a_member_that_never_comes_is_blamed(job: Job, tmp_path: Path) -> None:
         assert isinstance(outcome, Blame) and outcome.member == 2 and "cannot be reached" in outcome.message
 
 
-def test_another_run_is_refused(job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("other", ["state", "dataset"])
+def test_another_run_is_refused(
+    job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture, other: str
+) -> None:
     each = orders(job, tmp_path, members=2, patience_s=1.0)
-    each[1] = replace(each[1], roots=[bytes(32), *each[1].roots[1:]])
+    changes = {"state": {"roots": [bytes(32), *each[1].roots[1:]]}, "dataset": {"dataset": b"\1" * 32}}
+    each[1] = replace(each[1], **changes[other])  # type: ignore[arg-type]  # of one field each
     assert all(isinstance(outcome, Blame) for outcome in all_at_once(each))
     assert "was refused: another run" in caplog.text
+
+
+def test_a_repeated_step_is_no_progress() -> None:
+    """A member that dies again and again at one step is not waited for without end."""
+    done = _Done(0.0)
+    done.reach(5)
+    assert done.at > 0
+    done.at = 0.0
+    for step in (3, 4, 5):
+        done.reach(step)
+    assert done.at == 0.0
+    done.reach(6)
+    assert done.at > 0
 
 
 def test_an_impostor_is_not_let_in(job: Job, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,9 @@ import pytest
 from assay.disk.record import DamagedRecord
 from assay.protocol.errors import Retry
 from assay.protocol.game_state import GameView
-from assay.protocol.types import JobId, Kind, Phase, Seconds
+from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Phase, Seconds
 from assay.solver import policy
-from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
+from assay.solver.release import RELEASED_FILE, Cost, Missed, Released, cost_of
 from assay.solver.service import SolverService
 from drills.orders import WeightPlan
 from drills.solvers import FaultySolver
@@ -175,4 +176,26 @@ def test_a_job_whose_task_was_missed_awake_is_left_until_told(day: MarketDay, as
     assert len(day.named("took")) == (2 if asleep else 1)
     assert len(ann.status.lost) == (0 if asleep else 1)
     if not asleep:
+        assert ann.status.lost[0].startswith("task 0/0 of job")
         assert "lost by being too slow" in ann.why(job_id) and "--again" in ann.status.lost[0]
+
+
+def test_a_shard_that_was_given_back_while_nothing_was_owed_is_no_loss() -> None:
+    """The pipeline is full, and the round's start is long ago."""
+    seen = observation((ME, OTHER))
+    (job,) = seen.jobs
+    full = replace(job.view, progress=replace(job.view.progress, round=job.view.terms.max_unsettled))
+    late = Seconds(full.progress.due_since + 2 * job.view.terms.task_time)
+    before = replace(seen, now=Seconds(late - 1), jobs=(replace(job, view=full),))
+    nobody = replace(job.holders[0], solver=ZERO_ADDRESS)
+    after = replace(seen, now=late, jobs=(replace(job, view=full, holders=(nobody, *job.holders[1:])),))
+    found = Missed()
+    found._awake = {job.view.job_id: Seconds(0)}
+    found._before = before
+    assert found.look(after) == []
+    given_back = replace(after.limits, release=frozenset({(job.view.job_id, 0)}))
+    found._before = replace(before, jobs=(job,))
+    told = replace(after, limits=given_back, jobs=(replace(job, holders=(nobody, *job.holders[1:])),))
+    assert found.look(told) == []
+    found._before = replace(before, jobs=(job,))
+    assert [shard for _, shard in found.look(replace(told, limits=after.limits))] == [0]
