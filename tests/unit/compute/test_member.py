@@ -263,8 +263,9 @@ def test_another_run_is_refused(
     job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture, other: str
 ) -> None:
     each = orders(job, tmp_path, members=2, patience_s=1.0)
-    changes = {"state": {"roots": [bytes(32), *each[1].roots[1:]]}, "dataset": {"dataset": b"\1" * 32}}
-    each[1] = replace(each[1], **changes[other])  # type: ignore[arg-type]  # of one field each
+    own = each[1]
+    state, dataset = replace(own, roots=[bytes(32), *own.roots[1:]]), replace(own, dataset=b"\1" * 32)
+    each[1] = state if other == "state" else dataset
     assert all(isinstance(outcome, Blame) for outcome in all_at_once(each))
     assert "was refused: another run" in caplog.text
 

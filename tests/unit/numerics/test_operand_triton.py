@@ -126,7 +126,8 @@ def test_tensors_of_operands_have_the_definition_s_shapes(across: Cuts, down: Cu
 
 def planted_kernel(monkeypatch: pytest.MonkeyPatch, fault: str) -> Kernel:
     """A kernel by PyTorch: right, with one bit wrong, or that cannot be compiled."""
-    kernel = Kernel(SimpleNamespace(maxima=None, parts=None, FAULTS=(ZeroDivisionError,)))  # type: ignore[arg-type]
+    module: Any = SimpleNamespace(maxima=None, parts=None, FAULTS=(ZeroDivisionError,))
+    kernel = Kernel(module)
 
     def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[Operand]:
         if fault == "refused":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from assay.compute.inline import InlinePool
 from assay.compute.orders import Cancelled
 from assay.solver import state_publisher
 from assay.solver.orders import trainer_of
@@ -19,7 +20,7 @@ def test_what_is_trained_is_stored_before_a_cancelled_order_ends(
     job_id = day.post(shards=1)
     ann = day.solver("ann")
     assert day.run(lambda: bool(day.named("examined")))
-    (job,) = ann.pool.context.cache["jobs"].values()  # type: ignore[union-attr]
+    (job,) = cast(InlinePool, ann.pool).context.cache["jobs"].values()
     trainer = trainer_of(job)
     trainer.background_bytes = 0
     cancelled, never, stored = threading.Event(), threading.Event(), list[int]()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from assay.app.node_problems import why_not_ready
 from assay.chain.eth.endpoints import EndpointsDisagree
 from assay.chain.eth.rpc import RateLimited
+from assay.cli.node.alarms import Watch
 from assay.cli.node.duplicate_node import DuplicateNode
 from assay.cli.node.run import begun, connected
 from assay.protocol.errors import AssayError, RpcUnreachable
+from tests.fakes.clock import FakeClock
 from tests.fakes.market_day import MarketDay
 from tests.fakes.market_node import MarketNode, Open
 from tests.unit.chain.contracts.conftest import market_of, node, sender
@@ -55,19 +57,20 @@ def test_w7_a_node_that_is_refused_at_its_start_tries_again_and_wakes_somebody_a
 def test_w9_a_node_whose_endpoints_disagree_starts_shows_it_and_goes_on_once_they_agree(
     day: MarketDay,
 ) -> None:
-    ann = day.solver("ann")
+    ann, clock = day.solver("ann"), cast(FakeClock, day.services["ann"].clock)
     seen: list[str] = []
 
-    def watch() -> None:
+    def look() -> None:
         seen.append(why_not_ready({"action": "x", "error": ann.status.error}))
 
-    assert begun(failing([LIES, LIES]), ann, watch)  # type: ignore[arg-type]
+    watch = cast(Watch, look)
+    assert begun(failing([LIES, LIES]), ann, watch)
     assert seen == ["chain: " + f"{LIES.message}; {LIES.hint}"] * 2
     assert ann.status.error == "" and len(day.named("retry")) == 1
-    ann.clock.stopped = True  # type: ignore[attr-defined]
-    assert not begun(failing([LIES] * 9), ann, watch)  # type: ignore[arg-type]
+    clock.stopped = True
+    assert not begun(failing([LIES] * 9), ann, watch)
     with pytest.raises(DuplicateNode):
-        begun(failing([DuplicateNode("it runs elsewhere", hint="stop it")]), ann, watch)  # type: ignore[arg-type]
+        begun(failing([DuplicateNode("it runs elsewhere", hint="stop it")]), ann, watch)
 
 
 def test_w9_the_market_can_be_made_while_its_chain_cannot_be_read(market_of: Open, node: MarketNode) -> None:

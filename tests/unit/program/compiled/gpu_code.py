@@ -120,7 +120,8 @@ def pretend() -> None:
     triton_helpers.set_driver_to_gpu = lambda: None
     # Its shape is found by copying, which a PyTorch without CUDA refuses.
     inductor_prims.eager_force_stride.__code__ = _strided.__code__
-    torch.Tensor.__getitem__ = _indexed  # type: ignore[assignment]  # a PyTorch without CUDA refuses
+    tensor: Any = torch.Tensor
+    tensor.__getitem__ = _indexed  # which a PyTorch without CUDA refuses of its tensors
 
 
 def _strided(input_tensor: Tensor, stride: list[int]) -> Tensor:
