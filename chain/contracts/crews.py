@@ -136,7 +136,7 @@ class CrewMember:
         return self._market.do(intent, "Crews", "form", self._invitation, list(consents))
 
     def release(self, intent: str) -> TxResult:
-        """Gives the shard back where that costs nothing."""
+        """Gives the shard back, once its task of the round stands or the job is over."""
         return self._do(intent, "release", self._invitation, self.place)
 
     def dissolve(self, intent: str) -> TxResult:

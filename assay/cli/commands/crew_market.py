@@ -205,8 +205,8 @@ def pay(context: typer.Context, invitation: InvitationArgument) -> None:
 def leave(context: typer.Context, invitation: InvitationArgument) -> None:
     """Member: end the crew, a step for each call: give the shard back, unbond the stakes, pay them back.
 
-    The shard is given back once its task of the round is committed, or the job is over. That ends the crew
-    for all its members.
+    The shard is given back once its task of the round is committed, or the job is over; an overdue one is
+    taken away, at the leader's penalty. That ends the crew for all its members.
     """
     from assay.app.invitations import read_invitation
 
@@ -221,7 +221,10 @@ def leave(context: typer.Context, invitation: InvitationArgument) -> None:
             code="ended",
         )
     if found.holds:
-        app.announce(f"give shard {asked.shard} back, for all members of crew {found.address}")
+        app.announce(
+            f"give shard {asked.shard} back, for all members of crew {found.address}; if its task is overdue,"
+            " its leader loses the penalty of a missed round"
+        )
         result = _given_back(connection, member, asked, found.address)
     elif found.due is None:
         app.announce(f"unbond all stakes of crew {found.address}, {show_amount(found.active)}")
