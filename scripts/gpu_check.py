@@ -46,7 +46,7 @@ class Part:
     limit_s: float
 
 
-BEHIND = (Part("compile", 290), Part("compiled", 290), Part("reference", 290), Part("natives", 290))
+BEHIND = (Part("compile", 290), Part("compiled", 290), Part("natives", 290))
 """Parts that run in parallel with `BESIDE` and with each other."""
 BESIDE = (Part("machine", 25), Part("kernels", 45), Part("bits", 70), Part("decay", 55), Part("market", 110))
 ALONE = (Part("step", 120), Part("products", 30))
@@ -58,7 +58,6 @@ ORDER = (
     "decay",
     "compiled",
     "compile",
-    "reference",
     "natives",
     "step",
     "products",
@@ -115,7 +114,7 @@ class Check:
                 command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**environment(self.folder), BEGAN: str(time.time())},
+                env={**environment(self.folder), **self._threads(name), BEGAN: str(time.time())},
                 start_new_session=True,
             )
         try:
@@ -125,6 +124,11 @@ class Check:
             return LATE
         finally:
             del self.running[name]
+
+    def _threads(self, name: str) -> dict[str, str]:
+        """PyTorch's threads of a part; those that run together would slow each other down with more."""
+        share = max(1, (os.cpu_count() or 1) // (2 * len(BEHIND) + 2))
+        return {} if name in {part.name for part in ALONE} else {"OMP_NUM_THREADS": str(share)}
 
     def stop(self) -> None:
         """End every part that runs."""
@@ -204,6 +208,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PATH": f"{BINARIES}{os.pathsep}{given['PATH']}" if BINARIES.is_dir() else given["PATH"],
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -281,6 +286,7 @@ def main() -> None:
     options = ["--device", chosen.device, "--layers", str(chosen.layers)]
     options += ["--small"] if chosen.small or chosen.device == "cpu" else []
     check = Check(folder, options, chosen.parts, chosen.stretch)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # parts are stopped below
     behind = [threading.Thread(target=check.run, args=(part,), daemon=True) for part in BEHIND]
     try:
         for thread in behind:

@@ -18,7 +18,9 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,6 @@ from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
 from assay.numerics import operand_triton, product_triton, slow_paths
-from assay.numerics.native import Unusable
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
 from assay.program.kernels import FAST
@@ -73,12 +74,6 @@ class Task:
         """Writes the final state."""
         self.put(state=state, line=line)
 
-    def other(self, name: str) -> dict[str, Any]:
-        """Present results of another part."""
-        path = self.folder / f"{name}.json"
-        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        return found
-
     @property
     def forms(self) -> Path:
         """Folder of this check's compiled forms; empty at the start."""
@@ -87,9 +82,7 @@ class Task:
     @property
     def size(self) -> gpu.Size:
         """The GPT to be timed."""
-        if self.small:
-            return gpu.SMALL
-        return replace(gpu.LARGE, config=replace(gpu.LARGE.config, n_layer=self.layers))
+        return gpu.SMALL if self.small else gpu.large(self.layers)
 
     @property
     def turns(self) -> int:
@@ -123,7 +116,8 @@ def machine(task: Task) -> None:
         "compiler": next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), ""),
         "headers": headers.exists(),
     }
-    task.put(device=device_name(task.device), **processor(), **tools, **_gpu(task.device))
+    task.put(device=device_name(task.device), **processor(), **tools)
+    task.put(**_gpu(task.device))
     lacking = [] if tools["compiler"] else ["no C compiler: nothing can be compiled"]
     if task.device.type == "cuda" and not tools["headers"]:
         lacking.append(f"no {headers}: Triton cannot compile (install python3-dev)")
@@ -149,7 +143,7 @@ def _gpu(device: torch.device) -> dict[str, Any]:
         ]
         said = subprocess.run(asked, capture_output=True, text=True).stdout if shutil.which(asked[0]) else ""
         found |= {
-            "capability": f"{about.major}.{about.minor}",
+            "compute_capability": f"{about.major}.{about.minor}",
             "memory_bytes": about.total_memory,
             "multiprocessors": about.multi_processor_count,
             "gpus": torch.cuda.device_count(),
@@ -197,23 +191,28 @@ def kernels(task: Task) -> None:
 
 
 def kernel_faults(device: torch.device) -> list[str]:
-    """Faults of the kernels on this GPU, those of products by tiling."""
+    """Faults of the kernels on this GPU, those of products by tiling; each is compiled in its own process."""
+    pieces = [-1, *range(len(product_triton.tiles_of(device)))]
+    with ProcessPoolExecutor(len(pieces), get_context("spawn")) as pool:
+        found = pool.map(kernel_fault, [device] * len(pieces), pieces)
+        return [fault for fault in found if fault]
+
+
+def kernel_fault(device: torch.device, number: int) -> str:
+    """Fault of the tiling of this number, or of the kernels of operands for -1; empty if there is none."""
     kernel, makes_operands = product_triton.load(), operand_triton.load()
     if kernel is None or makes_operands is None:
-        return ["the kernels cannot be had here; the reason is in the log"]
-    found = []
-    say("operands")
-    try:
-        operand_triton.check(makes_operands, device)
-    except Unusable as reason:
-        found.append(f"operands: {reason}")
-    for tile in product_triton.tiles_of(device):
-        say(f"products in tiles of {tile.m} x {tile.n}")
-        try:
-            product_triton.check(kernel, tile, device)
-        except Unusable as reason:
-            found.append(f"products in tiles of {tile.m} x {tile.n}: {reason}")
-    return found
+        return "the kernels cannot be had here; the reason is in the log"
+    if number < 0:
+        name, right = "operands", operand_triton.trusted(makes_operands, device)
+    else:
+        tile = product_triton.tiles_of(device)[number]
+        name, right = (
+            f"products in tiles of {tile.m} x {tile.n}",
+            product_triton.trusted(kernel, tile, device),
+        )
+    say(f"{name}: {'right' if right else 'refused'}")
+    return "" if right else f"{name}: {'; '.join(slow_paths.noted())}"
 
 
 def _forms(task: Task, compiled: bool) -> list[Form]:
@@ -335,17 +334,6 @@ def compile_(task: Task) -> None:
 
 
 @part
-def reference(task: Task) -> None:
-    """Computes the large step's root on the CPU."""
-    _, made = _made(task)
-    started = time.perf_counter()
-    root = state_root(Executor(made.inner, "cpu", FAST).step(made.genesis, made.context)).hex()
-    seconds = round(time.perf_counter() - started, 1)
-    task.put(root=root, seconds=seconds, threads=torch.get_num_threads())
-    task.end(RIGHT, f"the processor's first step took {seconds} s: {root[:16]}")
-
-
-@part
 def natives(task: Task) -> None:
     """Compiles PyTorch's own steps, for `step`."""
     model, made = _made(task)
@@ -374,9 +362,9 @@ def step(task: Task) -> None:
         task.put(
             load_s=round(load_s, 1), restart_s=restart_s, import_s=task.import_s, root=state_root(after).hex()
         )
-        wanted = task.other("reference").get("root", "")
+        wanted = "" if task.small else gpu.step_roots().get(task.layers, "")
         equal = form.ready and wanted in ("", task.found["root"])
-        said = "the processor's bits" if wanted and equal else "bits not compared" if equal else "OTHER BITS"
+        said = "a processor's bits" if wanted and equal else "bits not compared" if equal else "OTHER BITS"
         told = [said, f"restart {restart_s + task.import_s:.1f} s"]
         state, context = [x.to(task.device) for x in made.genesis], made.context
         steps[gpu.ORDER_FREE] = lambda: form.step(state, context)

@@ -184,13 +184,13 @@ def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss = ()) -> list[Opera
         slow_paths.note(log, f"{_WITHOUT} for some matrices: {what}")
         return None
     kernel = load()
-    if kernel is None or not _trusted(kernel, x.device):
+    if kernel is None or not trusted(kernel, x.device):
         return None
     return kernel.operands(x, across, down, loss)
 
 
 @cache
-def _trusted(kernel: Kernel, device: torch.device) -> bool:
+def trusted(kernel: Kernel, device: torch.device) -> bool:
     """True if the kernels were compared with the definition, by this process or before, and were right."""
     verdict = Verdict([*versions(device), _TILE, _WARPS], [_SOURCE, Path(__file__)])
     return compared(verdict, partial(check, kernel, device), f"{_WITHOUT} on {device}")

@@ -150,7 +150,7 @@ def product(a: Parts, ea: Tensor, b: Parts, eb: Tensor) -> Tensor | None:
         return None
     tiles, processors = _device(ea.device)
     tile = tile_for(m, n, ea.numel() // m, tiles=tiles, processors=processors)
-    return kernel.product(a, ea, b, eb, tile) if _trusted(kernel, tile, ea.device) else None
+    return kernel.product(a, ea, b, eb, tile) if trusted(kernel, tile, ea.device) else None
 
 
 def tiles_of(device: torch.device) -> tuple[Tile, ...]:
@@ -186,7 +186,7 @@ def _device(device: torch.device) -> tuple[tuple[Tile, ...], int]:
 
 
 @cache
-def _trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
+def trusted(kernel: Kernel, tile: Tile, device: torch.device) -> bool:
     """True if this tiling was compared with the definition, by this or an earlier process, and was right."""
     verdict = Verdict([*versions(device), tile], [_SOURCE, Path(__file__)])
     without = f"products take longer, by cuBLAS, on {device}"

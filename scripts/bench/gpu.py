@@ -6,12 +6,14 @@ the kernels by time. Not guaranteed: anything about another device, PyTorch or c
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +33,7 @@ from scripts.bench.nanogpt import nanogpt_step
 ORDER_FREE = "order-free compiled"
 NANOGPT = "nanoGPT bf16, SDPA, fused AdamW"
 KERNELS_SHOWN = 40
+_MIX = 0x1E3779B97F4A7C15
 Step = Callable[[], object]
 PRODUCTS = {
     "attention's input": (1, 4096, 2304, 768),
@@ -62,18 +65,36 @@ class Size:
     batch: int
 
     def model(self) -> models.Gpt:
-        """The module, initialised with the same numbers in every process."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(7)
-            made = models.Gpt(self.config)
-            made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
+        """The module, with the same weights on every machine and PyTorch."""
+        made = models.Gpt(self.config)
+        made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
         with torch.no_grad():
-            made.embedding.weight.mul_(models.INITIAL_STD)
+            for seed, weight in enumerate(w for w in made.parameters() if w.dim() > 1):
+                weight.copy_(_spread(weight.numel(), seed).view_as(weight))
         return made
 
 
+def _spread(count: int, seed: int) -> Tensor:
+    """f32[count]: multiples of 2^-20 spread over [-1/32, 1/32), by integer arithmetic alone."""
+    x = (torch.arange(count) + (seed << 32)) * _MIX
+    x = (x ^ (x >> 29)) * _MIX
+    return ((x >> 32) & 0xFFFF).sub(1 << 15).to(torch.float32) * 2.0**-20
+
+
 LARGE = Size(models.GptConfig(n_layer=12, n_head=12, d_model=768, context=512, tied=True), 50_257, 8)
+STEP_ROOTS = Path(__file__).with_name("step_roots.json")
+"""State roots after one step of `LARGE`, by number of layers (``scripts/generate/step_roots.py``)."""
 SMALL = Size(models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, tied=True), 5_000, 4)
+
+
+def large(layers: int) -> Size:
+    """`LARGE` with this many layers."""
+    return replace(LARGE, config=replace(LARGE.config, n_layer=layers))
+
+
+def step_roots() -> dict[int, str]:
+    """`STEP_ROOTS`."""
+    return {int(layers): root for layers, root in json.loads(STEP_ROOTS.read_text()).items()}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Contract: a `SegmentedForm` is a form of the whole program with its bits; between segments it holds what later
 ones read. `compile_parts` writes every part's form below one directory, in as many processes as there are
-CPUs (at most four), and raises the error of any of them. Not guaranteed: that a process ends; they belong to
+CPUs (at most eight), and raises the error of any of them. Not guaranteed: that a process ends; they belong to
 the caller's process group.
 """
 
@@ -25,7 +25,7 @@ from assay.program.execute import StepContext, own, prepared
 from assay.program.isa import Op, Program, decode, encode
 from assay.program.kernels import FAST
 
-MOST_PROCESSES = 4
+MOST_PROCESSES = 8
 _NO_CONTEXT = StepContext(None, b"", 0, 0)
 
 

@@ -162,8 +162,8 @@ def test_a_kernel_that_fails_the_check_is_done_without(
     monkeypatch.setattr(operand_triton, "versions", lambda device: ["a driver"])
     kernel = planted_kernel(monkeypatch, fault)
     for _ in range(2):
-        operand_triton._trusted.cache_clear()
-        assert operand_triton._trusted(kernel, torch.device("cpu")) != bool(noted)
+        operand_triton.trusted.cache_clear()
+        assert operand_triton.trusted(kernel, torch.device("cpu")) != bool(noted)
     assert [why.partition(":")[0] for why in slow_paths.noted()] == [
         "operands of products take longer, operation by operation, on cpu"
     ] * noted

@@ -198,8 +198,8 @@ def test_a_kernel_that_fails_the_check_is_done_without(
 
 def trusted(kernel: Kernel) -> bool:
     """What a process of its own finds."""
-    product_triton._trusted.cache_clear()
-    return product_triton._trusted(kernel, EVERY[0], torch.device("cpu"))
+    product_triton.trusted.cache_clear()
+    return product_triton.trusted(kernel, EVERY[0], torch.device("cpu"))
 
 
 def test_a_verdict_is_kept_for_what_it_depends_on(

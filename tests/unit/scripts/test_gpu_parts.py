@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -10,47 +11,46 @@ import pytest
 import torch
 
 from assay.numerics import operand_triton, product_triton
-from assay.numerics.native import Unusable
 from scripts import gpu_parts
 from scripts.bench import gpu
 
 
-@pytest.mark.parametrize("wrong", [False, True])
-def test_a_gpu_s_kernel_is_checked_in_every_tile(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> None:
-    """Here without one: what is asked of the kernel, and what becomes of its answer."""
-    asked: list[tuple[object, str]] = []
-
-    def checked(kernel: object, tile: object, device: torch.device) -> None:
-        asked.append((tile, str(device)))
-        if wrong and len(asked) == 2:
-            raise Unusable("the kernel gives other products of 4096 numbers on cuda:1")
-
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for kernels that load; they are compared in this process."""
+    monkeypatch.setattr(gpu_parts, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(1))
     monkeypatch.setattr(product_triton, "load", lambda: "kernel")
     monkeypatch.setattr(product_triton, "tiles_of", lambda device: product_triton.TILES[9])
-    monkeypatch.setattr(product_triton, "check", checked)
     monkeypatch.setattr(operand_triton, "load", lambda: "kernel")
-    monkeypatch.setattr(operand_triton, "check", lambda kernel, device: None)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("wrong", [None, "operands", "128 x 64"])
+def test_a_gpu_s_kernels_are_checked_in_every_tile(
+    monkeypatch: pytest.MonkeyPatch, wrong: str | None
+) -> None:
+    asked: list[str] = []
+
+    def compared(verdict: object, check: object, without: str) -> bool:
+        assert isinstance(check, partial)
+        tile = next((x for x in check.args if isinstance(x, product_triton.Tile)), None)
+        asked.append("operands" if tile is None else f"{tile.m} x {tile.n}")
+        return asked[-1] != wrong
+
+    for module in (product_triton, operand_triton):
+        module.trusted.cache_clear()
+        monkeypatch.setattr(module, "compared", compared)
+        monkeypatch.setattr(module, "versions", lambda device: [])
     faults = gpu_parts.kernel_faults(torch.device("cuda:1"))
-    assert asked == [(tile, "cuda:1") for tile in product_triton.TILES[9]]
-    assert len(faults) == wrong and all("other products of 4096" in fault for fault in faults)
-
-
-def test_other_operands_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def checked(kernel: object, device: torch.device) -> None:
-        raise Unusable("the kernel gives other operands")
-
-    monkeypatch.setattr(product_triton, "load", lambda: "kernel")
-    monkeypatch.setattr(product_triton, "tiles_of", lambda device: ())
-    monkeypatch.setattr(operand_triton, "load", lambda: "kernel")
-    monkeypatch.setattr(operand_triton, "check", checked)
-    assert gpu_parts.kernel_faults(torch.device("cuda:1")) == ["operands: the kernel gives other operands"]
+    assert asked == ["operands", "128 x 128", "128 x 64", "64 x 64"]
+    assert len(faults) == (wrong is not None) and all(f"{wrong}: " in fault for fault in faults)
 
 
 @pytest.mark.parametrize("lacking", [product_triton, operand_triton])
 def test_a_kernel_that_cannot_be_had_is_a_fault(monkeypatch: pytest.MonkeyPatch, lacking: Any) -> None:
     for module in (product_triton, operand_triton):
         monkeypatch.setattr(module, "load", lambda module=module: None if module is lacking else "kernel")
-    assert len(gpu_parts.kernel_faults(torch.device("cuda:0"))) == 1
+    assert "cannot be had" in gpu_parts.kernel_fault(torch.device("cuda:0"), 0)
 
 
 def test_operands_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
