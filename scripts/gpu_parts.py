@@ -370,7 +370,7 @@ def step(task: Task) -> None:
         steps[gpu.ORDER_FREE] = lambda: form.step(state, context)
         task.end(RIGHT if equal else WRONG, "; ".join(told))
     steps |= gpu.native_steps(task.device, task.size, model.to(task.device), made)
-    task.put(**gpu.step_times(steps, task.device, task.turns))
+    task.put(**gpu.step_times(steps, task.device, task.turns), replayed=form is not None and form.replays)
     times = task.found["step_ms"]
     against = [
         f"{times[gpu.ORDER_FREE] / ms:.2f} x {name} ({ms:.1f})"

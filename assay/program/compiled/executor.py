@@ -24,6 +24,7 @@ from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
+from assay.program.compiled.replay import Replayed
 from assay.program.compiled.segment_runner import SegmentedForm, compile_parts
 from assay.program.compiled.segments import plan
 from assay.program.compiled.settings import missing
@@ -31,6 +32,7 @@ from assay.program.execute import Executor, StepContext, counter, guarded, own, 
 from assay.program.heap import keep_freed_memory
 from assay.program.isa import Op, Program
 from assay.program.kernels import FAST
+from assay.program.validate import measure
 from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ class CompiledExecutor(Executor):
         self._data = [node for node in program.nodes if node.op is Op.DATA]
         self._numbers = numbers_read(program)
         self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
-        self._form: Form | None = form or self._prepare()
+        self._form: Form | None = self._replayed(form or self._prepare())
         self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
 
     @classmethod
@@ -127,6 +129,17 @@ class CompiledExecutor(Executor):
     def ready(self) -> bool:
         """True if plain steps run compiled."""
         return self._form is not None
+
+    @property
+    def replays(self) -> bool:
+        """True once plain steps are replayed from a CUDA graph."""
+        return isinstance(self._form, Replayed) and self._form.replays
+
+    def _replayed(self, form: Form) -> Form:
+        """The form, on a GPU recorded unless it reads records on the CPU."""
+        if self.device.type != "cuda" or any(node.op is Op.RECORD for node in self.program.nodes):
+            return form
+        return Replayed(form, measure(self.program).peak_bytes)
 
     def _prepare(self) -> Form:
         """Loads or compiles the form."""
