@@ -44,11 +44,19 @@ class Part:
 
     name: str
     limit_s: float
+    yields: bool = False
+    """True if the parts that compile come first where processors are short."""
 
 
 BEHIND = (Part("compile", 290), Part("compiled", 290), Part("natives", 290))
 """Parts that run in parallel with `BESIDE` and with each other."""
-BESIDE = (Part("machine", 25), Part("kernels", 45), Part("bits", 70), Part("decay", 55), Part("market", 110))
+BESIDE = (
+    Part("machine", 25),
+    Part("kernels", 60),
+    Part("bits", 60, yields=True),
+    Part("decay", 45, yields=True),
+    Part("market", 110, yields=True),
+)
 ALONE = (Part("step", 120), Part("products", 30))
 """Parts that run one by one after all others."""
 ORDER = (
@@ -89,7 +97,7 @@ class Check:
             return
         started, limit = time.monotonic(), min(part.limit_s * self.stretch, self.left())
         if limit > 0:
-            how = self._process(part.name, limit)
+            how = self._process(part, limit)
         else:
             how = LATE
         with self.lock:
@@ -101,8 +109,10 @@ class Check:
                 flush=True,
             )
 
-    def _process(self, name: str, limit: float) -> str:
+    def _process(self, part: Part, limit: float) -> str:
+        name = part.name
         command = [
+            *(("nice", "-n", "10") if part.yields else ()),
             sys.executable,
             str(ROOT / "scripts" / "gpu_parts.py"),
             name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain, pairwise
 from pathlib import Path
@@ -162,15 +163,23 @@ def hard_matrices() -> Iterator[tuple[Tensor, Cuts, Cuts, Loss]]:
 
 def check(kernel: Kernel, device: torch.device) -> None:
     """Raises Unusable unless the kernels agree with `definition`."""
-    for x, across, down, loss in hard_matrices():
-        wanted = definition(x, across, down, loss)
-        try:
-            made = kernel.operands(x.to(device), across, down, [vector.to(device) for vector in loss])
-        except kernel.faults as error:
-            raise refused(error) from error
-        pairs = zip(chain(*wanted), chain(*made), strict=True)
-        if not all(torch.equal(one, other.cpu()) for one, other in pairs):
-            raise Unusable(f"the kernel gives other operands of {list(x.shape)} numbers on {device}")
+
+    def made(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[Operand]:
+        return kernel.operands(x.to(device), across, down, [vector.to(device) for vector in loss])
+
+    try:
+        if device.type == "cuda":
+            with (
+                ThreadPoolExecutor() as pool
+            ):  # 22 versions of the kernels are compiled outside Python's lock
+                list(pool.map(made, *zip(*hard_matrices(), strict=True)))
+        for matrix in hard_matrices():
+            pairs = zip(chain(*definition(*matrix)), chain(*made(*matrix)), strict=True)
+            if not all(torch.equal(one, other.cpu()) for one, other in pairs):
+                shape = list(matrix[0].shape)
+                raise Unusable(f"the kernel gives other operands of {shape} numbers on {device}")
+    except kernel.faults as error:
+        raise refused(error) from error
 
 
 def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss = ()) -> list[Operand] | None:
