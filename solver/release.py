@@ -7,7 +7,7 @@ from another terminal. A committed claim answers for itself, whoever holds the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,11 +133,11 @@ class Released:
 
     def add(self, job_id: JobId, shards: Iterable[int]) -> None:
         """Adds shards. Raises DamagedRecord."""
-        self._write(self.read() | {(job_id, shard) for shard in shards})
+        self._change(lambda kept: kept | {(job_id, shard) for shard in shards})
 
     def forget(self, job_id: JobId) -> None:
         """Removes all shards of this job. Raises DamagedRecord."""
-        self._write(frozenset(pair for pair in self.read() if pair[0] != job_id))
+        self._change(lambda kept: frozenset(pair for pair in kept if pair[0] != job_id))
 
     def give_up(self, job: JobView, shard: int) -> str:
         """Adds every shard of a job of which one was lost by being too slow, and says so.
@@ -152,5 +152,8 @@ class Released:
             f" taken again; `assay solver release --again {name}` takes that back"
         )
 
-    def _write(self, shards: frozenset[tuple[JobId, int]]) -> None:
-        record.write(self._path, _KIND, sorted([job.hex(), shard] for job, shard in shards))
+    def _change(self, change: Callable[[frozenset[tuple[JobId, int]]], frozenset[tuple[JobId, int]]]) -> None:
+        """Replaces the record, alone: a node and its operator's command may change it at once."""
+        with record.alone(self._path.parent):
+            shards = change(self.read())
+            record.write(self._path, _KIND, sorted([job.hex(), shard] for job, shard in shards))

@@ -9,13 +9,14 @@ one (a restored backup is valid), or protection from whoever may write to the fo
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,17 @@ _LINE_DIGITS = 32
 _UNREADABLE = (errno.EIO, errno.EISDIR)
 """Errors about a file itself, not about permissions."""
 _END = b"\n}\n"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes and threads for a `with` block. Raises OSError."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def _head(kind: str) -> bytes:

@@ -7,12 +7,10 @@ call, under a lock.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from assay.disk import record
@@ -41,16 +39,6 @@ class Pins:
             path.mkdir(parents=True, exist_ok=True)
             sweep(path)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Locks the folder against other processes for a `with` block. Raises OSError."""
-        file = os.open(self._folder, os.O_RDONLY)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(file)
-
     def roots(self) -> set[bytes]:
         """Roots of all pinned states."""
         return {root for _, _, root in self._all()}
@@ -65,7 +53,7 @@ class Pins:
 
     def add(self, job_id: JobId, claim_id: ClaimId, root: bytes) -> None:
         """Pins a state, which need not be stored yet. Raises OSError."""
-        with self._alone():
+        with record.alone(self._folder):
             record.replace_file(self._folder / _mark(job_id, claim_id, root), b"")
 
     def release(self, over: Callable[[JobId, ClaimId], bool]) -> None:
@@ -85,7 +73,7 @@ class Pins:
 
     def make_room(self, size: int = 0) -> None:
         """Deletes the oldest unpinned states until `size` more bytes fit the budget. Raises OSError."""
-        with self._alone():
+        with record.alone(self._folder):
             kept, pinned = [], {root.hex() for root in self.roots()}
             for path in self.states.iterdir():
                 if path.suffix != ".new" and path.name not in pinned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -178,6 +179,18 @@ def test_a_job_whose_task_was_missed_awake_is_left_until_told(day: MarketDay, as
     if not asleep:
         assert ann.status.lost[0].startswith("task 0/0 of job")
         assert "lost by being too slow" in ann.why(job_id) and "--again" in ann.status.lost[0]
+
+
+def test_a_node_and_a_command_that_record_shards_at_once_lose_none(tmp_path: Path) -> None:
+    path, jobs = tmp_path / RELEASED_FILE, [JobId(bytes([n] * 32)) for n in range(4)]
+
+    def add(job_id: JobId) -> None:
+        for shard in range(25):
+            Released(path).add(job_id, [shard])
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        list(pool.map(add, jobs))
+    assert len(Released(path).read()) == 100
 
 
 def test_a_shard_that_was_given_back_while_nothing_was_owed_is_no_loss() -> None:
