@@ -276,7 +276,7 @@ class Watch:
         """Counters for status and metrics."""
         share = 0.0 if self.nearest is None else self.nearest[0]
         unsent = {"alarms_unsent": self.unsent} if self.unsent else {}
-        lost = {"clocks_lost": len(self.lost)} if self.lost else {}
+        lost = {"losses": len(self.lost)} if self.lost else {}
         return {"alarms": self.told, "clock_percent": round(100 * share), **unsent, **lost}
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ def test_w5_a_node_that_was_killed_and_started_again_tells_it_too(tmp_path: Path
     events: Events = []
     again = watch_of(day, events, tmp_path)
     again()
-    assert "this node was not running" in events[0]["text"] and again.counters()["clocks_lost"] == 1
+    assert "this node was not running" in events[0]["text"] and again.counters()["losses"] == 1
 
 
 def test_w5_a_clock_that_ran_out_with_the_node_awake_names_the_error(tmp_path: Path) -> None:
