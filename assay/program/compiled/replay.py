@@ -37,9 +37,10 @@ class Recording(NamedTuple):
 def record(form: Form, inputs: Sequence[Tensor]) -> Recording:
     """Records the form in a CUDA graph. Raises RuntimeError if it does anything that a graph cannot hold."""
     held = [x.clone() for x in inputs]
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads copy checkpoints
-        outputs = form(held)
+    with torch.cuda.device(held[0].device):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads copy checkpoints
+            outputs = form(held)
     return Recording(held, outputs, graph.replay)
 
 
