@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from eth_utils import keccak
+
 from assay.app.devnet_record import NodeRecord, process_alive
 from assay.app.invocation import App
 from assay.app.output import Output
@@ -43,9 +45,9 @@ BLOCK_TIME_S = 0.5
 REST_S = 12.0
 PLACE = ("kind", "round", "shard", "rewinds", "attempt")
 CALM_S = 0.5
-SELECTOR = len("0x") + 8
-"""Length of the data of a call without arguments."""
 """Seconds between checks of processes and the job."""
+REPEATED = ("tick()", "takeShard(bytes32,uint32,uint128)", "release(bytes32,uint32)")
+"""Calls that may be sent again: after a rewind a shard is taken again, and a held one cannot be."""
 
 
 def free_port() -> int:
@@ -316,8 +318,9 @@ class Life:
                 if self.rpc.request("eth_getTransactionReceipt", [sent["hash"]])["status"] == "0x1":
                     calls[sent["from"], str(sent["to"]), sent["input"]] += 1
         known = {address.lower() for name, address in self.addresses.items() if name != "faucet"}
+        again = tuple("0x" + keccak(text=call)[:4].hex() for call in REPEATED)
         for (sender, _, data), n in calls.items():
-            if n > 1 and len(data) > SELECTOR and sender.lower() in known:  # each `tick()` is another one
+            if n > 1 and not data.startswith(again) and sender.lower() in known:
                 found.append(f"{self._name(sender)} has sent {data[:10]} {n} times")
         for name in self.processes:
             path = self.home / "nodes" / name / "journal.db"
