@@ -139,7 +139,7 @@ arm: setup ## the C kernels' ARM forms in an emulator (gcc-aarch64-linux-gnu, qe
 
 kernels: setup ## the GPU's kernels by Triton's interpreter (installs Triton, a gigabyte)
 	@[ -d $(TRITON)/triton ] || $(PY) -m pip install --quiet --no-deps --target $(TRITON) triton==3.9.0
-	PYTHONPATH=$(CURDIR):$(TRITON) $(PY) -m pytest -q -m "slow or not slow" tests/unit/numerics/test_product_triton.py tests/unit/numerics/test_operand_triton.py tests/unit/program/compiled/test_gpu_code.py
+	PYTHONPATH=$(CURDIR):$(TRITON) $(PY) -m pytest -q -m "slow or not slow" tests/unit/numerics/test_product_triton.py tests/unit/numerics/test_operand_triton.py tests/unit/numerics/test_attention_triton.py tests/unit/program/compiled/test_gpu_code.py
 
 second-chain: setup $(HARDHAT_STAMP) ## a job and a dispute on Hardhat's node (300 MB of npm packages)
 	$(PY) -m pytest -m slow tests/hardhat

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction, operand_triton, product_kernel, product_triton
+from assay.numerics import attention_triton, contraction, operand_triton, product_kernel, product_triton
 from assay.numerics.backends import total_of_parts
 from assay.numerics.operand_triton import Cuts, Loss, Operand
 from assay.numerics.product_triton import Parts
@@ -47,3 +47,15 @@ def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[Operand]:
     """Operands of products by rows and by columns (`operand_triton.definition`)."""
     made = operand_triton.operands(x, across, down, loss)
     return operand_triton.definition(x, across, down, loss) if made is None else made
+
+
+def causal_softmax(x: Tensor) -> list[Tensor]:
+    """Softmax up to the diagonal, and its rows as operands (`attention_triton.softmax_definition`)."""
+    made = attention_triton.softmax(x)
+    return attention_triton.softmax_definition(x) if made is None else made
+
+
+def causal_softmax_gradient(p: Tensor, g: Tensor, read_all: Tensor) -> list[Tensor]:
+    """Operands of the scores' gradient and of the softmax (`attention_triton.gradient_definition`)."""
+    made = attention_triton.gradient(p, g, read_all)
+    return attention_triton.gradient_definition(p, g, read_all) if made is None else made

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn.functional import pad
 
+from assay.numerics import attention_triton, contraction, fast, operand_triton, product_kernel, transcendental
 from assay.numerics import constants as c
-from assay.numerics import contraction, fast, operand_triton, product_kernel, transcendental
 from assay.numerics.backends import INT32_PRODUCT_LENGTH, integer_product_f64, prefers_int8
 from assay.numerics.operand_triton import Cuts, Loss
 from assay.numerics.product_triton import padded
@@ -203,6 +203,28 @@ def operands(x: Tensor, across: Cuts, down: Cuts, loss: Loss) -> list[list[Tenso
     return [made[i : i + 3] for i in range(0, len(made), 3)]
 
 
+def causal_softmax(x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Softmax of f32 [b.., T, T] up to the diagonal, and its rows as an operand; on accelerators only."""
+    made, *operand = torch.ops.assay.causal_softmax(x)
+    return made, operand
+
+
+def causal_softmax_gradient(p: Tensor, g: Tensor, read_all: Tensor) -> list[list[Tensor]]:
+    """See `attention_triton.gradient_definition`; on accelerators only."""
+    made: list[Tensor] = torch.ops.assay.causal_softmax_gradient(p, g, read_all)
+    return [made[i : i + 3] for i in range(0, len(made), 3)]
+
+
+def maybe_infinite(ea: Tensor, eb: Tensor, length: int) -> Tensor:
+    """Rows of a product of this length, i32 [.., M], 0 where exponents i32 [.., M] and [.., N] say that each
+    of its numbers is finite: |S| is at most length * 2^26 (A32)."""
+    ea, eb = (e.clamp(c.EXPONENT_MIN, c.EXPONENT_POISONED) for e in (ea, eb))
+    most = eb.amax(-1, keepdim=True)
+    large = ea + most + (length - 1).bit_length() > 127
+    poisoned = (ea == c.EXPONENT_POISONED) | (most == c.EXPONENT_POISONED)
+    return (large | poisoned).to(torch.int32)
+
+
 def quantise(x: Tensor, e: Exponents) -> Quantised:
     """RNE(x * 2^(13-e)) in [-8192, 8192] for any e (A31)."""
     first, second = e.scales()
@@ -308,6 +330,12 @@ _LIBRARY.impl("operands", lambda *given: list(chain(*fast.operands(*given))), "C
 torch.library.register_fake(
     "assay::operands", lambda *given: list(chain(*operand_triton.empty(*given))), lib=_LIBRARY
 )
+_LIBRARY.define("causal_softmax(Tensor x) -> Tensor[]")
+_LIBRARY.impl("causal_softmax", fast.causal_softmax, "CompositeExplicitAutograd")
+torch.library.register_fake("assay::causal_softmax", attention_triton.softmax_empty, lib=_LIBRARY)
+_LIBRARY.define("causal_softmax_gradient(Tensor p, Tensor g, Tensor read_all) -> Tensor[]")
+_LIBRARY.impl("causal_softmax_gradient", fast.causal_softmax_gradient, "CompositeExplicitAutograd")
+torch.library.register_fake("assay::causal_softmax_gradient", attention_triton.gradient_empty, lib=_LIBRARY)
 _LIBRARY.define("narrowed(Tensor x) -> Tensor")
 _LIBRARY.impl("narrowed", lambda x: x.contiguous().to(torch.int16), "CPU")
 torch.library.register_fake(

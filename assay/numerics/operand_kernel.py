@@ -101,6 +101,20 @@ def split(q):
     return high.to(tl.int8), (q - high * 128).to(tl.int8)
 
 
+@triton.jit
+def stored_by_columns(value, maxima, shared, high, low, r, c, matrix, R, C):
+    """Stores exponents i32 [B, C] and parts int8 [B, C, R'] of the columns of a tile, from their maxima."""
+    e = exponents(tl.load(maxima + matrix * C + c, c < C, other=0))
+    q_high, q_low = split(quantised(value, e[None, :]))
+    tall = (R + 15) // 16 * 16
+    at = matrix.to(tl.int64) * C * tall + (c[:, None] * tall + r[None, :])
+    inside = (c < C)[:, None] & (r < tall)[None, :]
+    tl.store(high + at, tl.trans(q_high), inside)
+    tl.store(low + at, tl.trans(q_low), inside)
+    if tl.min(r, 0) == 0:
+        tl.store(shared + matrix * C + c, e, c < C)
+
+
 @triton.jit(do_not_specialize=["R", "left", "matrices"])
 def parts(
     x,
@@ -145,12 +159,4 @@ def parts(
         if tl.min(c, 0) == 0:
             tl.store(row_exponents + matrix * R + r, e, r < R)
     if BY_COLUMNS:
-        e = exponents(tl.load(column_maxima + matrix * C + c, c < C, other=0))
-        high, low = split(quantised(value, e[None, :]))
-        tall = (R + 15) // 16 * 16
-        at = matrix.to(tl.int64) * C * tall + (c[:, None] * tall + r[None, :])
-        inside = (c < C)[:, None] & (r < tall)[None, :]
-        tl.store(column_high + at, tl.trans(high), inside)
-        tl.store(column_low + at, tl.trans(low), inside)
-        if tl.min(r, 0) == 0:
-            tl.store(column_exponents + matrix * C + c, e, c < C)
+        stored_by_columns(value, column_maxima, column_exponents, column_high, column_low, r, c, matrix, R, C)
