@@ -2,18 +2,20 @@
 
 Contract: `plan` lists distinct `Part`s and the segments that run them in order. Together they compute every
 node that is neither a source nor a move exactly once, in program order, so that memory is freed as early as
-in the whole program. Constants and moves (strided, reshape) are repeated in each part that reads them, except
-slices (`slice_of`). Not guaranteed: the fewest parts, or any part that occurs twice.
+in the whole program. Constants, comparisons of constants (a mask) and moves (strided, reshape) are repeated
+in each part that reads them, except slices (`slice_of`). Not guaranteed: the fewest parts, or any part that
+occurs twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay.program.isa import Input, Node, Op, Program, Shape
+from assay.program.compiled.softmaxes import scores_of
+from assay.program.isa import Family, Input, Node, Op, Program, Shape
 
 WHOLE_NODES = 2_500
 """Maximum nodes of a program that is compiled whole: nothing is fused across segments."""
@@ -36,6 +38,8 @@ class Part(Program):
     read."""
 
     reads: int = 0
+    softmaxes: frozenset[int] = frozenset()
+    """Inputs that are a softmax up to the diagonal (``program.compiled.softmaxes``)."""
 
     @property
     def slots(self) -> int:
@@ -105,7 +109,9 @@ def plan(program: Program, whole_nodes: int = WHOLE_NODES) -> Plan | None:
     """Plans the segments; None for a program that is compiled whole."""
     if len(program.nodes) <= whole_nodes or any(node.op is Op.RECORD for node in program.nodes):
         return None
-    computed = [i for i, n in enumerate(program.nodes) if n.op not in (*_GIVEN, *_CONSTANT, *_MOVES)]
+    computed = [
+        i for i, node in enumerate(program.nodes) if node.op not in _GIVEN and _is_base(program, node)
+    ]
     cuts = sorted(_Cuts(program, computed).found())
     pieces = [computed[a:b] for a, b in zip(cuts, [*cuts[1:], len(computed)], strict=True)]
     return _joined(program, pieces)
@@ -177,13 +183,23 @@ def _kind(node: Node) -> object:
 
 
 def bases(program: Program, ref: int) -> Iterator[int]:
-    """Nodes below moves; none for a constant."""
-    node = program.nodes[ref]
-    while node.op in _MOVES:
-        ref = node.inputs[0].ref
-        node = program.nodes[ref]
-    if node.op not in _CONSTANT:
+    """Nodes below moves; none for a constant and a comparison of constants."""
+    ref = _below_moves(program, ref)
+    if _is_base(program, program.nodes[ref]):
         yield ref
+
+
+def _below_moves(program: Program, ref: int) -> int:
+    while program.nodes[ref].op in _MOVES:
+        ref = program.nodes[ref].inputs[0].ref
+    return ref
+
+
+def _is_base(program: Program, node: Node) -> bool:
+    if node.op.row.family is Family.COMPARISON:
+        below = (program.nodes[_below_moves(program, x.ref)] for x in node.inputs)
+        return any(x.op not in _CONSTANT for x in below)
+    return node.op not in (*_CONSTANT, *_MOVES)
 
 
 def _bytes_between(program: Program, computed: Sequence[int]) -> list[int]:
@@ -207,8 +223,9 @@ def _bytes_between(program: Program, computed: Sequence[int]) -> list[int]:
 class _Body:
     """Nodes of one piece, with inputs numbered in order of first use."""
 
-    def __init__(self, program: Program, piece: Sequence[int]) -> None:
+    def __init__(self, program: Program, softmaxes: Collection[int], piece: Sequence[int]) -> None:
         self._program = program
+        self._softmaxes = softmaxes
         self.piece = piece
         self._own = set(piece)
         self.inputs: list[Given] = []
@@ -219,6 +236,9 @@ class _Body:
         for index in piece:
             self._place(index)
         self.place = {index: self._at[index] for index in piece}
+
+    def joined(self, other: _Body) -> _Body:
+        return _Body(self._program, self._softmaxes, [*self.piece, *other.piece])
 
     def _given(self, given: Given) -> int:
         if given not in self._read:
@@ -249,11 +269,20 @@ class _Body:
     def _shape(self, given: Given) -> Shape:
         return (given.length,) if given.length else self._program.nodes[given.ref].shape
 
+    def _softmax_inputs(self) -> frozenset[int]:
+        return frozenset(
+            slot for slot, x in enumerate(self.inputs) if x == Given(x.ref) and x.ref in self._softmaxes
+        )
+
     @property
     def key(self) -> object:
         """Equal for pieces that can share a part, whatever their outputs."""
         given = tuple((self._program.nodes[x.ref].dtype, self._shape(x)) for x in self.inputs)
-        return given, tuple((node.op, node.dtype, node.shape, node.attrs, at) for node, at in self._made)
+        return (
+            given,
+            self._softmax_inputs(),
+            tuple((node.op, node.dtype, node.shape, node.attrs, at) for node, at in self._made),
+        )
 
     def part(self, outputs: Sequence[int]) -> Part:
         """These nodes as a program of their own with these outputs."""
@@ -266,10 +295,10 @@ class _Body:
             at = [-1 - x if x < 0 else reads + x for x in read]
             inputs = tuple(Input(place, nodes[place].dtype, nodes[place].shape) for place in at)
             nodes.append(Node(node.op, node.dtype, node.shape, inputs, node.attrs))
-        return Part(tuple(nodes), tuple(reads + x for x in outputs), 0, 0, reads)
+        return Part(tuple(nodes), tuple(reads + x for x in outputs), 0, 0, reads, self._softmax_inputs())
 
 
-def _merged(program: Program, found: Sequence[_Body]) -> list[_Body]:
+def _merged(found: Sequence[_Body]) -> list[_Body]:
     """Merges small adjacent pieces that occur once, so that they can be fused."""
     times = Counter(body.key for body in found)
     merged: list[_Body] = []
@@ -277,7 +306,7 @@ def _merged(program: Program, found: Sequence[_Body]) -> list[_Body]:
     for body in found:
         alone = times[body.key] == 1
         if alone and single and len(merged[-1].piece) + len(body.piece) <= _MERGED_NODES:
-            merged[-1] = _Body(program, [*merged[-1].piece, *body.piece])
+            merged[-1] = merged[-1].joined(body)
         else:
             merged.append(body)
         single = alone
@@ -285,7 +314,8 @@ def _merged(program: Program, found: Sequence[_Body]) -> list[_Body]:
 
 
 def _joined(program: Program, pieces: Sequence[Sequence[int]]) -> Plan:
-    bodies = _merged(program, [_Body(program, piece) for piece in pieces])
+    softmaxes = {ref for ref in range(len(program.nodes)) if scores_of(program, ref) is not None}
+    bodies = _merged([_Body(program, softmaxes, piece) for piece in pieces])
     wanted = {base for ref in program.outputs for base in bases(program, ref)}
     wanted.update(base for body in bodies for x in body.inputs for base in bases(program, x.ref))
     numbers: dict[object, int] = {}
