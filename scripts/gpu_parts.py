@@ -32,7 +32,7 @@ from assay.fitness import digests, long_run
 from assay.fitness.check import Form, check, forms_on
 from assay.fitness.exercise import all_exercises
 from assay.fitness.samples import STEPS
-from assay.numerics import operand_triton, product_triton, slow_paths
+from assay.numerics import attention_triton, operand_triton, product_triton, slow_paths
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor
 from assay.program.kernels import FAST
@@ -44,6 +44,8 @@ from scripts.bench.report import machine as processor
 RIGHT, WRONG, FAILED, NONE = "right", "wrong", "failed", "none"
 BRIEF_STEPS = 3
 FORMS = "forms"
+MADE_TOGETHER: dict[str, Any] = {"operands": operand_triton, "attention": attention_triton}
+"""Modules of kernels that have one verdict for all sizes."""
 BEGAN = "ASSAY_PART_BEGAN"
 """Start time of the part's process, as time.time() gives it."""
 Parts = dict[str, Callable[["Task"], None]]
@@ -192,21 +194,22 @@ def kernels(task: Task) -> None:
 
 def kernel_faults(device: torch.device) -> list[str]:
     """Faults of the kernels on this GPU, those of products by tiling; each is compiled in its own process."""
-    pieces = [-1, *range(len(product_triton.tiles_of(device)))]
+    pieces = [*MADE_TOGETHER, *range(len(product_triton.tiles_of(device)))]
     with ProcessPoolExecutor(len(pieces), get_context("spawn")) as pool:
         found = pool.map(kernel_fault, [device] * len(pieces), pieces)
         return [fault for fault in found if fault]
 
 
-def kernel_fault(device: torch.device, number: int) -> str:
-    """Fault of the tiling of this number, or of the kernels of operands for -1; empty if there is none."""
-    kernel, makes_operands = product_triton.load(), operand_triton.load()
-    if kernel is None or makes_operands is None:
+def kernel_fault(device: torch.device, piece: str | int) -> str:
+    """Fault of the kernels of this name, or of the products' tiling of this number; empty if there is none."""
+    module = MADE_TOGETHER[piece] if isinstance(piece, str) else product_triton
+    kernel = module.load()
+    if kernel is None:
         return "the kernels cannot be had here; the reason is in the log"
-    if number < 0:
-        name, right = "operands", operand_triton.trusted(makes_operands, device)
+    if isinstance(piece, str):
+        name, right = piece, module.trusted(kernel, device)
     else:
-        tile = product_triton.tiles_of(device)[number]
+        tile = product_triton.tiles_of(device)[piece]
         name, right = (
             f"products in tiles of {tile.m} x {tile.n}",
             product_triton.trusted(kernel, tile, device),

@@ -211,11 +211,11 @@ def _kernel_for(x: Tensor) -> Kernel | None:
         slow_paths.note(log, f"{_WITHOUT} for some scores: {what}")
         return None
     kernel = load()
-    return kernel if kernel is not None and _trusted(kernel, x.device) else None
+    return kernel if kernel is not None and trusted(kernel, x.device) else None
 
 
 @cache
-def _trusted(kernel: Kernel, device: torch.device) -> bool:
+def trusted(kernel: Kernel, device: torch.device) -> bool:
     """True if the kernels were compared with the definition, by this process or before, and were right."""
     verdict = Verdict([*versions(device), _ELEMENTS, _TILE, _BY_ROWS, _BY_COLUMNS], _SOURCES)
     return compared(verdict, partial(check, kernel, device), f"{_WITHOUT} on {device}")

@@ -41,9 +41,7 @@ Form = Callable[[Sequence[Tensor]], list[Tensor]]
 
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
-    *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
-    *("program/compiled/segments.py", "program/compiled/segment_runner.py", "program/compiled/kernels.py"),
-    "program/compiled/settings.py",
+    "program/compiled/*.py",
 )
 """Source files that affect a program's graph."""
 _MANIFEST = "form.json"

@@ -23,6 +23,7 @@ from assay.numerics import fused, product_kernel
 from assay.numerics.fused import Exponents, Quantised, Unquantised
 from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
+from assay.program.compiled.attention import Attention
 from assay.program.compiled.largest import Largest, known_maxima
 from assay.program.compiled.one_hot import OneHotSum, one_hot_sums
 from assay.program.compiled.operands import Operands
@@ -102,82 +103,108 @@ def _example(node: Node, device: torch.device) -> Tensor:
 
 
 def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
-    read = numbers_read(program)
-    pending = list(inputs[: -len(read)])
-    numbers = dict(zip(read, inputs[-len(read) :], strict=True))
-    given_back = dequantised_nodes(program)
-    products_only = _read_by_products_only(program, given_back)
-    planes = _read_through_windows(program) if fused.on_processor(inputs[-1]) else set()
-    unmade = products_only if kernel else set()
-    repeated = _repeated(program) | _quantised_by_products(program, unmade)
-    turned = set() if fused.on_processor(inputs[-1]) else _read_turned(program)
-    one_hot, known = one_hot_sums(program), known_maxima(program)
-    together = None if fused.on_processor(inputs[-1]) else Operands(program, given_back)
-    values: list[Value] = []
-    for node in program.nodes:
-        if node.op in (Op.STATE, Op.DATA):
-            values.append(_internal(pending.pop(0)))
-        elif node.op in (Op.STEP, Op.SHARD):
-            values.append(numbers[node.op])
-        elif node.op is Op.RECORD:
-            index = _plain(values[node.inputs[0].ref])
-            values.append(read_records(numbers[Op.RECORD], index, node.attrs[0], node.shape[1]))
-        elif len(values) in one_hot:
-            values.append(_one_hot_sum(node, one_hot[len(values)], values))
-        elif together is not None and len(values) in together:
-            values.append(together.value(len(values), lambda ref: _plain(values[ref])))
-        else:
-            operands = [values[ref.ref] for ref in node.inputs]
-            if len(values) in turned:
-                operands = [*operands[2:], *operands[:2]]
-            if len(values) in given_back:
-                q, e = (values[ref] for ref in given_back[len(values)])
-                values.append(_dequantised(node, q, _exponents(e)))
-            elif len(values) in planes:
-                values.append(Windows.whole(_plane(node, operands)))
-            elif len(values) in unmade:
-                own = _has_own_exponents(program, node)
-                values.append(Unquantised(_plain(operands[0]), _exponents(operands[1]), own))
-            elif node.op is Op.QUANTISE:
-                values.append(_quantise(program, node, operands, len(values) in products_only))
-            elif (zeros := _zeros_around(program, node)) is not None:
-                inner, sides = zeros
-                values.append(Padded.of(operands[inner], sides))
-            else:
-                if len(values) in known:
-                    value = _of_known_maximum(node, known[len(values)], values)
-                else:
-                    value = _value(node, operands, inputs[-1].device)
-                windows = any(isinstance(x, Windows) for x in operands)
-                stored = node.op is Op.PRODUCT and (kernel or windows)
-                if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
-                    value = fused.rounded(value)
-                costly = (node.op in _COSTLY or len(values) in repeated) and not stored
-                if costly and isinstance(value, Tensor):
-                    value = fused.kept(value)
-                if len(values) in turned:
-                    value = _plain(value).transpose(-1, -2)
-                values.append(value)
+    values = _Values(program, kernel, inputs)
+    for ref in range(len(program.nodes)):
+        values[ref]  # in their order, so that memory is freed early
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
 
 
-def _one_hot_sum(node: Node, found: OneHotSum, values: Sequence[Value]) -> Tensor:
+class _Values:
+    """Values of a program's nodes, each made when it is first asked for."""
+
+    def __init__(self, program: Program, kernel: bool, inputs: Sequence[Tensor]) -> None:
+        self._program, self._kernel = program, kernel
+        read = numbers_read(program)
+        self._numbers = dict(zip(read, inputs[-len(read) :], strict=True))
+        given = (ref for ref, node in enumerate(program.nodes) if node.op in (Op.STATE, Op.DATA))
+        self._values: dict[int, Value] = {
+            ref: _internal(x) for ref, x in zip(given, inputs[: -len(read)], strict=True)
+        }
+        self._device = inputs[-1].device
+        on_processor = fused.on_processor(inputs[-1])
+        self._given_back = dequantised_nodes(program)
+        self._products_only = _read_by_products_only(program, self._given_back)
+        self._planes = _read_through_windows(program) if on_processor else set()
+        self._unmade = self._products_only if kernel else set()
+        self._repeated = _repeated(program) | _quantised_by_products(program, self._unmade)
+        self._turned = set() if on_processor else _read_turned(program)
+        self._one_hot, self._known = one_hot_sums(program), known_maxima(program)
+        self._kernels = [] if on_processor else _kernels_of(program, self._given_back)
+
+    def __getitem__(self, ref: int) -> Value:
+        if ref not in self._values:
+            self._values[ref] = self._made(ref, self._program.nodes[ref])
+        return self._values[ref]
+
+    def tensor(self, ref: int) -> Tensor:
+        return _plain(self[ref])
+
+    def _made(self, ref: int, node: Node) -> Value:
+        if node.op in (Op.STEP, Op.SHARD):
+            return self._numbers[node.op]
+        if node.op is Op.RECORD:
+            index = self.tensor(node.inputs[0].ref)
+            return read_records(self._numbers[Op.RECORD], index, node.attrs[0], node.shape[1])
+        if ref in self._one_hot:
+            return _one_hot_sum(node, self._one_hot[ref], self)
+        for kernel in self._kernels:
+            if ref in kernel:
+                return kernel.value(ref, self.tensor)
+        if ref in self._given_back:
+            q, e = (self[x] for x in self._given_back[ref])
+            return _dequantised(node, q, _exponents(e))
+        operands = [self[x.ref] for x in node.inputs]
+        if ref in self._planes:
+            return Windows.whole(_plane(node, operands))
+        if ref in self._unmade:
+            own = _has_own_exponents(self._program, node)
+            return Unquantised(_plain(operands[0]), _exponents(operands[1]), own)
+        if node.op is Op.QUANTISE:
+            return _quantise(self._program, node, operands, ref in self._products_only)
+        if (zeros := _zeros_around(self._program, node)) is not None:
+            inner, sides = zeros
+            return Padded.of(operands[inner], sides)
+        return self._computed(ref, node, operands)
+
+    def _computed(self, ref: int, node: Node, operands: list[Value]) -> Value:
+        """The value of a node that nothing else makes, stored if that is worth it."""
+        if ref in self._turned:
+            operands = [*operands[2:], *operands[:2]]
+        if ref in self._known:
+            value = _of_known_maximum(node, self._known[ref], self)
+        else:
+            value = _value(node, operands, self._device)
+        windows = any(isinstance(x, Windows) for x in operands)
+        stored = node.op is Op.PRODUCT and (self._kernel or windows)
+        if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
+            value = fused.rounded(value)
+        costly = (node.op in _COSTLY or ref in self._repeated) and not stored
+        if costly and isinstance(value, Tensor):
+            value = fused.kept(value)
+        return _plain(value).transpose(-1, -2) if ref in self._turned else value
+
+
+def _kernels_of(program: Program, given_back: Mapping[int, tuple[int, int]]) -> list[Attention | Operands]:
+    """What makes nodes' values by kernels of our own."""
+    attention = Attention(program, given_back)
+    return [attention, Operands(program, given_back, others=attention)]
+
+
+def _one_hot_sum(node: Node, found: OneHotSum, values: _Values) -> Tensor:
     index, share = (
-        _plain(values[ref]).expand(*node.shape, 1).squeeze(-1) for ref in (found.place, found.share)
+        values.tensor(ref).expand(*node.shape, 1).squeeze(-1) for ref in (found.place, found.share)
     )
     return fused.one_hot_sum(index, share, *found.span)
 
 
-def _of_known_maximum(node: Node, found: Largest, values: Sequence[Value]) -> Value:
-    maximum, shift, total = (
-        None if ref is None else _plain(values[ref]).reshape(node.shape) for ref in found
-    )
+def _of_known_maximum(node: Node, found: Largest, values: _Values) -> Value:
+    maximum, shift, total = (None if ref is None else values.tensor(ref).reshape(node.shape) for ref in found)
     assert maximum is not None and shift is not None
     shift = maximum if found.maximum == found.shift else shift
     largest = fused.largest_exponential(maximum, shift, total)
     if node.op is Op.EXPONENT:
         return fused.exponent_of_largest(largest)
-    return fused.sum(_plain(values[node.inputs[0].ref]), largest)
+    return fused.sum(values.tensor(node.inputs[0].ref), largest)
 
 
 def _dequantised(node: Node, q: Value, e: Exponents) -> Tensor:

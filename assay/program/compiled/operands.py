@@ -8,7 +8,7 @@ are left out, which a compiler fuses with what makes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -45,16 +45,26 @@ class Matrix:
     """Columns of these rows."""
 
 
-def matrices(program: Program, restored: Collection[int]) -> dict[Key, Matrix]:
+def matrices(program: Program, restored: Collection[int], others: Container[int] = ()) -> dict[Key, Matrix]:
+    """Matrices that are worth it, without the quantise nodes that `others` make."""
+    found = all_matrices(program, restored, others)
+    return {key: matrix for key, matrix in found.items() if _worth(key, matrix)}
+
+
+def all_matrices(
+    program: Program, restored: Collection[int], others: Container[int] = ()
+) -> dict[Key, Matrix]:
     """All matrices found; `restored` are products that only restore a quantise node's values."""
     found: dict[Key, Matrix] = {}
     for index in _operands(program, restored):
+        if index in others:
+            continue
         place = _place(program, program.nodes[index].inputs[0].ref)
         if place is not None:
             key, by_rows, span = place
             matrix = found.setdefault(key, Matrix())
             (matrix.across if by_rows else matrix.down).setdefault(span, []).append(index)
-    return {key: matrix for key, matrix in found.items() if _worth(key, matrix)}
+    return found
 
 
 def _operands(program: Program, restored: Collection[int]) -> Iterable[int]:
@@ -133,9 +143,9 @@ def loss_gradient(program: Program, key: Key) -> tuple[int, ...] | None:
 class Operands:
     """Values of the nodes that are made together: when the first of a matrix is asked for."""
 
-    def __init__(self, program: Program, restored: Collection[int]) -> None:
+    def __init__(self, program: Program, restored: Collection[int], others: Container[int] = ()) -> None:
         self._program = program
-        self._found = matrices(program, restored)
+        self._found = matrices(program, restored, others)
         self._matrix_of: dict[int, Key] = {}
         self._made: dict[int, fused.Quantised | fused.Exponents] = {}
         for key, matrix in self._found.items():

@@ -174,8 +174,8 @@ def test_a_kernel_that_fails_the_check_is_done_without(
     monkeypatch.setattr(attention_triton, "CHECKED_LENGTHS", (9,))
     kernel = planted_kernel(monkeypatch, fault)
     for _ in range(2):
-        attention_triton._trusted.cache_clear()
-        assert attention_triton._trusted(kernel, CPU) != bool(noted)
+        attention_triton.trusted.cache_clear()
+        assert attention_triton.trusted(kernel, CPU) != bool(noted)
     assert [why.partition(":")[0] for why in slow_paths.noted()] == [
         "attention takes longer, operation by operation, on cpu"
     ] * noted

@@ -10,22 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-from assay.numerics import operand_triton, product_triton
+from assay.numerics import attention_triton, operand_triton, product_triton
 from scripts import gpu_parts
 from scripts.bench import gpu
+
+KERNELS = (operand_triton, attention_triton, product_triton)
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands in for kernels that load; they are compared in this process."""
     monkeypatch.setattr(gpu_parts, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(1))
-    monkeypatch.setattr(product_triton, "load", lambda: "kernel")
     monkeypatch.setattr(product_triton, "tiles_of", lambda device: product_triton.TILES[9])
-    monkeypatch.setattr(operand_triton, "load", lambda: "kernel")
+    for module in KERNELS:
+        monkeypatch.setattr(module, "load", lambda: "kernel")
 
 
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize("wrong", [None, "operands", "128 x 64"])
+@pytest.mark.parametrize("wrong", [None, "operands", "attention", "128 x 64"])
 def test_a_gpu_s_kernels_are_checked_in_every_tile(
     monkeypatch: pytest.MonkeyPatch, wrong: str | None
 ) -> None:
@@ -34,23 +36,24 @@ def test_a_gpu_s_kernels_are_checked_in_every_tile(
     def compared(verdict: object, check: object, without: str) -> bool:
         assert isinstance(check, partial)
         tile = next((x for x in check.args if isinstance(x, product_triton.Tile)), None)
-        asked.append("operands" if tile is None else f"{tile.m} x {tile.n}")
+        whole = "operands" if without.startswith("operands") else "attention"
+        asked.append(whole if tile is None else f"{tile.m} x {tile.n}")
         return asked[-1] != wrong
 
-    for module in (product_triton, operand_triton):
+    for module in KERNELS:
         module.trusted.cache_clear()
         monkeypatch.setattr(module, "compared", compared)
         monkeypatch.setattr(module, "versions", lambda device: [])
     faults = gpu_parts.kernel_faults(torch.device("cuda:1"))
-    assert asked == ["operands", "128 x 128", "128 x 64", "64 x 64"]
+    assert asked == ["operands", "attention", "128 x 128", "128 x 64", "64 x 64"]
     assert len(faults) == (wrong is not None) and all(f"{wrong}: " in fault for fault in faults)
 
 
-@pytest.mark.parametrize("lacking", [product_triton, operand_triton])
-def test_a_kernel_that_cannot_be_had_is_a_fault(monkeypatch: pytest.MonkeyPatch, lacking: Any) -> None:
-    for module in (product_triton, operand_triton):
-        monkeypatch.setattr(module, "load", lambda module=module: None if module is lacking else "kernel")
-    assert "cannot be had" in gpu_parts.kernel_fault(torch.device("cuda:0"), 0)
+@pytest.mark.parametrize("piece", ["operands", "attention", 0])
+def test_a_kernel_that_cannot_be_had_is_a_fault(monkeypatch: pytest.MonkeyPatch, piece: str | int) -> None:
+    for module in KERNELS:
+        monkeypatch.setattr(module, "load", lambda: None)
+    assert "cannot be had" in gpu_parts.kernel_fault(torch.device("cuda:0"), piece)
 
 
 def test_operands_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
