@@ -201,7 +201,7 @@ def kernel_faults(device: torch.device) -> list[str]:
 
 
 def kernel_fault(device: torch.device, piece: str | int) -> str:
-    """Fault of the kernels of this name, or of the products' tiling of this number; empty if there is none."""
+    """Fault of the kernels of this name, or of the products' tiling of this number; empty if none."""
     module = MADE_TOGETHER[piece] if isinstance(piece, str) else product_triton
     kernel = module.load()
     if kernel is None:

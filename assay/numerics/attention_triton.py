@@ -37,8 +37,7 @@ _OPTIONS = {"enable_fp_fusion": False}
 _BY_ROWS = {"num_warps": 4, **_OPTIONS}
 _BY_COLUMNS = {"num_warps": 8, **_OPTIONS}
 _LEAST_WIDTH = 16
-CHECKED_LENGTHS = (136, 512)
-"""Rows for which the kernels are compared: of one that is not a power of two, and of a usual one."""
+USUAL_LENGTH = 512
 _MATRICES = 1 << 16
 _WITHOUT = "attention takes longer, operation by operation,"
 
@@ -121,10 +120,19 @@ class Kernel:
 
 def _blocks(x: Tensor) -> tuple[dict[str, int], tuple[int, int]]:
     """(how a kernel by rows is cut, its grid) for f32 [b.., T, T]."""
-    length = x.shape[-1]
-    width = max(_LEAST_WIDTH, 1 << (length - 1).bit_length())
+    length, width = x.shape[-1], _width(x.shape[-1])
     cut = {"K": contraction.sum_shift(length), "H": max(1, _ELEMENTS // width), "W": width}
     return cut, (-(-length // cut["H"]), x.numel() // length**2)
+
+
+def alike(length: int) -> int:
+    """The shortest length whose machine code is the same: Triton's depends on whether 16 divides it."""
+    width = _width(length)
+    return length if width <= 32 else width // 2 + (1 if length % 16 else 16)
+
+
+def _width(length: int) -> int:
+    return max(_LEAST_WIDTH, 1 << (length - 1).bit_length())
 
 
 def build(source: Path) -> Kernel:
@@ -132,30 +140,35 @@ def build(source: Path) -> Kernel:
     return Kernel(loaded(source))
 
 
+def _several(length: int) -> tuple[int, int, int]:
+    """Matrices to compare; few of the largest, for the definition takes a second for a million numbers."""
+    return (2 if length <= USUAL_LENGTH else 1, length, length)
+
+
 def hard_scores(length: int) -> Iterator[Tensor]:
     """Scores of every bit pattern; near each other, far apart, and apart by what makes subnormal results;
     with Inf and NaN here and there, on either side of the diagonal."""
-    count = 3 * length * length
-    at = torch.arange(count, dtype=torch.int64)
+    shape = _several(length)
+    at = torch.arange(torch.Size(shape).numel(), dtype=torch.int64)
     any_bits = (at * 0x9E3779B1).to(torch.int32).view(torch.float32)
     wave = (at * 7919 % 16385 - 8192).to(torch.float32) / 512
-    yield any_bits.view(3, length, length)
+    yield any_bits.view(shape)
     for factor in (0.0, 2.0**-140, 2.0**-20, 0.125, 1.0, 6.5, 2.0**122):
-        yield (wave * factor).view(3, length, length)
+        yield (wave * factor).view(shape)
     for rare in (-torch.inf, torch.inf, torch.nan):
         for every in (7 * length + 3, length + 1):
-            yield torch.where(at % every == 5 % every, rare, wave).view(3, length, length)
-    yield torch.full((1, length, length), -torch.inf)
+            yield torch.where(at % every == 5 % every, rare, wave).view(shape)
+    yield torch.full(shape, -torch.inf)
 
 
 def hard_gradients(length: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Softmax, gradient of it, and rows of which all has to be read: of every size, and with what poisons."""
-    at = torch.arange(3 * length * length, dtype=torch.int64)
-    any_bits = (at * 0x9E3779B1).to(torch.int32).view(torch.float32).view(3, length, length)
-    wave = ((at * 7919 % 16385 - 8192).to(torch.float32) / 512).view(3, length, length)
+    at = torch.arange(torch.Size(_several(length)).numel(), dtype=torch.int64).view(_several(length))
+    any_bits = (at * 0x9E3779B1).to(torch.int32).view(torch.float32)
+    wave = (at * 7919 % 16385 - 8192).to(torch.float32) / 512
     below = causal(length, wave.device)
-    scores = (wave, wave * 6.5, torch.where(at.view_as(wave) % (7 * length + 3) == 5, torch.nan, wave))
-    everything = torch.ones(3, length, dtype=torch.int32)
+    scores = (wave, wave * 6.5, torch.where(at % (7 * length + 3) == 5, torch.nan, wave))
+    everything = torch.ones(at.shape[:2], dtype=torch.int32)
     for x in scores:
         p = softmax_definition(x)[0]
         for g in (wave, wave * 2.0**120, wave * 2.0**-130, any_bits):
@@ -164,23 +177,22 @@ def hard_gradients(length: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             yield p, g, (~g.isfinite()).any(-1).to(torch.int32)
     yield any_bits, wave, everything
     yield wave, any_bits.roll(1), everything
-    yield wave, torch.where(at.view_as(wave) % (length + 1) == 5, -torch.inf, wave), everything
+    yield wave, torch.where(at % (length + 1) == 5, -torch.inf, wave), everything
 
 
-def check(kernel: Kernel, device: torch.device, lengths: Sequence[int] = ()) -> None:
-    """Raises Unusable unless the kernels agree with the definitions."""
-    for length in lengths or CHECKED_LENGTHS:
-        cases: Iterator[tuple[str, list[Tensor], Callable[..., list[Tensor]], Sequence[Tensor]]] = chain(
-            (("softmax", softmax_definition(x), kernel.softmax, (x,)) for x in hard_scores(length)),
-            (("gradient", gradient_definition(*x), kernel.gradient, x) for x in hard_gradients(length)),
-        )
-        for name, wanted, function, given in cases:
-            try:
-                made = function(*(x.to(device) for x in given))
-            except kernel.faults as error:
-                raise refused(error) from error
-            if not equal(wanted, made):
-                raise Unusable(f"the kernel gives another {name} of {length} numbers on {device}")
+def check(kernel: Kernel, device: torch.device, length: int) -> None:
+    """Raises Unusable unless the kernels agree with the definitions for rows of this length."""
+    cases: Iterator[tuple[str, list[Tensor], Callable[..., list[Tensor]], Sequence[Tensor]]] = chain(
+        (("softmax", softmax_definition(x), kernel.softmax, (x,)) for x in hard_scores(length)),
+        (("gradient", gradient_definition(*x), kernel.gradient, x) for x in hard_gradients(length)),
+    )
+    for name, wanted, function, given in cases:
+        try:
+            made = function(*(x.to(device) for x in given))
+        except kernel.faults as error:
+            raise refused(error) from error
+        if not equal(wanted, made):
+            raise Unusable(f"the kernel gives another {name} of {length} numbers on {device}")
 
 
 def equal(wanted: list[Tensor], made: list[Tensor]) -> bool:
@@ -211,14 +223,16 @@ def _kernel_for(x: Tensor) -> Kernel | None:
         slow_paths.note(log, f"{_WITHOUT} for some scores: {what}")
         return None
     kernel = load()
-    return kernel if kernel is not None and trusted(kernel, x.device) else None
+    return kernel if kernel is not None and trusted(kernel, x.device, length) else None
 
 
 @cache
-def trusted(kernel: Kernel, device: torch.device) -> bool:
-    """True if the kernels were compared with the definition, by this process or before, and were right."""
-    verdict = Verdict([*versions(device), _ELEMENTS, _TILE, _BY_ROWS, _BY_COLUMNS], _SOURCES)
-    return compared(verdict, partial(check, kernel, device), f"{_WITHOUT} on {device}")
+def trusted(kernel: Kernel, device: torch.device, length: int = USUAL_LENGTH) -> bool:
+    """True if the kernels for rows of this length were compared with the definition, by this process or
+    before, and were right."""
+    like = alike(length)
+    verdict = Verdict([*versions(device), _ELEMENTS, _TILE, _BY_ROWS, _BY_COLUMNS, like], _SOURCES)
+    return compared(verdict, partial(check, kernel, device, like), f"{_WITHOUT} on {device}")
 
 
 load = Shared(lambda: build(_SOURCE), _WITHOUT)

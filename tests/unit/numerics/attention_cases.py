@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 def checked(source: str, length: str) -> str:
     """What the check at the first use on a device says of rows of this length."""
     try:
-        check(attention_triton.build(Path(source)), CPU, [int(length)])
+        check(attention_triton.build(Path(source)), CPU, int(length))
     except Unusable as reason:
         return str(reason)
     return ""

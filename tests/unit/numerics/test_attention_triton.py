@@ -130,6 +130,13 @@ def test_the_hard_numbers_keep_what_the_kernels_rely_on() -> None:
     assert left_out > 8 and any(x.isnan().any() for x in hard_scores(40))
 
 
+@pytest.mark.parametrize(("length", "like"), [(9, 9), (32, 32), (33, 33), (48, 48), (500, 257), (512, 272)])
+def test_lengths_with_the_same_machine_code(length: int, like: int) -> None:
+    assert attention_triton.alike(length) == attention_triton.alike(like) == like
+    cuts = [attention_triton._blocks(torch.empty(1, n, n, device="meta"))[0] for n in (length, like)]
+    assert cuts[0] == cuts[1] and (length % 16 == 0) == (like % 16 == 0)
+
+
 def planted_kernel(monkeypatch: pytest.MonkeyPatch, fault: str) -> Kernel:
     """A kernel by PyTorch: right, with one bit wrong, or that cannot be compiled."""
     module: Any = SimpleNamespace(softmax=None, by_rows=None, by_columns=None, FAULTS=(ZeroDivisionError,))
@@ -160,9 +167,9 @@ def test_what_the_check_says_of_a_kernel(monkeypatch: pytest.MonkeyPatch, fault:
     kernel = planted_kernel(monkeypatch, fault)
     if told:
         with pytest.raises(Unusable, match=told):
-            attention_triton.check(kernel, CPU, [40])
+            attention_triton.check(kernel, CPU, 40)
     else:
-        attention_triton.check(kernel, CPU, [40])
+        attention_triton.check(kernel, CPU, 40)
 
 
 @pytest.mark.parametrize(("fault", "noted"), [("", 0), ("bit", 1), ("refused", 1)])
@@ -171,11 +178,10 @@ def test_a_kernel_that_fails_the_check_is_done_without(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(attention_triton, "versions", lambda device: ["a driver"])
-    monkeypatch.setattr(attention_triton, "CHECKED_LENGTHS", (9,))
     kernel = planted_kernel(monkeypatch, fault)
     for _ in range(2):
         attention_triton.trusted.cache_clear()
-        assert attention_triton.trusted(kernel, CPU) != bool(noted)
+        assert attention_triton.trusted(kernel, CPU, 9) != bool(noted)
     assert [why.partition(":")[0] for why in slow_paths.noted()] == [
         "attention takes longer, operation by operation, on cpu"
     ] * noted
