@@ -42,14 +42,14 @@ def password_for(app: App, *, kept: bool = False) -> str:
         return read_password(path)
     if not sys.stdin.isatty():
         raise Ask(
-            "a new key needs a password, and nobody is there to type one; no key was made",
-            hint="name a file that holds one with --password-file, or let one be made and written beside the"
-            " key with --write-password",
+            "a new key needs a password, and this command has no terminal to ask for one; no key was made",
+            hint="name a file that holds one with --password-file, or have one generated and written beside"
+            " the key with --write-password",
             code="no-password",
         )
     password = getpass.getpass("password for the new key: ")
     if password != getpass.getpass("the same again: "):
-        raise Ask("the two are not the same; no key was made", hint="try again", code="no-password")
+        raise Ask("the two passwords differ; no key was made", hint="repeat the command", code="no-password")
     return password
 
 

@@ -64,7 +64,11 @@ class AuditShares:
 def checked(share: float) -> float:
     """Validates a share. Raises Stop unless it is 0 to 1."""
     if not 0 <= share <= 1:
-        raise Stop(f"{share} is no share of a job", hint="audit from 0 to 1 of it", code="bad-share")
+        raise Stop(
+            f"the share of segments to audit cannot be {share}",
+            hint="give a number from 0 (none) to 1 (all)",
+            code="bad-share",
+        )
     return share
 
 

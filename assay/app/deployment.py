@@ -58,8 +58,10 @@ def profile_of(name: str) -> Profile:
     if name not in PROFILES:
         told = "; ".join(f"{n}: {p.about}" for n, p in PROFILES.items())
         raise Ask(
-            f"there is no profile {name!r}" if name else "say for what kind of chain the market is",
-            hint=f"--profile {'|'.join(PROFILES)} ({told}). Bounds are fixed at deployment for good",
+            f"there is no profile {name!r}; nothing was deployed"
+            if name
+            else "a deployment needs a profile, which sets its bounds; nothing was deployed",
+            hint=f"--profile {'|'.join(PROFILES)} ({told}). Bounds cannot change after the deployment",
             code="bad-profile",
         )
     return PROFILES[name]
@@ -75,8 +77,8 @@ def bounds_of(profile: Profile, lag: int | None, block_s: int | None) -> Bounds:
     )
     if made.clock_lag < 1 or made.block_time < 1:
         raise Ask(
-            f"deadlines pass after {made.clock_lag} blocks, which come every {made.block_time} s: neither can"
-            " be 0",
+            f"the clock's lag is {made.clock_lag} blocks of {made.block_time} s, and neither can be 0;"
+            " nothing was deployed",
             hint="see --clock-lag and --block-time",
             code="bad-bounds",
         )
@@ -94,16 +96,18 @@ def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoc
     )
     if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1:
         raise Ask(
-            f"stake leaves after {made.unbond_s} s and owners after {made.unbind_s} s, in epochs of"
-            f" {made.weight_epoch} blocks: owners must be the slower, and none of the three 0",
+            f"unbonding a stake takes {made.unbond_s} s and unbinding an owner {made.unbind_s} s, in epochs"
+            f" of {made.weight_epoch} blocks; unbinding has to take longer, and none of them can be 0;"
+            " nothing was deployed",
             hint="see --unbond, --unbind and --weight-epoch",
             code="bad-delays",
         )
     if made.unbond_s < (window := profile.bounds.least_window):
         raise Ask(
-            f"stake leaves after {show_span(made.unbond_s)}, and the shortest challenge window is"
-            f" {show_span(window)}: what a stake vouched for could be found false when it is gone",
-            hint=f"the profile's own delay is {show_span(base.unbond_s)}: leave --unbond out, or give more",
+            f"unbonding a stake takes {show_span(made.unbond_s)}, less than the shortest challenge window,"
+            f" {show_span(window)}: a cheat could withdraw its stake before it is convicted; nothing was"
+            " deployed",
+            hint=f"leave --unbond out, which gives {show_span(base.unbond_s)}, or give more than the window",
             code="bad-delays",
         )
     return made

@@ -140,11 +140,15 @@ def job_id_of(market: Ids, text: str, names: Mapping[str, JobId] | None = None) 
     if text in names:
         return names[text]
     if near := meant(text, [LATEST, *names]):
-        raise Stop(f"{text!r} is not an id{near}", hint="`assay job ls` shows jobs", code="bad-id")
+        raise Stop(
+            f"{text!r} is no job id and no job's name{near}",
+            hint="`assay job ls` lists the jobs",
+            code="bad-id",
+        )
     if text == LATEST:
         if known := list(market.job_ids()):
             return known[-1]
-        raise Stop("there is no job yet", hint="`assay job post` posts one", code="no-such-job")
+        raise Stop("this market has no job yet", hint="`assay job post` posts one", code="no-such-job")
     digits = digits_of(text)
     if len(digits) == WHOLE:
         return JobId(bytes.fromhex(digits))

@@ -96,8 +96,9 @@ def reach_of(settings: Settings, port: int = 0) -> Reach:
         _check(announce)
     if announce == AUTO and _is_wildcard(host):
         raise Ask(
-            f"listening on {host} is on every address of this machine, and others need one of them",
-            hint="say which with --announce-url http://ADDRESS:PORT, or --announce-url none to announce none",
+            f"a node that listens on {host} listens on every address of this machine, and has to announce one"
+            " that others can reach; nothing was started",
+            hint="name it with --announce-url http://ADDRESS:PORT, or announce none with --announce-url none",
             code="bad-config",
         )
     return Reach(host, port, announce)
@@ -118,7 +119,7 @@ def private_peers(settings: Settings) -> list[Network]:
         named = networks(given)
     except ValueError as error:
         raise Ask(
-            f"private_peers: {error}; nobody was asked",
+            f"private_peers: {error}; no peer was asked",
             hint="name networks, such as 10.0.0.0/8 or 192.168.1.0/24,fd00::/8",
             code="bad-config",
         ) from error
@@ -171,7 +172,7 @@ def _check(url: str) -> None:
         peer_url(url)
     except BadPeerUrl as error:
         raise Ask(
-            f"{url!a} is no base URL that others could fetch blocks from: nothing was announced",
-            hint="such as https://node.example.org or http://[2001:db8::7]:4001; or auto, or none",
+            f"others cannot fetch blocks from {url!a}: it is no base URL; nothing was announced",
+            hint="give one such as https://node.example.org or http://[2001:db8::7]:4001; or auto, or none",
             code="bad-config",
         ) from error

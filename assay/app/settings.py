@@ -231,8 +231,9 @@ class Settings:
         for url in urls:
             if not is_http(url):  # what stands after a slash may be a key, and is not repeated
                 raise Ask(
-                    f"{url.split('/')[0]!r} is no URL of a chain's node",
-                    hint="write it whole, such as -r http://127.0.0.1:8545 (-r, ETH_RPC_URL or assay.toml)",
+                    f"{url.split('/')[0]!r} is not the URL of a chain's node; nothing was sent",
+                    hint="give the whole URL, such as -r http://127.0.0.1:8545 (-r, ETH_RPC_URL or"
+                    " assay.toml)",
                     code="bad-config",
                 )
         return urls
@@ -272,9 +273,9 @@ class Settings:
         name = self.value("account")
         if not name:
             raise Ask(
-                "this command acts for an account, and none is chosen",
-                hint="pass --account NAME, or choose one for good with `assay account use NAME`;"
-                " `assay account ls` lists them",
+                "this command acts for an account, and no account is chosen",
+                hint="pass --account NAME, or set a default with `assay account use NAME`; `assay account ls`"
+                " lists them",
                 code="no-account",
             )
         return name

@@ -40,7 +40,9 @@ def parse_amount(text: str) -> Wei:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None and _AMOUNT.fullmatch(text.strip().removeprefix("-").strip()):
         raise Stop(
-            f"{text!r} is below 0, and an amount is 0 or more", hint="leave the minus out", code="bad-amount"
+            f"{text!r} is below 0, and an amount is 0 or more",
+            hint="give it without the minus sign",
+            code="bad-amount",
         )
     if match is None:
         raise Stop(
@@ -52,10 +54,16 @@ def parse_amount(text: str) -> Wei:
         value = Decimal(match[1]).scaleb(_SCALE[match[2]])
     if value != value.to_integral_value():
         raise Stop(
-            f"{text!r} is finer than the smallest unit", hint="use at most 18 decimals", code="bad-amount"
+            f"{text!r} has a fraction below the smallest unit",
+            hint="use at most 18 decimals",
+            code="bad-amount",
         )
     if value.adjusted() > 37:
-        raise Stop(f"{text!r} does not fit 128 bits", hint="ask for less", code="bad-amount")
+        raise Stop(
+            f"{text!r} is more than the contracts can hold, 2^128 of the smallest unit",
+            hint="give a smaller amount",
+            code="bad-amount",
+        )
     return Wei(int(value))
 
 
@@ -63,7 +71,11 @@ def parse_payment(text: str) -> Wei:
     """Parses a positive amount. Raises Stop."""
     value = parse_amount(text)
     if not value:
-        raise Stop(f"{text!r} moves nothing", hint="name an amount above 0, such as 5tok", code="bad-amount")
+        raise Stop(
+            f"{text!r} is nothing, so there is nothing to move",
+            hint="give an amount above 0, such as 5tok",
+            code="bad-amount",
+        )
     return value
 
 
@@ -72,9 +84,10 @@ def parse_rate(text: str) -> Wei:
     amount, slash, per = text.partition("/")
     if not slash or per.strip() != "1e15op":
         raise Stop(
-            f"{text!r} is no price of operations; a price of a task, whatever its size, is taken no more",
-            hint="write what 10^15 operations cost, such as 500tok/1e15op; `assay job estimate` says what a"
-            " job pays for them",
+            f"{text!r} is not a price of operations; a price for each task, whatever its size, is not"
+            " accepted any more",
+            hint="give the price of 10^15 operations, such as 500tok/1e15op; `assay job estimate` shows what"
+            " a job pays for them",
             code="bad-amount",
         )
     return parse_amount(amount.strip().replace(" ", ""))

@@ -179,8 +179,9 @@ class WebServer:
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise Stop(
-                    f"cannot listen on {self._host}, port {self._port}",
-                    hint="choose another --port, or 0 for any",
+                    f"the server cannot listen on {self._host}, port {self._port}: another program may hold"
+                    " the port",
+                    hint="choose another --port, or 0 for any free one",
                     code="port-in-use",
                 )
             time.sleep(0.02)

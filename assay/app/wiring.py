@@ -73,7 +73,11 @@ class Connection:
     def require_account(self) -> None:
         """Raises Ask if no key was opened."""
         if not isinstance(self.market, ChainMarket):
-            raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
+            raise Ask(
+                "this connection has no account, so it can only read; nothing was sent",
+                hint="pass --account NAME",
+                code="no-account",
+            )
 
     def ether(self, address: Address) -> int:
         """Balance of an account in wei."""

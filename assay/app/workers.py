@@ -47,8 +47,9 @@ def workers_of(
     devices = devices_of(settings.device)
     if replays > 1 and devices != ["cpu"]:
         raise Ask(
-            f"several replays at a time need processors, not {', '.join(devices)}, so nothing was started",
-            hint="run with --device cpu, or name each device, as --device cuda:0,cuda:1",
+            f"only a CPU can run several replays on one device, not {', '.join(devices)}; nothing was"
+            " started",
+            hint="run with --device cpu, or name each device, such as --device cuda:0,cuda:1",
             code="bad-replays",
         )
     threads = 1 if replays > 1 else int(settings.threads or 0)

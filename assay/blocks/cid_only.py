@@ -25,7 +25,9 @@ class CidOnlyBlocks:
 
     def get(self, cid: str) -> bytes:
         """Raises BlockNotFound, BadCid."""
-        raise BlockNotFound(f"{Cid.parse(cid)} was named and not stored", hint="publish the file first")
+        raise BlockNotFound(
+            f"block {Cid.parse(cid)} was only named, not stored", hint="publish the file first"
+        )
 
     def has(self, cid: str) -> bool:
         """Always False. Raises BadCid."""

@@ -354,7 +354,8 @@ class Exchange:
             spent.wasted_bytes += len(data)
             self._peers.lied(peer)
             raise CorruptBlock(
-                f"peer {peer.url} sent {len(data)} bytes that are not block {cid}; it is left alone for now",
+                f"peer {peer.url} sent {len(data)} bytes that are not block {cid}; they were discarded, and"
+                " the peer is banned for a while",
                 hint="fetch the block from another peer; remove this one from the list if it happens again",
             )
         self._latest = peer.url

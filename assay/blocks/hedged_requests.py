@@ -152,9 +152,10 @@ class Hold:
             if not deadline.expired():
                 raise
             raise Deferred(
-                "no more time is left for what others serve before the node looks after its own again;"
-                " what came is kept",
-                hint="it is tried again by itself; if that goes on, see how fast this node's connection is",
+                "this pass of the node has no time left to fetch from others; the blocks received so far are"
+                " kept",
+                hint="the node fetches the rest in its next pass; if this repeats, check how fast its"
+                " connection is",
             ) from error
         finally:
             self._waiting -= 1

@@ -87,7 +87,7 @@ class KuboClient:
         if key != cid:
             raise CorruptBlock(
                 f"Kubo at {self.api_url} stored block {cid} under another name, {key!r}",
-                hint="check what answers at this address; it is not a Kubo daemon that can be relied on",
+                hint="check which program answers at this address: it does not behave as a Kubo daemon",
             )
         return cid
 

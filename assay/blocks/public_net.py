@@ -50,8 +50,8 @@ def admitted(host: str, found: Iterable[str], private: Sequence[Network]) -> lis
     fit = [address for address in all_found if _may_be_asked(ip_address(address), private)]
     if all_found and not fit:
         raise PrivateAddress(
-            f"{host} is at {all_found[0]}, which is no public address: nothing was asked there",
-            hint="if it is a machine that you know, name its network: --private-peers 10.0.0.0/8",
+            f"{host} resolves to {all_found[0]}, which is not a public address; it was not contacted",
+            hint="if you know this machine, allow its network: --private-peers 10.0.0.0/8",
         )
     return fit
 

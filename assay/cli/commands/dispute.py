@@ -205,8 +205,8 @@ def open_game(
     if finding is None:
         every = "every claim that stands" if round_ is None else "the claim"
         raise Stop(
-            f"{every} is right: there is nothing to challenge",
-            hint="a challenge of a right claim loses its bond",
+            f"{every} is right, so nothing was challenged: a challenge of a right claim loses its bond",
+            hint="`assay job show JOB` lists the claims",
             code="nothing-to-challenge",
         )
     market, bond = connection.writer, inspection.job.terms.challenge_bond

@@ -133,9 +133,9 @@ def open_session(app: App, game_id: int) -> Session:
     view = market.game(game_id)
     if market.me not in (view.game.challenger, view.game.defender):
         raise Stop(
-            f"{app.settings.account} ({market.me}) plays no side of game {game_id}",
-            hint=f"its challenger is {view.game.challenger}, its defender {view.game.defender};"
-            " choose one of them with --account",
+            f"{app.settings.account} ({market.me}) is not a player of game {game_id}; nothing was sent",
+            hint=f"its challenger is {view.game.challenger}, its defender {view.game.defender}; choose one of"
+            " them with --account",
             code="not-your-game",
         )
     from assay.app.computing import engine_of

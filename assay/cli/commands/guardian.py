@@ -22,7 +22,7 @@ def parse_business(text: str) -> Business:
         return Business[text.upper()]
     except KeyError:
         raise Stop(
-            f"there is no business {text!r}", hint="write jobs, shards or stakes", code="bad-business"
+            f"nothing called {text!r} can be paused", hint="write jobs, shards or stakes", code="bad-business"
         ) from None
 
 
@@ -62,7 +62,11 @@ def hand_over(
 
     app = app_of(context)
     if (to is None) != renounce:
-        raise Stop("say who is the next pauser", hint="name an account, or --renounce", code="usage")
+        raise Stop(
+            "the next pauser is missing; nothing was sent",
+            hint="name an account, or give the power up for good with --renounce",
+            code="usage",
+        )
     address = ZERO_ADDRESS if to is None else resolve(app, to)
     connection = app.connect()
     app.announce("give up pausing for good" if to is None else f"make {address} the pauser")

@@ -73,7 +73,7 @@ def audit_place(inspection: Inspection, kind: Kind, round_: int, shard: int) -> 
     view = inspection.connection.market.current(job_id, kind, round_, shard)
     if view is None:
         raise Ask(
-            f"no claim stands for {kind.name.lower()} {round_}/{shard} of this job",
+            f"this job has no standing claim for {kind.name.lower()} {round_}/{shard}",
             hint="`assay job show` lists the claims",
             code="no-such-claim",
         )

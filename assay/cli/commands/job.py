@@ -243,8 +243,9 @@ def close(context: typer.Context, job: JobArgument) -> None:
     if at is None or now < at:
         when = f"can be closed from {show_moment(at, now)}" if at is not None else "goes on"
         raise Stop(
-            f"the job {when}, so nothing was sent: its {show_amount(found.escrow)} of escrow stay with it",
-            hint="`assay job show JOB` says where it stands; `assay job halt JOB` begins no further round",
+            f"the job {when}; nothing was sent, and {show_amount(found.escrow)} stay in its escrow",
+            hint="`assay job show JOB` shows its progress; `assay job halt JOB` ends it with the present"
+            " round",
             code="not-finished",
         )
     back = show_amount(found.escrow)

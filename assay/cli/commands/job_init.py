@@ -128,7 +128,7 @@ def init(
     templateless = (own or pretrained) and not _was_given(asking, "model")
     _check_given(asking, "" if templateless else model, own, pretrained, published)
     if algorithm in CATALOGUE and CATALOGUE[algorithm].one_round and asked:
-        _not_read("--rounds", f"by {algorithm} all is one round")
+        _not_read("--rounds", f"{algorithm} trains in one round")
     needed = defined_with(algorithm)
     if optimiser and needed and optimiser != needed:
         raise typer.BadParameter(f"--optimiser of {algorithm} is {needed}, not {optimiser}; leave it out")
@@ -148,7 +148,11 @@ def init(
         return
     if pretrained:
         if not _was_given(asking, "data"):
-            raise Ask("a model is fine-tuned on a text of yours", hint="--data text.jsonl", code="usage")
+            raise Ask(
+                "fine-tuning needs a text to train on; nothing was written",
+                hint="--data text.jsonl",
+                code="usage",
+            )
         come_together = partial(by_algorithm, name=algorithm, rounds=asked)
         given = (pretrained, tokenizer or pretrained, data, context, rank)
         with recipe_written(file, *given) as own:
@@ -210,7 +214,7 @@ def _was_given(context: typer.Context, name: str) -> bool:
 
 
 def _not_read(option: str, why: str) -> NoReturn:
-    raise typer.BadParameter(f"{option} has no place here: {why}")
+    raise typer.BadParameter(f"{option} cannot be given here: {why}")
 
 
 def _check_data(model: str, data: str) -> None:
@@ -218,7 +222,7 @@ def _check_data(model: str, data: str) -> None:
     if not data or data in ("stdlib", "digits"):
         return
     if model in ("mlp", "cnn"):
-        raise typer.BadParameter(f"--data of {model} is digits, not {data!r}")
+        raise typer.BadParameter(f"--data of {model} can only be digits, not {data!r}")
     if model in ("gpt", "eval") and not Path(data).exists():
         raise typer.BadParameter(f"--data: there is no file or folder {data}")
 
@@ -237,8 +241,8 @@ def _testing(text: str, records: int, file: Path, made: Recipe | None = None) ->
     there = len(dataset.held_out) // dataset.layout.record_size
     if records > there:
         raise Stop(
-            f"--held-out {records}: the data hold out {there:,} records; nothing was written",
-            hint=f"ask for {there:,} at most, or give more data",
+            f"the data have {there:,} held-out records, fewer than --held-out {records}; nothing was written",
+            hint=f"ask for at most {there:,}, or give more data",
         )
     return text
 
@@ -259,8 +263,8 @@ def init_published(
     text = preset(name, source=data, times=times, rounds=rounds)
     if model != PRESETS[name].template:
         raise Ask(
-            f"{name} is no preset of the template {model}",
-            hint=f"leave --template out, or say --template {PRESETS[name].template}",
+            f"{name} is not a preset of the template {model}; nothing was written",
+            hint=f"leave --template out, or give --template {PRESETS[name].template}",
             code="bad-preset",
         )
     _write(app, file, _testing(text, held_out, file))
@@ -309,7 +313,7 @@ def init_own(
     if fine_tuned is not None:
         text = for_fine_tuning(text, fine_tuned)
     if made.outer is not None and algorithm != "diloco":
-        _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
+        _not_read("--algorithm", f"{own} brings its outer algorithm")
     if made.outer is not None:
         text = by_own_algorithm(text)
     else:
@@ -408,7 +412,7 @@ def init_evaluation(
     else:
         if not weights:
             raise Ask(
-                "an evaluation is of weights",
+                "an evaluation job needs weights; nothing was written",
                 hint="--weights FOLDER, which `assay job fetch` wrote",
                 code="usage",
             )
@@ -427,7 +431,9 @@ def init_evaluation(
     count = len(dataset.held_out) // dataset.layout.record_size
     if not count:
         raise Ask(
-            "no records are held out", hint="give the Recipe's Dataset some held_out records", code="usage"
+            "the dataset has no held-out records to evaluate on; nothing was written",
+            hint="give the Recipe's Dataset some held_out records",
+            code="usage",
         )
     _write(app, file, text(count, limit))
     warning = _other_data(own or data, same) if weights else ""
@@ -472,8 +478,8 @@ def init_inference(
 
     if not weights or not prompts:
         raise Ask(
-            "an inference is of weights, after prompts",
-            hint="--weights FOLDER, which `assay job fetch` wrote, and --prompts FILE, one a line",
+            "an inference job needs weights and prompts; nothing was written",
+            hint="--weights FOLDER, which `assay job fetch` wrote, and --prompts FILE, one prompt a line",
             code="usage",
         )
     description, _ = model_and_parameters(Path(weights))

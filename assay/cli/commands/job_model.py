@@ -98,7 +98,7 @@ def _count(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal() or not int(text):
-        raise typer.BadParameter("write `all`, or how many segments to draw")
+        raise typer.BadParameter("write `all`, or the number of segments to draw")
     return int(text)
 
 
@@ -236,7 +236,10 @@ def evaluate(
     made = recipe_of(body)
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
-        raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
+        raise Stop(
+            "the dataset has no held-out records to evaluate on",
+            hint="give the Recipe's Dataset some held_out records",
+        )
     params = model_and_parameters(folder)[1]
     model = with_parameters(made.model, params)
     if buffers := [name for name, _ in model.named_buffers() if name not in params]:

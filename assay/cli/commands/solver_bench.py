@@ -62,9 +62,9 @@ def bench(app: App, *, full: bool, compiled: bool, path: Path = FILE) -> None:
     app.output.say(verdict)
     if slow:
         raise Ask(
-            f"{device} gives every bit right, but is slower than it could be:\n"
+            f"{device} computes every bit right, but slower than it could:\n"
             + "\n".join(f"  {why}" for why in slow),
-            hint="mend that and run `assay solver bench` again; a node on it works, and earns less",
+            hint="fix that and run `assay solver bench` again; a node on this device works, and earns less",
             code="slow-machine",
         )
 

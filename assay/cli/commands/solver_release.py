@@ -25,7 +25,11 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, 
     from assay.solver.release import RELEASED_FILE, Released
 
     if operator and (later or again):
-        raise Stop("--later and --again are for this account's own node", hint="leave out --for")
+        raise Stop(
+            "--later and --again tell this account's own node what to do, so they do not go with --for;"
+            " nothing was sent",
+            hint="leave out --for",
+        )
     connection = app.connect()
     market, me = connection.writer, connection.writer.me
     who = operator or app.settings.account
@@ -46,7 +50,7 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, 
     if not shards:
         which = "no shard" if shard is None else f"not shard {shard}"
         raise Stop(
-            f"{who} ({me}) holds {which} of job {name}",
+            f"{who} ({me}) holds {which} of job {name}; nothing was sent",
             hint=f"it holds shards {held}" if held else app.command(f"job show {name}") + " says who does",
             code="not-held",
         )

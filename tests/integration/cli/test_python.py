@@ -152,5 +152,5 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(market: Market, job: 
     assert market.balance().free == before.free and not job.folder.exists()
     with assay.connect(home=home) as reader:
         assert [found.id for found in reader.jobs()] == [job.id]
-        with pytest.raises(Ask, match="only reads"):
+        with pytest.raises(Ask, match="can only read"):
             reader.post(Net(), assay.cross_entropy, assay.Sgd(0.1), DATA, budget="150tok", plan=PLAN)

@@ -169,7 +169,7 @@ def test_a_key_that_cannot_be_used_is_said_and_serving_goes_on(
 
         @property
         def secret(self) -> bytes:
-            raise Ask("this connection only reads", hint="pass --account NAME")
+            raise Ask("this connection can only read", hint="pass --account NAME")
 
     app = the_app(tmp_path)
     with Auditing(app, cast(Any, Locked()), NO_BLOCKS, "client") as audit:

@@ -53,5 +53,5 @@ def test_a_rate_is_read_as_it_is_shown_and_the_price_of_a_task_is_refused() -> N
         with pytest.raises(Stop) as refused:
             parse_rate(text)
         assert refused.value.code == "bad-amount"
-    with pytest.raises(Stop, match="price of a task, whatever its size, is taken no more"):
+    with pytest.raises(Stop, match="price for each task, whatever its size, is not accepted"):
         parse_rate("12tok")

@@ -56,6 +56,6 @@ def test_several_replays_are_workers_of_one_thread_each(tmp_path: Path) -> None:
 
 
 def test_several_replays_on_a_gpu_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Ask, match="several replays at a time need processors, not cuda:0") as refused:
+    with pytest.raises(Ask, match="only a CPU can run several replays on one device, not cuda:0") as refused:
         workers_of(settings("cuda:0", tmp_path), None, replays=2)
     assert refused.value.code == "bad-replays"

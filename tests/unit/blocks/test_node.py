@@ -237,7 +237,7 @@ def test_attack_T38_all_files_of_a_look_have_one_time_together(late: NodeBlocks,
     they are asked for again."""
     files = {file_in(far, bytes(range(at, at + 40))): bytes(range(at, at + 40)) for at in (0, 40, 80)}
     hold = late.within(1.2)
-    with pytest.raises(Deferred, match="what came is kept"):
+    with pytest.raises(Deferred, match="blocks received so far are kept"):
         for cid in files:
             with hold:
                 late.read_file(cid, 100)

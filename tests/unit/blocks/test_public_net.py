@@ -45,7 +45,7 @@ PUBLIC = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_attack_W14_no_address_of_ones_own_net_is_asked(address: str) -> None:
-    with pytest.raises(PrivateAddress, match="no public address"):
+    with pytest.raises(PrivateAddress, match="not a public address"):
         admitted("a.example", [address], [])
 
 

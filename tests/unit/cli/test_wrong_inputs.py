@@ -46,20 +46,20 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (("--template", "mlp", "--data", "mine"), "--data of mlp is digits, not 'mine'"),
+        (("--template", "mlp", "--data", "mine"), "--data of mlp can only be digits, not 'mine'"),
         (("--data", "none.txt"), "--data: there is no file or folder none.txt"),
-        (("--batch", "3"), "--batch has no place here: --template gpt does not read it"),
-        (("--template", "mlp", "--weights", "model"), "--weights has no place here"),
+        (("--batch", "3"), "--batch cannot be given here: --template gpt does not read it"),
+        (("--template", "mlp", "--weights", "model"), "--weights cannot be given here"),
         (
             ("--from", "my.py:build", "--template", "mlp"),
-            "--template has no place here: --from brings the model",
+            "--template cannot be given here: --from brings the model",
         ),
-        (("--from", "my.py:build", "--data", "digits"), "--data has no place here: --from does not read it"),
-        (("--preset", "shakespeare-char", "--batch", "2"), "--batch has no place here"),
-        (("--template", "grpo", "--held-out", "2"), "--held-out has no place here"),
-        (("--template", "mlp", "--data", "digits", "--held-out", "999"), "the data hold out 359 records"),
-        (("--template", "grpo", "--algorithm", "demo"), "--algorithm has no place here: --template grpo"),
-        (("--algorithm", "lofi", "--rounds", "2"), "--rounds has no place here: by lofi all is one round"),
+        (("--from", "my.py:build", "--data", "digits"), "--data cannot be given here: --from does"),
+        (("--preset", "shakespeare-char", "--batch", "2"), "--batch cannot be given here"),
+        (("--template", "grpo", "--held-out", "2"), "--held-out cannot be given here"),
+        (("--template", "mlp", "--data", "digits", "--held-out", "999"), "have 359 held-out records"),
+        (("--template", "grpo", "--algorithm", "demo"), "--algorithm cannot be given here: --template grpo"),
+        (("--algorithm", "lofi", "--rounds", "2"), "--rounds cannot be given here: lofi trains in one round"),
         (("--algorithm", "muloco", "--optimiser", "sgd"), "--optimiser of muloco is muon, not sgd"),
         (("--algorithm", "demo", "--optimiser", "adamw"), "--optimiser of demo is sgd, not adamw"),
         (("--algorithm", "own"), "an outer algorithm of your own comes with a model of your own"),
@@ -102,7 +102,7 @@ def test_a_way_to_compute_is_looked_at_by_commands_that_compute_nothing(
 @pytest.mark.parametrize(
     ("amount", "says", "code"),
     [
-        ("0tok", "'0tok' moves nothing", "bad-amount"),
+        ("0tok", "'0tok' is nothing", "bad-amount"),
         ("-5tok", "No such option: -5", "usage"),
         ("-.5tok", "No such option: -.", "usage"),
         ("--yess", "No such option: --yess", "usage"),
@@ -152,7 +152,7 @@ def test_a_devnet_that_does_not_run_is_told_in_one_way(folder: Path, words: tupl
 def test_what_is_no_url_of_a_chain_is_not_asked(folder: Path, url: str) -> None:
     status, error = assay("-r", url + "/KEY", "job", "ls")
     assert status == Exit.CONFIG and error["code"] == "bad-config"
-    assert "is no URL of a chain's node" in error["message"] and "KEY" not in error["message"]
+    assert "is not the URL of a chain's node" in error["message"] and "KEY" not in error["message"]
     status, error = assay("dashboard", "--node", url)
     assert status == Exit.USAGE and "--node" in error["message"]
 
@@ -191,6 +191,6 @@ def test_stake_leaves_no_market_before_its_shortest_window_ends(name: str) -> No
     window = profile.bounds.least_window
     assert delays_of(profile, None, None, None) == profile.delays
     assert delays_of(profile, window, None, None).unbond_s == window
-    with pytest.raises(Ask, match="the shortest challenge window is") as refused:
+    with pytest.raises(Ask, match="less than the shortest challenge window") as refused:
         delays_of(profile, window - 1, None, None)
     assert refused.value.code == "bad-delays"
