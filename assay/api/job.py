@@ -136,8 +136,8 @@ class Job:
             return with_parameters(copied(given), params)
         if description.get("kind") == "own":
             raise Stop(
-                f"the job trains a model of its client's own, {description.get('name')!r}; its parameters are"
-                f" in {into}, and no module to put them into was given",
+                f"the parameters of {description.get('name')!r} were fetched to {into}, and fetch() was given"
+                " no module to load them into",
                 hint="pass one: job.fetch(model=MyModel())",
                 code="no-module",
             )

@@ -45,13 +45,13 @@ def _check_claim(view: ClaimView, found: ClaimView | None) -> bool:
     """True if the claim has moved on since. Raises BadReceipt if it differs."""
     name = f"claim {view.claim_id.hex()[:16]}"
     if found is None:
-        raise bad(f"{name} of its receipt is not on the chain")
+        raise bad(f"{name} of the receipt is not on the chain")
     if words(found.claim) != words(view.claim) or found.roots != view.roots:
-        raise bad(f"{name} of its receipt is another on the chain")
+        raise bad(f"{name} of the receipt differs from the chain's")
     wrong = _differs(claim_json(view), claim_json(found))
     if wrong and view.status.phase in _FINAL:
         state = show_state(found.status.phase)
-        raise bad(f"{name} of its receipt has another {wrong} on the chain, where it is {state}")
+        raise bad(f"{name} of the receipt differs from the chain's in {wrong}; on the chain it is {state}")
     return bool(wrong)
 
 
@@ -67,10 +67,10 @@ def _check_entries(
     for entry in ours:
         other = found.pop(entry[what], None)
         if other is None or entry["claim"] != other["claim"] or (entry[final] and entry != other):
-            raise bad(f"{what} {entry[what]} of its receipt is another on the chain")
+            raise bad(f"{what} {entry[what]} of the receipt differs from the chain's")
         moved += entry != other
     if left_out := [number for number, entry in found.items() if entry["claim"] in needed]:
-        raise bad(f"it lacks {what} {left_out[0]} of a round that is settled")
+        raise bad(f"the receipt lacks {what} {left_out[0]} of a settled round")
     return moved
 
 
@@ -80,25 +80,29 @@ def compare(receipt: Receipt, market: MarketView, chain: Chain, block: int) -> O
     Raises BadReceipt for the first difference, and the market's errors (also for an unknown job).
     """
     if receipt.chain.chain_id != chain.chain_id:
-        raise bad(f"its receipt is of chain {receipt.chain.chain_id}, the node of chain {chain.chain_id}")
+        raise bad(
+            f"the receipt is of chain {receipt.chain.chain_id}, and the node is on chain {chain.chain_id}"
+        )
     for name, address in chain.contracts.items():
         if receipt.chain.contracts.get(name) != address:
-            raise bad(f"its receipt names another {name} contract than the deployment, {address}")
+            raise bad(f"the receipt's {name} contract is not the deployment's, {address}")
     with market.snapshot():
         job, claims = market.job(receipt.job_id), market.claims(receipt.job_id)
         games = [dispute_json(game) for game in market.games(receipt.job_id)]
         demands = [demand_json(demand) for demand in market.demands(receipt.job_id)]
     if words(job.terms) != words(receipt.terms):
-        raise bad("the job has other terms on the chain")
+        raise bad("the receipt's terms of the job differ from the chain's")
     progress = job.progress
     if progress.settled_rounds < receipt.rounds:
-        raise bad(f"the chain has settled {progress.settled_rounds} rounds, not {receipt.rounds}")
+        raise bad(
+            f"the receipt has {receipt.rounds} rounds, and {progress.settled_rounds} are settled on the chain"
+        )
     found = {view.claim_id: view for view in claims}
     moved = sum(_check_claim(view, found.get(view.claim_id)) for view in receipt.claims)
     ours = {view.claim_id for view in receipt.claims}
     past = [claim_id for claim_id, view in found.items() if view.claim.round < receipt.rounds]
     if left_out := [claim_id for claim_id in past if claim_id not in ours]:
-        raise bad(f"it lacks claim {left_out[0].hex()[:16]} of a round that is settled")
+        raise bad(f"the receipt lacks claim {left_out[0].hex()[:16]} of a settled round")
     needed = {claim_id.hex() for claim_id in past}
     moved += _check_entries("game", receipt.disputes, games, "decided", needed)
     moved += _check_entries("demand", receipt.demands, demands, "outcome", needed)

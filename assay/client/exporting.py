@@ -86,7 +86,10 @@ def gpt2_tensors(config: GptConfig, params: Mapping[str, Tensor]) -> dict[str, T
 
 def _check_apart(folder: Path, out: Path) -> None:
     if out.resolve() == folder.resolve():
-        raise Stop(f"{out} holds the fetched model, which its receipt is about", hint="choose another folder")
+        raise Stop(
+            f"{out} holds the fetched model with its receipt; nothing was written",
+            hint="choose another folder",
+        )
 
 
 def export_own(folder: Path, source: str, out: Path) -> int:
@@ -100,8 +103,8 @@ def export_own(folder: Path, source: str, out: Path) -> int:
     save = getattr(model, "save_pretrained", None)
     if not callable(save):
         raise Stop(
-            f"the model of {source}, a {type(model).__name__}, has no save_pretrained",
-            hint=f"load {folder / MODEL} into it, by name, and save it your own way",
+            f"the model of {source}, a {type(model).__name__}, has no save_pretrained; nothing was written",
+            hint=f"load {folder / MODEL} into it by name, and save it yourself",
         )
     out.mkdir(parents=True, exist_ok=True)
     save(out)
@@ -119,8 +122,9 @@ def export_gpt2(folder: Path, out: Path) -> int:
     config = from_description(description)
     if not isinstance(config, GptConfig):
         raise Stop(
-            f"a model of kind {description.get('kind')!r} has no architecture that transformers knows",
-            hint="of your own model say where it is from: --from FILE.py:FUNCTION",
+            f"transformers has no architecture for a model of kind {description.get('kind')!r}; nothing was"
+            " written",
+            hint="for a model of your own give its source: --from FILE.py:FUNCTION",
         )
     out.mkdir(parents=True, exist_ok=True)
     tensors = gpt2_tensors(config, params)

@@ -77,7 +77,7 @@ def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
     if (described := model_of(folder)).get("kind") != "gpt":
         raise _no_text(folder, described)
     if not prompt:
-        raise Stop("a GPT goes on from a prompt of one byte at least", hint="--prompt TEXT")
+        raise Stop("a GPT needs a prompt of at least one byte", hint="--prompt TEXT")
     from assay.training.evaluate import generate
 
     model, params = model_and_parameters(folder)

@@ -46,7 +46,7 @@ def keep_others(folder: Path, job_id: JobId) -> None:
         return  # nothing, or nothing that would verify
     if held != job_id:
         raise Ask(
-            f"{folder} holds what was fetched of job {held.hex()[:16]}; nothing was written",
+            f"{folder} holds the fetched files of job {held.hex()[:16]}; nothing was written",
             hint="choose another folder with --out, or remove this one",
             code="file-exists",
         )
@@ -102,18 +102,23 @@ def fetch(
     rounds = job.progress.settled_rounds
     if rounds == 0:
         raise NotSettled(
-            "no round is settled, so there is no model yet", hint="`assay job watch` until one is"
+            "no round is settled, so there is no model yet",
+            hint="`assay job watch` follows the job until one is",
         )
     files = load_job(blocks, job.terms, resource_limits)
     each = [standing(claims, Kind.OUTER, rounds - 1, number) for number in range(job.terms.slices)]
     last = [view for view in each if view is not None and view.status.phase == Phase.SETTLED]
     if len(last) < len(each):
-        raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
+        raise NotSettled(
+            "the last round's outer claim is not settled, so its model is not final",
+            hint="repeat the command",
+        )
     state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
     found = state_provider.parameters(rounds - 1)
     if not isinstance(found, list):
         raise Stop(
-            f"the settled outer claim is false: {found}",
+            f"the settled outer claim is false: {found}; the model is not the one that the job's program"
+            " gives",
             hint="do not use this model; report the job",
             code="false-claim",
         )

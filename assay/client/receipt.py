@@ -51,7 +51,7 @@ class NoReceipt(Stop):
 
 def bad(why: str) -> BadReceipt:
     """Builds the error for an invalid receipt."""
-    return BadReceipt(f"the model does not verify: {why}", hint="fetch the job again from the chain")
+    return BadReceipt(f"the model does not verify: {why}", hint="do not use it; `assay job fetch` it again")
 
 
 def derived_job_id(chain: Chain, terms: Terms) -> JobId:
@@ -199,12 +199,12 @@ def _open(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     except ValueError as error:
         raise bad(f"{RECEIPT}: {error}") from error
     if (said := str(body.get("schema"))[:64]) != SCHEMA:
-        raise bad(f"the schema of {RECEIPT} is {said!r}, this version reads {SCHEMA} and no other")
+        raise bad(f"{RECEIPT} has schema {said!r}, and this version reads {SCHEMA} only")
     unsealed = {key: value for key, value in body.items() if key != "seal"}
     if body.get("seal") != sha256(canonical_json(unsealed)).hexdigest():
         raise bad(f"{RECEIPT} was changed after it was written")
     if set(body) != _FIELDS:
-        raise bad(f"{RECEIPT} has other fields than {SCHEMA}")
+        raise bad(f"the fields of {RECEIPT} are not those of {SCHEMA}")
     named = body["files"]
     if not isinstance(named, dict) or not set(FILES) <= set(named) <= {*FILES, *_LATER_PROGRAMS}:
         raise bad(f"{RECEIPT} does not name the files {sorted(FILES)}")
@@ -259,4 +259,4 @@ def read_receipt(folder: Path) -> Receipt:
             files=files,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise bad(f"{RECEIPT} lacks or garbles {error}") from error
+        raise bad(f"{RECEIPT} lacks a field, or has a malformed one: {error}") from error

@@ -94,7 +94,10 @@ def _check_ids(receipt: Receipt) -> None:
     except (KeyError, Stop) as error:
         raise bad(f"the receipt names no Jobs contract ({error})") from error
     if found != receipt.job_id:
-        raise bad(f"its terms, chain and contract are job {found.hex()}'s, not {receipt.job_id.hex()}'s")
+        raise bad(
+            f"the receipt's terms, chain and contract give job id {found.hex()}, and it says"
+            f" {receipt.job_id.hex()}"
+        )
     for view in receipt.claims:
         claim = view.claim
         if claim_id_of(claim) != view.claim_id:
@@ -102,7 +105,7 @@ def _check_ids(receipt: Receipt) -> None:
         if claim.job_id != receipt.job_id:
             raise bad(f"{_place(claim)} belongs to another job")
     if len({view.claim_id for view in receipt.claims}) != len(receipt.claims):
-        raise bad("a claim is there twice")
+        raise bad("the receipt has the same claim twice")
 
 
 def _place(claim: Claim) -> str:
@@ -124,16 +127,16 @@ def _check_roots(receipt: Receipt) -> None:
         ends = [claim.input_root, claim.output_root]
         whole = len(view.roots) == leaves and all(len(root) == 32 for root in view.roots)
         if not whole or trees.root(view.roots) != claim.segments_root:
-            raise bad(f"the roots of {_place(claim)} do not lead to its segments root")
+            raise bad(f"the state roots of {_place(claim)} do not hash to its segments root")
         if [view.roots[0], view.roots[-1]] != ends:
-            raise bad(f"{_place(claim)} contradicts its own segments root")
+            raise bad(f"the first and last state roots of {_place(claim)} are not its input and output root")
         for vote in view.votes:
             if not vote.shown or not vote.valid:
                 continue
             shown = view.traces.get(vote.verifier, ())
             whole = len(shown) == terms.samples and all(len(trace) == 32 for trace in shown)
             if not whole or trees.root(shown) != vote.traces_root:
-                raise bad(f"the traces of {vote.verifier} do not lead to its vote on {_place(claim)}")
+                raise bad(f"the traces of {vote.verifier} do not hash to its vote on {_place(claim)}")
 
 
 def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
@@ -152,15 +155,18 @@ def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int],
     whole = found[: len(places)] == places and len(set(found)) == len(found)
     possible = all(r < terms.rounds and number < terms.slices for r, number in more)
     if not 1 <= rounds <= terms.rounds or not whole or not possible:
-        raise bad(f"it has not one settled outer claim of each slice for each of {rounds} rounds")
+        raise bad(
+            "the receipt does not have exactly one settled outer claim for each slice of each of its"
+            f" {rounds} rounds"
+        )
     if sum(r == rounds for r, _ in more) == terms.slices:
-        raise bad(f"it is said to be of {rounds} rounds, and round {rounds} is settled as well")
+        raise bad(f"the receipt says {rounds} rounds, and its claims settle round {rounds} as well")
     tasks = [(c.round, c.shard) for c in claims if c.kind == Kind.TASK]
     every = [(r, k) for r in range(rounds) for k in range(terms.shards)]
     if len(set(tasks)) != len(tasks) or any(r >= terms.rounds or k >= terms.shards for r, k in tasks):
-        raise bad("its settled claims are not at most one task for each shard of each round")
+        raise bad("the receipt has a shard with two settled tasks in a round, or a task outside the terms")
     if min(sum(r == round_ for r, _ in tasks) for round_ in range(rounds)) < terms.min_shards:
-        raise bad(f"a round has fewer than {terms.min_shards} settled tasks")
+        raise bad(f"the receipt has a round with fewer than {terms.min_shards} settled tasks")
     first = [c for c in claims if c.round == 0 and c.kind == Kind.TASK]
     if any(c.input_root != terms.genesis_root for c in first):
         raise bad("a task of the first round does not start from the genesis state")
@@ -173,7 +179,7 @@ def _check_program(receipt: Receipt, name: str, ref: ProgramRef) -> Program:
     except MalformedProgram as error:
         raise bad(f"{name}: {error}") from error
     if program_ref(program) != ref:
-        raise bad(f"{name} is not the program of the terms")
+        raise bad(f"{name} is not the program that the terms name")
     return program
 
 
@@ -184,7 +190,7 @@ def _check_programs(receipt: Receipt) -> Program:
         for number, name in enumerate(program_files(word, len(receipt.terms.loops_of(kind)))):
             programs.append(_check_program(receipt, name, receipt.terms.program(kind, number)))
     if len(programs) != len(receipt.files) - 2:
-        raise bad("it names more programs than its terms have loops")
+        raise bad("the receipt names more programs than the terms have loops")
     return programs[0]
 
 
@@ -196,7 +202,7 @@ def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> d
     """
     terms = receipt.terms
     if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
-        raise bad(f"{MANIFEST} is not the manifest of the terms")
+        raise bad(f"{MANIFEST} is not the manifest that the terms name")
     blocks = blocks_in(receipt.manifest["model"], [node.shape for node in program.state[: terms.params]])
     names = model_names(terms, receipt.manifest["slots"])
     known = zip(names[: terms.params], (tuple(node.shape) for node in program.state), strict=False)
@@ -207,11 +213,11 @@ def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> d
     except (SafetensorError, ValueError) as error:
         raise bad(f"{MODEL}: {error}") from error
     if len(set(names)) != len(names) or set(tensors) != set(names):
-        raise bad(f"{MODEL} does not hold the {len(names)} parameters of the job")
+        raise bad(f"{MODEL} does not hold exactly the {len(names)} parameters of the job")
     shapes = dict(known)
     for name in names:
         if tuple(tensors[name].shape) != shapes.get(name, shapes.get(name.rpartition("@")[0])):
-            raise bad(f"{MODEL}: {name} has another shape than the program's slot")
+            raise bad(f"{MODEL}: the shape of {name} is not that of the program's slot")
     held = [tensors[name] for name in names]
     if blocks is not None and any(tensor.dtype != torch.float32 for tensor in held):
         raise bad(f"{MODEL} holds parameters that are not float32")
@@ -224,9 +230,9 @@ def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> d
     for number, claim in enumerate(last):
         own, proof = roots[number * part :][:part], receipt.proof[number * way :][:way]
         if not trees.verify_range(claim.output_root, terms.outer_slots, 0, own, proof):
-            raise bad("the parameters do not lead to the last outer claim's output root")
+            raise bad("the parameters do not hash to the last outer claim's output root")
     if way * terms.slices != len(receipt.proof):
-        raise bad("its proof is not one for each slice")
+        raise bad("the receipt's proof has not one part for each slice")
     return {name: tensors[name] for name in names}
 
 
@@ -242,7 +248,7 @@ def verify(folder: Path) -> Verified:
         inner = _check_programs(receipt)
         params = _check_model(receipt, inner, outer[-terms.slices :])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise bad(f"the receipt lacks or garbles {error}") from error
+        raise bad(f"the receipt lacks a field, or has a malformed one: {error}") from error
     replayed, segments = replayed_segments(terms, list(receipt.claims))
     return Verified(
         job_id=receipt.job_id.hex(),

@@ -54,10 +54,16 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
             ("--from", "my.py:build", "--template", "mlp"),
             "--template cannot be given here: --from brings the model",
         ),
-        (("--from", "my.py:build", "--data", "digits"), "--data cannot be given here: --from does"),
+        (
+            ("--from", "my.py:build", "--data", "digits"),
+            "--data cannot be given here: --from does not read it",
+        ),
         (("--preset", "shakespeare-char", "--batch", "2"), "--batch cannot be given here"),
         (("--template", "grpo", "--held-out", "2"), "--held-out cannot be given here"),
-        (("--template", "mlp", "--data", "digits", "--held-out", "999"), "have 359 held-out records"),
+        (
+            ("--template", "mlp", "--data", "digits", "--held-out", "999"),
+            "the data have 359 held-out records",
+        ),
         (("--template", "grpo", "--algorithm", "demo"), "--algorithm cannot be given here: --template grpo"),
         (("--algorithm", "lofi", "--rounds", "2"), "--rounds cannot be given here: lofi trains in one round"),
         (("--algorithm", "muloco", "--optimiser", "sgd"), "--optimiser of muloco is muon, not sgd"),

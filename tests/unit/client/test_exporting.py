@@ -112,11 +112,11 @@ def test_a_module_of_transformers_is_a_job_and_comes_back_as_one(kind: str, tmp_
 
 def test_another_model_and_the_models_own_folder_are_refused(tmp_path: Path) -> None:
     fetched(MlpConfig(), tmp_path / "mlp")
-    with pytest.raises(Stop, match="'mlp' has no architecture"):
+    with pytest.raises(Stop, match="no architecture for a model of kind 'mlp'"):
         export_gpt2(tmp_path / "mlp", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     fetched(CONFIGS[0], tmp_path / "gpt")
     before = (tmp_path / "gpt" / "model.safetensors").read_bytes()
-    with pytest.raises(Stop, match="its receipt is about"):
+    with pytest.raises(Stop, match="fetched model with its receipt"):
         export_gpt2(tmp_path / "gpt", tmp_path / "mlp" / ".." / "gpt")
     assert (tmp_path / "gpt" / "model.safetensors").read_bytes() == before
