@@ -99,7 +99,10 @@ class MarketSource:
         self._read_names()
         head = get_block(rpc, market.block)
         if head is None:
-            raise Retry("the chain's last block is gone again", hint="this is tried again by itself")
+            raise Retry(
+                "a reorganisation replaced the chain's last block while the page was read",
+                hint="the page is read again by itself",
+            )
 
         def hash_at(number: int) -> str | None:
             found = get_block(rpc, number)
@@ -150,7 +153,7 @@ class MarketSource:
         """What this machine's own replay says of a game; once for each of its moves. Raises AssayError, Retry
         while another one is computed."""
         if not self._replaying.acquire(blocking=False):  # else others would hold all of the server's threads
-            raise Retry("another game is being replayed", hint="ask again once that is done")
+            raise Retry("the dashboard is replaying another game", hint="reload the page once that is done")
         try:
             market = self._connection.market
             view = market.game(game_id)
@@ -232,7 +235,9 @@ class MarketSource:
         known = known_accounts(market, self._names)
         found = [a for a in known if a.lower() == text.lower() or self._names.get(a) == text]
         if not found:
-            raise Stop("this market knows no such account", hint="see Accounts", code="not-found")
+            raise Stop(
+                "this market has no such account", hint="the Accounts page lists them", code="not-found"
+            )
         book = self._book(found[0])
         shown = book.entries[-ENTRIES:]
         return {

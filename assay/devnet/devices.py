@@ -23,7 +23,7 @@ def parse_devices(text: str | None) -> dict[str, str]:
     for entry in text.split(",") if text else ():
         name, _, device = entry.strip().partition(":")
         if not name or not device:
-            raise _bad(f"{entry!r} names no role with a device")
+            raise _bad(f"{entry!r} is not a role and a device")
         try:
             check_computing("device", device)
             found[name] = check_computing("device", f"{found[name]},{device}" if name in found else device)
@@ -37,7 +37,7 @@ def with_devices(nodes: Sequence[NodeSpec], devices: Mapping[str, str]) -> list[
     names = {node.name for node in nodes}
     for name in devices:
         if name not in names and name not in ROLE_COMMAND:
-            raise _bad(f"{name!r} is no role, and no node of this devnet ({', '.join(sorted(names))})")
+            raise _bad(f"{name!r} is neither a role nor a node of this devnet ({', '.join(sorted(names))})")
     return [replace(n, devices=devices.get(n.name, devices.get(n.role, n.devices))) for n in nodes]
 
 

@@ -48,22 +48,22 @@ def begin_in(home: Path, deployment: Path) -> None:
     chain."""
     if (running := read_devnet(home)) is not None:
         raise Ask(
-            f"a devnet runs already in {home} ({running.rpc_url})",
-            hint="`assay devnet down` ends it; or choose another --home",
+            f"a devnet is running in {home} ({running.rpc_url}); nothing was started",
+            hint="stop it with `assay devnet down`, or choose another --home",
             code="devnet-running",
         )
     if not deployment.exists() and not any((home / "nodes").glob("*")):
         return
     if holds_devnet(home):
         raise Ask(
-            f"{home} holds the data of an earlier devnet",
-            hint="`assay devnet down --wipe` removes it; or choose another --home",
+            f"{home} holds the data of an earlier devnet; nothing was started",
+            hint="remove them with `assay devnet down --wipe`, or choose another --home",
             code="devnet-leftovers",
         )
     raise Ask(
-        f"{home} holds data of a chain that is no devnet, or {deployment} names its contracts; nothing was"
-        " touched",
-        hint="choose another --home, or `mkdir .assay` in a folder of the devnet's own",
+        f"{home} may hold the keys and journals of another chain ({deployment} names its contracts); nothing"
+        " was touched",
+        hint="choose another --home, or `mkdir .assay` in an empty folder and start the devnet there",
         code="not-a-devnet",
     )
 

@@ -206,7 +206,9 @@ def wait_started(
             log = log_of(app, name)
             if not process_alive(pid):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                raise Stop(f"{name} ended as it started:\n{tail}", hint=f"see {log}", code="node-failed")
+                raise Stop(
+                    f"{name} stopped while it was starting:\n{tail}", hint=f"see {log}", code="node-failed"
+                )
             if time.monotonic() > deadline:
                 raise Stop(
                     f"{name} has not started after {timeout_s:.0f} s, though its process runs",
@@ -250,8 +252,8 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     home = app.settings.home.resolve()
     if not (home / STATE_FILE).exists():
         raise Ask(
-            f"the state of the chain in {home} is gone",
-            hint="`assay devnet down --wipe` removes the rest; or choose another --home",
+            f"the state of the chain in {home} is gone, so the devnet cannot be resumed",
+            hint="remove the rest with `assay devnet down --wipe`, or choose another --home",
             code="devnet-leftovers",
         )
     if left := take_down(home):

@@ -153,7 +153,7 @@ class Database:
                 f"SELECT {table}.rowid, {table}.*, {digest} FROM {table} {rest}", values
             ):
                 if kept != row_digest(table, number, *row):
-                    raise self._damaged(f"row {number} of {table} does not have its checksum")
+                    raise self._damaged(f"row {number} of {table} does not match its checksum")
                 yield tuple(row)
 
     def __enter__(self) -> Database:
@@ -202,14 +202,16 @@ class Database:
             marks = {"checksums", *(f"{table}_checked" for table in tables)}
             earlier = bool(found) and not marks & set(found)
             if earlier and self._sealed_changes():
-                raise self._damaged("its checksums are gone")
+                raise self._damaged("its checksums are missing")
             self._script(schema)
             for table, columns in tables.items():
                 self._script(_triggers(table, columns))
             self._script(_SUMS)
             if (now := _schema(self._db)) != wanted.everything:
                 odd = sorted(k for k in {*now, *wanted.everything} if now.get(k) != wanted.everything.get(k))
-                raise self._damaged(f"its tables are not as they were made: {', '.join(odd)[:200]}")
+                raise self._damaged(
+                    f"its tables differ from those that it was made with: {', '.join(odd)[:200]}"
+                )
             if earlier:
                 self._fill()
             self._compare()
@@ -240,14 +242,14 @@ class Database:
             count += sum(1 for _ in self.rows(table))
         (sums,) = self._db.execute("SELECT count(*) FROM checksums").fetchone()
         if sums != count:
-            raise self._damaged(f"it has {count} rows and {sums} checksums")
+            raise self._damaged(f"it has {count} rows, and checksums of {sums}")
         if (changes := self._changes()) < (sealed := self._sealed_changes()):
-            raise self._damaged(f"{sealed} changes were made to it, and {changes} are left")
+            raise self._damaged(f"it lacks changes: {sealed} were made, and {changes} are left")
 
     def _changes(self) -> int:
         row = self._db.execute("SELECT n FROM changes").fetchone()
         if row is None:
-            raise self._damaged("it does not say how often it was changed")
+            raise self._damaged("it lacks the number of its changes")
         return int(row[0])
 
     def _sealed_changes(self) -> int:

@@ -82,9 +82,11 @@ def decode(kind: str, data: bytes) -> Any:
     text = data[start + len(middle) : -len(_END)]
     if not data.startswith(head):
         other = data.startswith(b'{"kind": ') and b"sha256" in data[:200]
-        raise ValueError(f"it is {'another record' if other else 'no record'}, and not one of {kind}")
+        raise ValueError(
+            f"it is {'another kind of record' if other else 'not a record'}, and {kind} was expected"
+        )
     if data != head + _checksum(kind, text) + middle + text + _END:
-        raise ValueError("it does not have its checksum")
+        raise ValueError("it does not match its checksum")
     return bounded_json.loads(text)
 
 

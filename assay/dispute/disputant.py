@@ -110,8 +110,9 @@ class _Side:
         agreed = view.game.steps == 0 or (self._at >= 0 and replay.root(self._at) == view.game.in_root)
         if not agreed:
             raise WrongReplay(
-                f"the replay from step {replay.first_step} does not reach the state that game {view.game_id} "
-                f"starts from at step {view.game.step}; a move from it could lose",
+                f"the replay from step {replay.first_step} does not reach the state that game {view.game_id}"
+                f" starts from at step {view.game.step}; a move based on it could lose the game, so none was"
+                " made",
                 hint="replay from the state that the game's inRoot names",
             )
 

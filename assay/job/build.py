@@ -58,8 +58,8 @@ def _check_rounds(file: JobFile) -> None:
     why = CATALOGUE[name].one_step if name in CATALOGUE else ""
     if why and t.micro_steps > 1:
         raise BadJobFile(
-            f"a round of {name} is one step, {why}; of {t.micro_steps} micro-steps most rounds would change"
-            " nothing",
+            f"a round of {name} is one step, {why}; with {t.micro_steps} micro-steps most rounds would not"
+            " change the model",
             hint="write micro_steps = 1; accumulate makes one step of several passes",
         )
 
@@ -80,7 +80,7 @@ def _check_idle(file: JobFile, what: str) -> None:
     unused |= {"accumulate": training.accumulate - 1, "micro_steps": training.micro_steps - 1}
     if wrong := [name for name, value in unused.items() if value]:
         raise BadJobFile(
-            f"{what} trains nothing, and {', '.join(wrong)} would say how",
+            f"{what} trains nothing, so {', '.join(wrong)} cannot be set",
             hint="write learning_rate = 0.0, momentum = 0.0, accumulate = 1 and micro_steps = 1",
         )
     _check_rounds(file)
@@ -191,12 +191,12 @@ def read_prompts(path: Path) -> list[bytes]:
             f"{path} cannot be read: {error.strerror}", hint="name a file with a prompt a line"
         ) from error
     if not found:
-        raise Stop(f"{path} holds no prompt", hint="write one a line")
+        raise Stop(f"{path} has no prompt", hint="write one prompt a line")
     if blank := [str(number) for number, prompt in enumerate(found, 1) if not prompt]:
         which = ", ".join(blank[:_LINES_NAMED]) + (", ..." if blank[_LINES_NAMED:] else "")
         raise Stop(
-            f"{path}, line {which}: an empty line is no prompt, and a prompt has 1 byte at least",
-            hint="remove it, or write a prompt there",
+            f"{path} has no prompt on line {which}, and a prompt has at least 1 byte",
+            hint="remove the line, or write a prompt there",
         )
     return found
 
@@ -215,8 +215,8 @@ def check_outer(file: JobFile, files: JobArtifacts) -> None:
     if needed > files.slices:
         slices = f"{files.slices} slices" if files.slices > 1 else "one piece"
         raise Stop(
-            f"the outer step in {slices} takes more memory than the job's class allows, with"
-            f" {file.training.shards} shards: {needed} slices are needed",
+            f"with {file.training.shards} shards an outer step in {slices} takes more memory than the"
+            f" job's class allows: it needs {needed} slices",
             hint=f"write slices = {needed} or more in [outer]",
         )
 

@@ -98,7 +98,7 @@ def _module(file: JobFile) -> nn.Module:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
         raise Stop(
-            "this machine has no memory for the parameters of such a model",
+            "this machine has too little memory for the parameters of this model",
             hint="write smaller numbers in [model], or use a machine with more memory",
         ) from error
 
@@ -129,10 +129,12 @@ def _template_data(file: JobFile) -> Dataset:
     if not isinstance(file.model, GptModel):
         if source != "digits":
             name = _template(file)
-            raise Stop(f"the {name} template reads digits, not {source!r}", hint='write source = "digits"')
+            raise Stop(
+                f"the {name} template trains on digits, not on {source!r}", hint='write source = "digits"'
+            )
         return datasets.digits()
     if source == "digits":
-        raise Stop("the gpt template reads text, not digits", hint='write source = "stdlib" or a path')
+        raise Stop("the gpt template trains on text, not on digits", hint='write source = "stdlib" or a path')
     if source == "stdlib":
         return datasets.standard_library(file.model.context, max_bytes=limit)
     return datasets.text(Path(source), file.model.context, max_bytes=limit)

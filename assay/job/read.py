@@ -245,8 +245,8 @@ def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
     except ValidationError as error:
         faults = "; ".join(fault(found, body, JobFile) for found in error.errors())
         raise BadJobFile(
-            f"{origin} is not a job: {faults}",
-            hint="`assay job init` writes a complete file to compare with",
+            f"{origin} is not a valid job file: {faults}",
+            hint="compare it with a complete one, which `assay job init` writes",
         ) from error
 
 
@@ -255,11 +255,11 @@ def parse_job_file(text: str, origin: str) -> JobFile:
     try:
         return job_file_of(tomllib.loads(text), origin)
     except tomllib.TOMLDecodeError as error:
-        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
+        raise BadJobFile(f"{origin} is not TOML: {error}", hint="fix the line that it names") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
         raise BadJobFile(
             f"{origin} cannot be read: {error}",
-            hint="shorten the number or the nesting that is out of bounds",
+            hint="a number is too long, or the nesting too deep: shorten it",
         ) from error
 
 
@@ -271,7 +271,9 @@ def read_job_file(path: Path) -> JobFile:
         why = (error.strerror or type(error).__name__).lower()
         raise BadJobFile(f"cannot read {path}: {why}", hint="`assay job init FILE` writes one") from error
     except UnicodeDecodeError as error:
-        raise BadJobFile(f"{path} is no text, so no TOML", hint="`assay job init FILE` writes one") from error
+        raise BadJobFile(
+            f"{path} is a binary file, so it is not TOML", hint="`assay job init FILE` writes a job file"
+        ) from error
     body, folder = parse_job_file(text, str(path)), path.resolve().parent
     if isinstance(body.model, OwnModel):
         here = body.model.model_copy(update={"source": str(folder / body.model.source)})

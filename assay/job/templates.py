@@ -256,7 +256,7 @@ def by_algorithm(text: str, name: str, *, rounds: int = 0) -> str:
     if name not in CATALOGUE:
         if name == OWN:
             raise BadJobFile(
-                "an outer algorithm of your own comes with a model of your own",
+                "an outer algorithm of your own needs a model of your own",
                 hint="--from FILE.py:FUNCTION, whose Recipe(outer=...) has it, and no --algorithm",
             )
         unknown = f"there is no outer algorithm {name!r}{meant(name, CATALOGUE)}"
@@ -302,14 +302,16 @@ def preset(name: str, *, source: str, times: dict[str, str], rounds: int = 0) ->
         near = meant(name, PRESETS)
         raise BadJobFile(f"there is no preset {name!r}{near}", hint=f"choose one of {', '.join(PRESETS)}")
     if source == "stdlib":
-        raise BadJobFile(f"the preset {name} is about a text of yours", hint="name it: --data input.txt")
+        raise BadJobFile(
+            f"the preset {name} needs a text to train on", hint="name the file: --data input.txt"
+        )
     chosen = PRESETS[name]
     rounds = rounds or chosen.rounds
     if rounds < chosen.least_rounds:
         raise BadJobFile(
-            f"the learning rate of {name} rises during the first {chosen.least_rounds - 1} rounds, and"
-            f" {rounds} would be all",
-            hint=f"--rounds {chosen.least_rounds} at least; {chosen.rounds} are the published steps",
+            f"the learning rate of {name} rises during the first {chosen.least_rounds - 1} rounds, so"
+            f" {rounds} rounds are too few",
+            hint=f"give --rounds {chosen.least_rounds} or more; {chosen.rounds} are the published steps",
         )
     text = template(chosen.template, source=source, rounds=rounds, times=times).removeprefix(_TOY)
     for key, value in chosen.keys.items():

@@ -108,7 +108,7 @@ def _model(description: Mapping[str, Any]) -> str:
     plain = {"tied": False, "bias": False, "activation": "gelu"}
     if keys is None or any(description.get(key, value) != value for key, value in plain.items()):
         raise BadJobFile(
-            f"the fetched model, {description.get('name', kind)!r}, is none that a template makes",
+            f"no template makes the fetched model, {description.get('name', kind)!r}",
             hint="name yours with --from FILE.py:FUNCTION, and its parameters with --weights",
         )
     lines = [f'template = "{kind}"', *(f"{key} = {description[of]}" for key, of in keys.items())]
@@ -188,7 +188,10 @@ def inference_template(
     GPT."""
     model = _model(description)
     if 'template = "gpt"' not in model:
-        raise BadJobFile("a model that is no GPT writes nothing", hint="--weights of a job that trained one")
+        raise BadJobFile(
+            "only a GPT generates text, and these weights are of another model",
+            hint="give --weights of a job that trained a GPT",
+        )
     batch = max(1, min(8, math.ceil(count / SHARDS)))
     steps = max(1, longest + new - 1)
     steps += -steps % SEGMENT

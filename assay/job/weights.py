@@ -41,7 +41,10 @@ def weights_of(source: str, files: Files | None = None) -> dict[str, Tensor]:
     `files`' errors."""
     if is_cid(source):
         if files is None:
-            raise Stop(f"nobody is asked for {source} here", hint="fetch it, and name the file")
+            raise Stop(
+                f"{source} is a CID, and this command does not download weights",
+                hint="download them, and name the file",
+            )
         return _loaded(files.read_file(source, MAX_BYTES), source)
     path = Path(source)
     if path.is_dir():

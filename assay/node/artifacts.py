@@ -217,7 +217,7 @@ def outer_genesis_root(genesis: Slots, outer: Slots, part: int, slices: int) -> 
 
 def _agree(what: str, said: str, root: bytes) -> None:
     if said != root.hex():
-        raise bad(f"the manifest's root of {what} is not the one in the terms")
+        raise bad(f"the manifest's root of {what} differs from the terms'")
 
 
 def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) -> Program:
@@ -230,13 +230,16 @@ def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) 
     except MalformedProgram as error:
         raise bad(f"the {what} program: {error}") from error
     if program_ref(program) != ref:
-        raise bad(f"the {what} program has another root or other counts than the terms say")
+        raise bad(f"the root or the counts of the {what} program differ from the terms'")
     return program
 
 
 def _programs(blocks: Blocks, entries: list[dict[str, Any]], kind: Kind, terms: Terms) -> tuple[Program, ...]:
     if len(entries) != len(terms.loops_of(kind)):
-        raise bad(f"the manifest has {len(entries)} {WORDS[kind]} programs, the terms have other loops")
+        raise bad(
+            f"the manifest has {len(entries)} {WORDS[kind]} programs, and the terms have"
+            f" {len(terms.loops_of(kind))} loops"
+        )
     found = []
     for number, entry in enumerate(entries):
         what = WORDS[kind] if len(entries) == 1 else f"{WORDS[kind]} (loop {number})"
@@ -262,7 +265,7 @@ def _state(
     except ValueError as error:
         raise bad(f"the {what} state: {error}") from error
     if root_of(slots) != root:
-        raise bad(f"the {what} state has another root than the terms say")
+        raise bad(f"the root of the {what} state differs from the terms'")
     seen: set[tuple[Any, ...]] = set()
     for number, (slot, node) in enumerate(zip(slots, program.state, strict=True)):
         if (slot, node.dtype, node.shape) not in seen:
@@ -277,7 +280,7 @@ def _check_slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> None:
     except EncodingError as error:
         raise bad(f"{what} state: {error}") from error
     if tensor_root(tensor) != slot.root:
-        raise bad(f"{what} state is not the tensor that its index says")
+        raise bad(f"the tensor of {what} state has not the root that its index names")
 
 
 def _dataset(
@@ -285,24 +288,24 @@ def _dataset(
 ) -> Records | None:
     _agree("the dataset", entry["root"], terms.dataset_root)
     if (entry["records"], entry["recordSize"]) != (terms.records, terms.record_size):
-        raise bad("the manifest counts other records than the terms")
+        raise bad("the number or the size of the manifest's records differs from the terms'")
     size = terms.records * terms.record_size
     if size == 0:
         return None
     most, tree_bytes = resource_limits.dataset_bytes, terms.records * trees.PACKED_BYTES
     if size > most:
-        raise bad(f"the dataset has {size} bytes, this node fetches at most {most}")
+        raise bad(f"the dataset has {size} bytes, and this node fetches at most {most}")
     if tree_bytes > most:
         raise bad(
-            f"the tree over the dataset's {terms.records} records takes {tree_bytes} bytes of memory, this"
-            f" node gives it at most {most}, as much as a dataset"
+            f"the tree over the dataset's {terms.records} records takes {tree_bytes} bytes of memory, and"
+            f" this node allows {most}"
         )
     data = blocks.read_file(entry["cid"], size)
     if len(data) != size:
         raise bad(f"the dataset has {len(data)} bytes instead of {size}")
     records = Records(data, terms.record_size)
     if records.tree.root != terms.dataset_root:
-        raise bad("the dataset has another root than the terms say")
+        raise bad("the root of the dataset differs from the terms'")
     return records
 
 
@@ -324,7 +327,7 @@ def load_programs(
         )
         if program.state_bytes > resource_limits.state_bytes:
             limit = resource_limits.state_bytes
-            raise bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
+            raise bad(f"a state has {program.state_bytes} bytes, and this node keeps at most {limit}")
     return manifest, programs
 
 
@@ -334,16 +337,16 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
     if not good or len(names) != terms.slots or len(set(names)) != len(names):
-        raise bad("the manifest's slots are not one distinct name for each slot of a task's state")
+        raise bad("the manifest's slots are not a distinct name for each slot of a task's state")
     every = [*programs[Kind.TASK], *programs[Kind.OUTER]]
     check_shapes(programs, terms)
     check_named(names, programs[Kind.TASK][0])
     check_model(names, terms)
     check_sizes(sizes_of(*every), terms)
     if any(program.record_size for program in programs[Kind.OUTER]):
-        raise bad("the outer program reads records, of which an outer step has none")
+        raise bad("the outer program reads records, which an outer step does not have")
     if not terms.records and any(program.record_size for program in every):
-        raise bad("the inner program reads data and the terms have no records")
+        raise bad("the inner program reads data, and the terms have no records")
     inner, outer = programs[Kind.TASK][0], programs[Kind.OUTER][0]
     genesis = _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root)
 

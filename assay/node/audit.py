@@ -210,7 +210,9 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         raise Retry(
-            f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
+            f"the state at the start of segment {segment} is unavailable ({start}), so the segment was not"
+            " replayed",
+            hint="the node tries again by itself",
         )
     with suppress(PinSpaceExceeded):  # it is played all the same
         state_provider.pin(view, segment, start.state)

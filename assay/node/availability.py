@@ -32,8 +32,8 @@ def pieces(state_provider: StateProvider, view: ClaimView, demand: DemandView) -
     found = state_provider.leaf(view, demand.segment_end)
     if not isinstance(found, Known):
         raise Retry(
-            f"the state at segment end {demand.segment_end} cannot be had ({found}); without it demand"
-            f" {demand.demand_id} convicts the claim",
+            f"the state at segment end {demand.segment_end} is unavailable ({found}); unless it is supplied,"
+            f" demand {demand.demand_id} convicts the claim",
             hint="restore this node's block store before the deadline",
             code="state-lost",
         )

@@ -56,7 +56,7 @@ def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> No
     for kind in Kind:
         for number, program in enumerate(programs[kind][1:], 1):
             if layout(program) != layouts[kind]:
-                raise bad(f"loop {number} of the {WORDS[kind]} programs has other slots than the first")
+                raise bad(f"loop {number} of the {WORDS[kind]} programs differs from the first in its slots")
         slot = 0
         for link in terms.links_of(kind):
             for j in range(link.count):
@@ -64,12 +64,15 @@ def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> No
                 for at in range(slot + j, slot + link.slots, link.count):
                     for what, shape in wanted:
                         if layouts[kind][at] != shape:
-                            raise bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
+                            raise bad(
+                                f"the dtype or shape of slot {at} of the {WORDS[kind]} state differs from"
+                                f" that of {what}"
+                            )
             slot += link.slots
     part = terms.params_of(Kind.OUTER)
     for slot in range(terms.params):
         if layouts[Kind.TASK][slot] != layouts[Kind.OUTER][slot % part]:
-            raise bad(f"parameter {slot} has another shape in the outer state")
+            raise bad(f"the dtype or shape of parameter {slot} differs in the outer state")
 
 
 def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) -> Iterator[tuple[str, Slot]]:
@@ -91,9 +94,9 @@ def check_named(names: Sequence[str], program: Program) -> None:
     """
     for name, (dtype, shape) in zip(names, layout(program), strict=True):
         if name in (LOSS_SLOT, *SCALARS) and (dtype, shape) != (DType.F32, ()):
-            raise bad(f"the slot {name} is no scalar of f32")
+            raise bad(f"the slot {name} is not an f32 scalar")
         if name == TOKENS and (dtype, len(shape)) != (DType.I32, 2):
-            raise bad(f"the slot {name} is no matrix of i32")
+            raise bad(f"the slot {name} is not an i32 matrix")
 
 
 def check_model(names: Sequence[str], terms: Terms) -> None:
@@ -104,10 +107,10 @@ def check_model(names: Sequence[str], terms: Terms) -> None:
     held = model_names(terms, names)
     if len(set(held)) != len(held):
         twice = next(name for i, name in enumerate(held) if name in held[:i])
-        raise bad(f"two tensors of the model are called {twice[:64]!r}")
+        raise bad(f"two tensors of the model have the name {twice[:64]!r}")
     for slot, name in enumerate(held[terms.params :], terms.params):
         if "@" not in name:
-            raise bad(f"slot {slot} of the outer state is no part of the model, and lies between two")
+            raise bad(f"slot {slot} of the outer state lies within the model and is no part of it")
 
 
 def check_sizes(sizes: Sizes, terms: Terms) -> None:
@@ -115,4 +118,6 @@ def check_sizes(sizes: Sizes, terms: Terms) -> None:
     for field in fields(sizes):
         found, declared = getattr(sizes, field.name), getattr(terms, field.name)
         if found > declared:
-            raise bad(f"the programs need {found} {field.name.replace('_', ' ')}, the terms say {declared}")
+            raise bad(
+                f"the programs need {found} {field.name.replace('_', ' ')}, and the terms declare {declared}"
+            )

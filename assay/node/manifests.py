@@ -52,7 +52,7 @@ def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise bad(f"manifest: {error}") from error
     if (said := str(manifest.get("schema", JOB_SCHEMA))[:64]) != JOB_SCHEMA:
-        raise bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
+        raise bad(f"the manifest has schema {said!r}, and this version reads {JOB_SCHEMA} only")
     wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
     if set(manifest) != wanted:
         raise bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
@@ -74,4 +74,4 @@ def _check_entry(entry: Any, name: str, fields: dict[str, type]) -> None:
         raise bad(f"the manifest's {name} must have the fields {sorted(fields)}")
     for key, kind in fields.items():
         if type(entry[key]) is not kind:
-            raise bad(f"the manifest's {name}.{key} is not {kind.__name__}")
+            raise bad(f"the manifest's {name}.{key} is not of type {kind.__name__}")

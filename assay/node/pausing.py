@@ -59,7 +59,7 @@ def hours_of(text: str) -> Hours:
         if first is not None and before is not None and first < _DAY and first != before:
             return Hours(first, before)
     raise Stop(
-        f"{text!r} is no part of a day",
+        f"{text!r} is not a time span of the day",
         hint="write FROM-BEFORE in local time, such as 22-06 or 22:30-06:15",
         code="bad-hours",
     )
@@ -141,14 +141,14 @@ def require_told(wishes: Wishes, machine: Machine = THIS_MACHINE) -> None:
     """Raises Ask if the machine lacks a sensor that the operator's limits need."""
     if wishes.pause_on_battery and machine.on_battery() is None:
         raise Ask(
-            f"it cannot be told here whether this machine runs on battery: there is no {POWER_FOLDER}",
-            hint="leave out --pause-on-battery; --hours can be used anywhere",
+            f"--pause-on-battery cannot work on this machine: it has no {POWER_FOLDER}; nothing was started",
+            hint="leave the option out; --hours works on every machine",
             code="cannot-be-told",
         )
     if wishes.max_load is not None and machine.load() is None:
         raise Ask(
-            "this system tells no load average",
-            hint="leave out --max-load; --hours can be used anywhere",
+            "--max-load cannot work on this machine: its system has no load average; nothing was started",
+            hint="leave the option out; --hours works on every machine",
             code="cannot-be-told",
         )
 

@@ -85,9 +85,9 @@ class ReplayCache:
         total = _size(state) + sum(_size_of(self._states / other.hex()) for other in others)
         if self._most_pinned is not None and total > self._most_pinned:
             raise PinSpaceExceeded(
-                f"states behind votes and games would take {total} bytes of the disk, at most"
+                f"the states that defend this node's votes and games would take {total} bytes on disk, and"
                 f" {self._most_pinned} are allowed",
-                hint="allow more (--disk), or wait until other claims have ended",
+                hint="allow more with --disk, or wait until other claims end",
             )
         known = self._pins.has(view.claim.job_id, view.claim_id, root)  # and the state is gone, or damaged
         try:
@@ -99,7 +99,8 @@ class ReplayCache:
             if not known:
                 self._pins.remove(view.claim.job_id, view.claim_id, root)
             raise PinSpaceExceeded(
-                f"a state behind a vote or a game cannot be kept on the disk: {error}", hint="make room"
+                f"a state that defends a vote or a game cannot be written to disk: {error}",
+                hint="free some disk space; the node tries again",
             ) from error
 
     def _pin_first(self, view: ClaimView, root: bytes) -> None:

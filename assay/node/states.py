@@ -112,8 +112,9 @@ class StateProvider:
         view = self.current(kind, round_, shard)
         if view is None:
             raise SourceMissing(
-                f"{_named(kind, round_, shard)} does not stand; what builds on it cannot be computed",
-                hint="wait",
+                f"{_named(kind, round_, shard)} has no standing claim, so what builds on it cannot be"
+                " computed",
+                hint="wait: the node tries again by itself",
             )
         return view
 
@@ -124,7 +125,10 @@ class StateProvider:
         if isinstance(found, Known):
             return view, found.state
         place = _named(kind, round_, shard)
-        raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
+        raise SourceMissing(
+            f"{place} is false ({found}), so nothing is built on it until it is convicted",
+            hint="`assay dispute open` challenges it",
+        )
 
     def _summed(self, round_: int, shard: int) -> bool:
         """True if the round's outer step includes this shard's task: it was accepted in time."""
@@ -143,9 +147,9 @@ class StateProvider:
             present = sum(stands(round_, k) for k in range(terms.shards))
             if present < terms.min_shards:
                 raise SourceMissing(
-                    f"{present} of the {terms.min_shards} tasks are accepted without which round {round_}"
-                    " cannot be closed",
-                    hint="wait",
+                    f"round {round_} cannot be closed: {present} of its tasks are accepted, and it needs"
+                    f" {terms.min_shards}",
+                    hint="wait: the node tries again by itself",
                 )
         return [source_of(terms, kind, round_, shard, slot, stands) for slot in range(terms.slots_of(kind))]
 
@@ -393,7 +397,8 @@ class StateProvider:
         start = self.leaf(view, segment)
         if not isinstance(start, Known):
             raise SourceMissing(
-                f"the state at the start of segment {segment} cannot be had: {start}", hint="wait"
+                f"the state at the start of segment {segment} is unavailable: {start}",
+                hint="wait: the node tries again by itself",
             )
         self.pin(view, segment, start.state)
 

@@ -51,7 +51,7 @@ def read_acceptance(path: Path) -> TermsLimits:
         raise _bad(path, f"it is not TOML: {error}") from error
     names = {field.name for field in fields(TermsLimits)}
     if wrong := sorted(names ^ set(given)):
-        raise _bad(path, f"{wrong[0]} is {'missing' if wrong[0] in names else 'no limit'}")
+        raise _bad(path, f"{wrong[0]} is missing" if wrong[0] in names else f"there is no limit {wrong[0]}")
     return TermsLimits(**{name: _value(path, name, value) for name, value in given.items()})
 
 
@@ -59,9 +59,9 @@ def _value(path: Path, name: str, value: object) -> Any:
     if name in COUNTS:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        raise _bad(path, f"{name} is a whole number from 1")
+        raise _bad(path, f"{name} must be a whole number from 1")
     if not isinstance(value, str):
-        raise _bad(path, f"{name} is written with its unit, such as '60s' or '400tok'")
+        raise _bad(path, f"{name} must be text with a unit, such as '60s' or '400tok'")
     try:
         return parse_amount(value) if name in AMOUNTS else parse_duration(value)
     except AssayError as error:

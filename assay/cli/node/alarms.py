@@ -60,8 +60,8 @@ def ways(webhook: str | None, notify: bool) -> list[Tell]:
         program = shutil.which(NOTIFIER)
         if program is None:
             raise Ask(
-                f"--notify needs {NOTIFIER}, which is not on PATH",
-                hint="install it (Debian: libnotify-bin), or be told by --webhook URL",
+                f"--notify needs {NOTIFIER}, which is not on PATH; nothing was started",
+                hint="install it (Debian: libnotify-bin), or send alarms to --webhook URL",
                 code="no-notifier",
             )
         found.append(partial(show, program))

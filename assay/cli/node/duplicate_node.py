@@ -56,7 +56,9 @@ class Taken:
             return
         left = [found for role in Role if (found := obligations_of(self._market, me, role))]
         if left:
-            raise self._error(f"it owes {left[0]}, and this home's journal does not have what it has sent")
+            raise self._error(
+                f"it owes {left[0]}, and this home's journal lacks transactions that the account has sent"
+            )
 
     def _error(self, why: str) -> DuplicateNode:
         return DuplicateNode(

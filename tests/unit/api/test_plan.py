@@ -70,7 +70,7 @@ def test_what_is_named_changes_and_nothing_else() -> None:
         ({"sections": {"times": {"vote": "soon"}}}, "times.vote"),
         ({"outer": "diloko"}, "no outer algorithm 'diloko'"),
         ({"outer": "evaluate"}, "no outer algorithm 'evaluate'"),
-        ({"outer": "own"}, "an outer algorithm of your own comes with a model of your own"),
+        ({"outer": "own"}, "an outer algorithm of your own needs a model of your own"),
         ({"outer": "demo", "sections": {"outer": {"alpha": 0.5}}}, "outer.alpha: streaming may have it"),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_preset_is_of_as_many_rounds_as_are_asked_for(
 def test_a_preset_has_rounds_after_its_warm_up() -> None:
     least = preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=3)
     schedule_of(parse_job_file(least, "a preset"))
-    with pytest.raises(BadJobFile, match="first 2 rounds, and 2 would be all"):
+    with pytest.raises(BadJobFile, match="first 2 rounds, so 2 rounds are too few"):
         preset("shakespeare-char", source="input.txt", times=LOCAL, rounds=2)
     with pytest.raises(Stop, match="within its warm-up"):
         schedule_of(parse_job_file(stated(least, "training.rounds", "2"), "a preset"))

@@ -68,7 +68,7 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         (("--algorithm", "lofi", "--rounds", "2"), "--rounds cannot be given here: lofi trains in one round"),
         (("--algorithm", "muloco", "--optimiser", "sgd"), "--optimiser of muloco is muon, not sgd"),
         (("--algorithm", "demo", "--optimiser", "adamw"), "--optimiser of demo is sgd, not adamw"),
-        (("--algorithm", "own"), "an outer algorithm of your own comes with a model of your own"),
+        (("--algorithm", "own"), "an outer algorithm of your own needs a model of your own"),
         (("--algorithm", "sparse"), "there is no outer algorithm 'sparse'"),
         (("--algorithm", "sparselocco"), "'sparselocco'; did you mean 'sparseloco'?"),
         (("--template", "gtp"), "there is no template 'gtp'; did you mean 'gpt'?"),

@@ -272,7 +272,7 @@ def test_attack_r13_another_status_is_found_on_the_chain(fetched: Fetched, copy:
         return replace(view, status=replace(view.status, **value))
 
     Forgery(copy).claims(change)
-    with pytest.raises(BadReceipt, match="differs from the chain.s in status"):
+    with pytest.raises(BadReceipt, match="differs from the chain's in status"):
         compared(fetched[0], copy)
 
 

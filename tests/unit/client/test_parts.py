@@ -62,7 +62,7 @@ def test_parts_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
     terms = day.market_state.jobs[job_id].view.terms
     every = {Kind.TASK: files.tasks, Kind.OUTER: files.outers}
     check_shapes(every, terms)
-    with pytest.raises(BadManifest, match="another shape"):
+    with pytest.raises(BadManifest, match="dtype or shape of slot"):
         check_shapes(every, replace(terms, links=in_parts(stride=4).links))
 
 
@@ -73,9 +73,9 @@ def test_attack_T27_a_model_that_no_receipt_could_hold_is_no_job(day: MarketDay,
     files = in_parts()
     if trick == "a name of a part":
         bad = replace(files, slot_names=["w", "w@1", *files.slot_names[2:]])
-        why = "two tensors of the model are called 'w@1'"
+        why = "two tensors of the model have the name 'w@1'"
     else:
-        bad, why = in_parts(stride=6), "slot 3 of the outer state is no part of the model"
+        bad, why = in_parts(stride=6), "slot 3 of the outer state lies within the model"
     good, hostile = day.post(files), day.post(bad, nonce=2)
     terms = {job: day.market_state.jobs[job].view.terms for job in (good, hostile)}
     load_job(day.blocks(), terms[good], RESOURCE_LIMITS)

@@ -39,15 +39,15 @@ def test_several_devices_of_one_name_are_several_workers() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("solver", "'solver' names no role with a device"),
+        ("solver", "'solver' is not a role and a device"),
         ("cuda:0", "'cuda:0': there is no device '0'"),
-        ("cuda:cuda", "'cuda' is no role, and no node of this devnet"),
-        (":cpu", "':cpu' names no role"),
-        ("solver:", "'solver:' names no role"),
-        ("solver:cpu,", "'' names no role"),
+        ("cuda:cuda", "'cuda' is neither a role nor a node of this devnet"),
+        (":cpu", "':cpu' is not a role and a device"),
+        ("solver:", "'solver:' is not a role and a device"),
+        ("solver:cpu,", "'' is not a role and a device"),
         (
             "solver-9:cpu",
-            "'solver-9' is no role, and no node of this devnet (solver-1, solver-2",
+            "'solver-9' is neither a role nor a node of this devnet (solver-1, solver-2",
         ),
         ("solver:gpu", "there is no device 'gpu'"),
         ("solver:auto,solver:cpu", "there is no device 'auto,cpu'"),

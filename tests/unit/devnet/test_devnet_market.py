@@ -26,7 +26,7 @@ def test_a_node_that_ended_shows_the_end_of_its_log(tmp_path: Path) -> None:
     ended.wait()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "solver-1.log").write_text("first\nout of memory\n")
-    with pytest.raises(Stop, match="ended as it started:\nfirst\nout of memory") as told:
+    with pytest.raises(Stop, match="stopped while it was starting:\nfirst\nout of memory") as told:
         wait_started(app_in(tmp_path), {"solver-1": ended.pid}, {"solver-1": 0})
     assert told.value.code == "node-failed"
 

@@ -148,7 +148,7 @@ def test_a_file_that_was_emptied_or_cut_or_brought_back_is_not_taken_for_a_new_o
     now = tmp_path / "now"
     (now / f"things.db{end}").write_bytes((tmp_path / "before" / f"things.db{end}").read_bytes())
     if end:
-        with pytest.raises(DamagedDatabase, match="changes were made"):
+        with pytest.raises(DamagedDatabase, match="it lacks changes"):
             opened(now)
         (now / "things.db-wal").unlink(missing_ok=True)
     (now / "things.db").write_bytes(b"")
@@ -157,7 +157,7 @@ def test_a_file_that_was_emptied_or_cut_or_brought_back_is_not_taken_for_a_new_o
     for path in now.glob("things.db*"):
         if not path.name.endswith(".seal"):
             path.unlink()
-    with pytest.raises(DamagedDatabase, match="changes were made"):
+    with pytest.raises(DamagedDatabase, match="it lacks changes"):
         opened(now)
     db.close()
 

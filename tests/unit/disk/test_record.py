@@ -61,7 +61,7 @@ def test_no_other_file_passes(text: str, tmp_path: Path) -> None:
 
 def test_a_record_of_another_kind_is_not_taken(tmp_path: Path) -> None:
     record.write(tmp_path / "thing.json", "test/other/1", BODY)
-    with pytest.raises(DamagedRecord, match="another record"):
+    with pytest.raises(DamagedRecord, match="another kind of record"):
         record.read(tmp_path / "thing.json", KIND, hint="")
 
 

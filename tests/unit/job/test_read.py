@@ -86,7 +86,7 @@ def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -
     assert f"\n{key}" in text
     with pytest.raises(BadJobFile) as caught:
         parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
-    assert f"is not a job: {says}" in caught.value.message
+    assert f"is not a valid job file: {says}" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_is_like_nothing_is_guessed_at_by_nobody() -> None:
     text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
     with pytest.raises(BadJobFile) as caught:
         parse_job_file(text.replace("\nrounds = 1", "\nrounds = 1\nxyzzy = 3"), "job.toml")
-    assert caught.value.message == "job.toml is not a job: training.xyzzy is no key of a job file"
+    assert caught.value.message == "job.toml is not a valid job file: training.xyzzy is no key of a job file"
 
 
 @pytest.mark.parametrize("text", [t for t in HOSTILE.values() if t])
@@ -195,7 +195,7 @@ def test_a_schedule_goes_by_the_optimisers_steps() -> None:
 @pytest.mark.parametrize("name", ["demo", "data-parallel"])
 def test_a_round_of_one_step_is_no_micro_step(name: str) -> None:
     text = by_algorithm(template("mlp", source="digits", rounds=3, times=LOCAL), name)
-    with pytest.raises(BadJobFile, match="of 2 micro-steps most rounds would change nothing"):
+    with pytest.raises(BadJobFile, match="with 2 micro-steps most rounds would not change the model"):
         build(parse_job_file(stated(text, "training.micro_steps", "2"), "a test"))
 
 
@@ -361,5 +361,5 @@ def test_a_block_that_cannot_be_is_refused(algorithm: str, block: str, why: str)
 
 def test_a_model_for_which_there_is_no_memory_is_no_bug_of_ours() -> None:
     text = template("mlp", source="digits", rounds=1, times=LOCAL)
-    with pytest.raises(Stop, match="no memory for the parameters"):
+    with pytest.raises(Stop, match="too little memory for the parameters"):
         build(parse_job_file(stated(text, "model.hidden", "100000000"), "a test"))

@@ -333,9 +333,7 @@ def test_a_pin_takes_the_room_of_what_is_not_pinned_and_says_when_there_is_none(
     assert not kept.pinned(view, 2)
     limited = ReplayCache(folder, ROOM, pinned_bytes=2 * size)
     limited.pin(claims(view, 1)[0], 1, whole[1])  # the same state for another claim
-    with pytest.raises(
-        PinSpaceExceeded, match=f"would take {3 * size} bytes of the disk, at most {2 * size}"
-    ):
+    with pytest.raises(PinSpaceExceeded, match=f"would take {3 * size} bytes on disk, and {2 * size} are"):
         limited.pin(view, 2, whole[2])
 
 

@@ -116,7 +116,7 @@ def test_attack_T40_more_records_than_memory_is_given_to_are_not_fetched(day: Ma
     terms = day.markets["client"].job(job).terms
     blocks = Reading(day.network)
     for most in (terms.records * 64 - 1, terms.records * terms.record_size):
-        with pytest.raises(Stop, match=f"takes 1024 bytes of memory.*at most {most},"):
+        with pytest.raises(Stop, match=f"takes 1024 bytes of memory.*allows {most}"):
             load_job(blocks, terms, replace(RESOURCE_LIMITS, dataset_bytes=most))
     assert terms.records * terms.record_size not in blocks.limits, "before it is fetched"
     load_job(blocks, terms, replace(RESOURCE_LIMITS, dataset_bytes=terms.records * 64))
@@ -144,7 +144,7 @@ def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(day: Mar
     solver = day.solver("solver")
     assert not day.run(day.closed(job), turns=100)
     assert not day.named("took")
-    assert "is no scalar of f32" in solver.report.refusal(job)
+    assert "is not an f32 scalar" in solver.report.refusal(job)
     assert solver.market.stake(solver.market.me, Role.SOLVER).locked == 0
 
 

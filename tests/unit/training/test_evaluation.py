@@ -174,8 +174,8 @@ def test_a_job_file_asks_for_an_evaluation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"learning_rate": "0.7"}, "trains nothing, and learning_rate would"),
-        ({"micro_steps": "2"}, "micro_steps would"),
+        ({"learning_rate": "0.7"}, "trains nothing, so learning_rate cannot"),
+        ({"micro_steps": "2"}, "micro_steps cannot"),
         ({"rounds": "3"}, "more than once"),
         ({"segment_steps": "3"}, "not a multiple"),
     ],

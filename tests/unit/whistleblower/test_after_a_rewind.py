@@ -312,7 +312,7 @@ def test_attack_T54_nothing_is_announced_that_could_not_be_played(
         day.solver(name, partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5)))
     with monkeypatch.context() as patch:
         full(patch, day.folder / "wendy" / "replays")
-        assert day.run(lambda: "cannot be kept on the disk" in wendy.status.error), day.events[-5:]
+        assert day.run(lambda: "cannot be written to disk" in wendy.status.error), day.events[-5:]
         assert day.named("found") and not day.named("announced") and not day.market_state.games
     assert day.run(lambda: bool(day.market_state.games)), "once there is room"
     (game, *_) = day.market_state.games.values()

@@ -96,7 +96,7 @@ def test_w10_one_that_announces_nothing_and_owes_what_is_not_in_its_journal_refu
     assert day.run(lambda: bool(obligations_of(market, me, Role.SOLVER)))
     here.sender.send("take", Call("0x" + "11" * 20, b"take", "Tasks.takeShard"))
     fresh = Home(day, here.sender.rpc, _folder(day))  # type: ignore[arg-type]
-    with pytest.raises(DuplicateNode, match="journal does not have what it has sent"):
+    with pytest.raises(DuplicateNode, match="journal lacks transactions"):
         fresh.taken().begin(False)
     here.taken().begin(False)
     fresh.taken().begin(True)
