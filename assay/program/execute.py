@@ -189,9 +189,9 @@ def guarded(program: Program, device: torch.device) -> Iterator[None]:
             raise
         needs, said = measure(program).peak_bytes >> 20, str(error).partition("\n")[0] or "no memory"
         raise OutOfMemory(
-            f"{device} has not the memory for a step of program {program.root.hex()[:16]}, so it was not "
-            f"computed: a step needs up to {needs:,} MiB, of which the state is "
-            f"{program.state_bytes >> 20:,} MiB ({said})",
+            f"{device} has too little memory for a step of program {program.root.hex()[:16]}, so it was not"
+            f" computed: a step needs up to {needs:,} MiB, of which the state is"
+            f" {program.state_bytes >> 20:,} MiB ({said})",
             hint="end other programs on this machine, or leave this job to a larger one",
         ) from error
 
@@ -212,7 +212,7 @@ def open_device(name: str) -> torch.device:
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if not found or (device.index or 0) >= found:
             raise Ask(
-                f"{name} was asked for and PyTorch sees {found} CUDA devices, so nothing was started",
+                f"{name} was asked for, and PyTorch sees {found} CUDA devices; nothing was started",
                 hint=f"choose one of cuda:0 to cuda:{found - 1}"
                 if found
                 else "run with --device cpu, or install a CUDA build of PyTorch and its driver",
@@ -220,7 +220,8 @@ def open_device(name: str) -> torch.device:
             )
     elif device.type != "cpu":
         raise Ask(
-            f"order-free arithmetic is not known to be exact on {name!r}, so nothing was started",
+            f"arithmetic on {name!r} is not known to be exact, so nothing was started: a wrong bit would cost"
+            " the stake",
             hint="choose cuda or cpu",
             code="bad-device",
         )
@@ -259,11 +260,15 @@ class Executor:
         """Raises Stop unless the tensors have the shapes and dtypes of the slots."""
         slots = self.program.state
         if len(state) != len(slots):
-            raise Stop(f"{len(state)} tensors given for {len(slots)} slots", hint="load the right state")
+            raise Stop(
+                f"the program has {len(slots)} state slots, and {len(state)} tensors were given",
+                hint="load the state that belongs to this program",
+            )
         for slot, (node, x) in enumerate(zip(slots, state, strict=True)):
             if tuple(x.shape) != node.shape or x.dtype != TORCH_DTYPES[node.dtype]:
                 raise Stop(
-                    f"slot {slot} is {node.dtype.name} {node.shape}, given {x.dtype} {tuple(x.shape)}",
+                    f"slot {slot} takes {node.dtype.name} {node.shape}, and {x.dtype} {tuple(x.shape)} was"
+                    " given",
                     hint="load the state that belongs to this program",
                 )
 

@@ -221,7 +221,8 @@ class MedianNorm:
         """Raises Stop if these numbers cannot train θ."""
         if shards < 2:
             raise Stop(
-                "changes are clipped to the median of their norms, and one shard's change is its own median",
+                "this algorithm clips each change to the median of all shards' norms, which does nothing with"
+                " one shard",
                 hint="ask for 2 shards or more, or take an algorithm with a plain mean",
             )
 

@@ -337,8 +337,8 @@ def with_numbers(algorithm: Algorithm, numbers: Mapping[str, int]) -> Algorithm:
     """The algorithm with these values. Raises Stop for a number that it does not have."""
     if unknown := sorted(set(numbers) - set(numbers_of(algorithm))):
         raise Stop(
-            f"the outer algorithm has no {unknown[0]}",
-            hint=f"it has {', '.join(numbers_of(algorithm)) or 'no such numbers'}; leave {unknown[0]} out",
+            f"the outer algorithm has no number {unknown[0]}",
+            hint=f"it has {', '.join(numbers_of(algorithm)) or 'none'}; leave {unknown[0]} out",
         )
     for key, number in numbers.items():
         coding: Any = algorithm.coding
@@ -356,7 +356,8 @@ def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algor
     has = {one.name for one in fields(rule)}
     if momentum and "momentum" not in has:
         raise Stop(
-            f"the outer rule of {name} has no momentum, and {momentum} was given", hint="write momentum = 0.0"
+            f"the outer rule of {name} has no momentum, and momentum is {momentum}",
+            hint="write momentum = 0.0",
         )
     said = {"lr": lr, "momentum": momentum, "every": every}
     return replace(algorithm, rule=replace(rule, **{key: said[key] for key in said if key in has}))

@@ -42,18 +42,19 @@ def check_rounds(name: str, rounds: int, steps: int, segment_steps: int) -> None
     """Checks that rounds, steps and segments suit the algorithm."""
     if steps % segment_steps:
         raise Stop(
-            f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
+            f"a round of {steps} steps cannot be divided into segments of {segment_steps}",
             hint="change steps_per_round or segment_steps",
         )
     entry = CATALOGUE.get(name)
     if entry is not None and entry.one_step and steps != 1:
         raise Stop(
-            f"a round of {name} is one step, {entry.one_step}; steps_per_round is {steps}",
+            f"a round of {name} is one step, {entry.one_step}, and steps_per_round is {steps}",
             hint="write steps_per_round = 1 and segment_steps = 1",
         )
     if entry is not None and entry.one_round and rounds != 1:
         raise Stop(
-            f"by {name} every shard trains alone, and all are averaged once at the end; rounds is {rounds}",
+            f"{name} trains every shard alone and averages them once at the end, so it has one round, not"
+            f" {rounds}",
             hint="write rounds = 1, and all the steps in steps_per_round; fedavg averages every round",
         )
 
@@ -72,18 +73,18 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
     """Checks that the last `slow_shards` can take `slow_by` times fewer steps, in as many segments."""
     if slow_shards >= shards:
         raise Stop(
-            f"all of {shards} shards would be slow",
-            hint="write slow_shards below [training] shards; or fewer steps_per_round for all",
+            f"slow_shards covers all {shards} shards, so none would be faster",
+            hint="write slow_shards below [training] shards, or fewer steps_per_round for all",
         )
     if segment_steps == 1:
         raise Stop(
-            "slow shards take fewer steps, in as many segments, and a segment here is one step",
-            hint="leave [speeds] out, or give a segment more steps where the algorithm's rounds have more",
+            "a slow shard takes fewer steps in as many segments, and here a segment is already one step",
+            hint="leave [speeds] out, or raise segment_steps where the algorithm has rounds of several steps",
         )
     if segment_steps % slow_by:
         raise Stop(
-            f"slow shards take {slow_by} times fewer steps, in as many segments, and a segment of"
-            f" {segment_steps} steps is no multiple of {slow_by}",
+            f"a slow shard takes {slow_by} times fewer steps in as many segments, and a segment's"
+            f" {segment_steps} steps cannot be divided by {slow_by}",
             hint="change slow_by or segment_steps",
         )
 

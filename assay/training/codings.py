@@ -209,8 +209,8 @@ class Largest:
         whole("Largest.side", self.side, 1, MAX_FAN_IN)
         if self.k > self.side**2:
             raise Stop(
-                f"the {self.k} largest of every chunk would be sent, and a chunk of {self.side} ×"
-                f" {self.side} has {self.side**2} numbers",
+                f"the coding sends the {self.k} largest numbers of each chunk, and a chunk of {self.side} ×"
+                f" {self.side} has {self.side**2}",
                 hint="write a smaller top_k or a larger chunk_side in [outer], or another Largest(k, side)",
             )
         if type(self.values) is Bins:

@@ -87,8 +87,8 @@ class _Part:
         if isinstance(part, type):
             place = _at(class_place(part))
             raise StepFailed(
-                f"the outer algorithm's {self.role} is the class {part.__name__} itself{place}",
-                hint=f"make one of it: {part.__name__}()",
+                f"the outer algorithm's {self.role} is the class {part.__name__}, not an object of it{place}",
+                hint=f"make one: {part.__name__}()",
             )
         name, place = type(part).__name__, _at(class_place(type(part)))
         for method in self.methods:
@@ -101,9 +101,10 @@ class _Part:
             held = getattr(part, number, None)
             if type(held) is not int or held < 0:
                 raise StepFailed(
-                    f"the outer algorithm's {self.role} is a {name}{place}, and its {number}"
+                    f"the outer algorithm's {self.role} is a {name}{place}, whose {number}"
                     f" {'are missing' if held is None else f'are {held!r}'}",
-                    hint=f"write {number} = 1, or how many tensors of state a parameter has, or 0 ({PLACE})",
+                    hint=f"write {number} = the number of state tensors a parameter has, such as 1, or 0"
+                    f" ({PLACE})",
                 )
 
     def _said(self, method: str) -> str:

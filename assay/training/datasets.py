@@ -103,8 +103,8 @@ def mixed(several: Sequence[tuple[Dataset, int]]) -> Dataset:
     layouts = {repr(dataset.layout) for dataset, _ in several}
     if len(layouts) != 1 or any(times < 1 for _, times in several):
         raise Stop(
-            f"datasets of the layouts {', '.join(sorted(layouts))} cannot be mixed, or one is taken less than"
-            " once",
+            f"datasets cannot be mixed if their layouts differ ({', '.join(sorted(layouts))}) or if one is"
+            " taken less than once",
             hint="give (dataset, times) with times from 1 on, all of one layout",
         )
     first = several[0][0]
@@ -127,7 +127,7 @@ def cut(layout: Layout, data: bytes, held_out: float) -> Dataset:
     kept = records_kept(count, held_out)
     if count - kept < 1:
         raise Stop(
-            f"{len(data)} bytes make {count} records of {size} bytes: too few to hold some out",
+            f"{len(data)} bytes are {count} records of {size} bytes, too few to hold any out for evaluation",
             hint="give more data or a shorter context",
         )
     end = (count - kept) * size
@@ -183,7 +183,7 @@ def digits(*, held_out: float = 0.2) -> Dataset:
         from sklearn.datasets import load_digits
     except ImportError as error:
         hint = "pip install scikit-learn, or 'assay-market[digits]'"
-        raise Stop("the digits dataset comes with scikit-learn", hint=hint) from error
+        raise Stop("the digits dataset needs scikit-learn, which is not installed", hint=hint) from error
     bunch = load_digits()
     pixels = torch.from_numpy(bunch.data).to(torch.uint8)
     labels = torch.from_numpy(bunch.target).to(torch.uint8)

@@ -38,7 +38,7 @@ def with_parameters(model: Module, params: Mapping[str, Tensor]) -> Module:
     wanted = {name for name, p in model.named_parameters() if p.requires_grad}
     if strange := (wanted - params.keys()) | (params.keys() - held.keys()):
         odd = ", ".join(sorted(strange))
-        raise Stop(f"these parameters are on one side only: {odd}", hint=hint)
+        raise Stop(f"the parameters and the model do not have the same names: {odd}", hint=hint)
     for name, tensor in params.items():
         if held[name].shape != tensor.shape:
             raise Stop(
@@ -95,7 +95,7 @@ def generate(
     model."""
     model = loaded(params, description)
     if not isinstance(model, models.Gpt) or not prompt:
-        raise Stop("text comes from a GPT and a prompt of at least one byte", hint="give both")
+        raise Stop("only a GPT generates text, from a prompt of at least one byte", hint="give both")
     generator = torch.Generator().manual_seed(seed)
     written = list(prompt)
     with torch.inference_mode():

@@ -43,9 +43,9 @@ def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
     """Raises Stop unless the steps of all shards read no record twice."""
     if (read := batch * shards * steps) > records:
         raise Stop(
-            f"{steps} steps of {shards} shards with batches of {batch} read {read} records, and there are"
-            f" {records}: the last one would count more than once",
-            hint="take fewer rounds, steps or rows, or leave the rest of the dataset out",
+            f"{steps} steps of {shards} shards with batches of {batch} read {read} records, and the dataset"
+            f" has {records}: the last one would count more than once",
+            hint="take fewer rounds, steps or rows, or cut the dataset",
         )
 
 

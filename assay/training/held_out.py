@@ -52,7 +52,7 @@ def with_held_out(
     there = len(dataset.held_out) // size
     if records > there:
         raise Stop(
-            f"the loss is to be on {records} held-out records, and the dataset holds out {there}",
+            f"the loss is asked for on {records} held-out records, and the dataset has {there}",
             hint="ask for fewer ([held_out] records), or give build()'s Dataset more",
         )
     rows = dataset.held_out[: records * size]

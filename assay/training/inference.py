@@ -105,7 +105,7 @@ class Asked:
 def prompt_records(prompts: Sequence[bytes], asked: Asked) -> Records:
     """The job's records. Raises Stop for no prompt, an empty one, or one that is too long."""
     if not prompts:
-        raise Stop("there is no prompt", hint="write one a line")
+        raise Stop("the job has no prompt", hint="write one prompt a line")
     for number, prompt in enumerate(prompts, 1):
         if not 1 <= len(prompt) <= min(asked.prompt_bytes, 0xFFFF):
             raise Stop(
@@ -121,23 +121,26 @@ def check_turns(asked: Asked, context: int, prompts: int, rows: int, rounds: int
     rows."""
     if asked.length > context:
         raise Stop(
-            f"prompts of {asked.prompt_bytes} bytes and {asked.new_bytes} after them are more than the"
-            f" model's context of {context}",
+            f"{asked.prompt_bytes} bytes of prompt and {asked.new_bytes} new ones exceed the model's context"
+            f" of {context}",
             hint="lower prompt_bytes or new_bytes",
         )
     if steps < asked.steps:
         raise Stop(
-            f"a row of {asked.length} bytes takes {asked.steps} steps, and steps_per_round is {steps}",
+            f"a row of {asked.length} bytes needs {asked.steps} steps, and steps_per_round is {steps}",
             hint=f"write steps_per_round = {asked.steps}, or a little more for whole segments",
         )
     if not (rounds - 1) * rows < prompts <= rounds * rows:
         raise Stop(
-            f"{rounds} rounds of {rows} rows in all shards are for {(rounds - 1) * rows + 1} to"
-            f" {rounds * rows} prompts, and there are {prompts}",
+            f"{rounds} rounds of {rows} rows in all shards hold {(rounds - 1) * rows + 1} to {rounds * rows}"
+            f" prompts, and there are {prompts}",
             hint="change rounds, batch or shards",
         )
     if asked.temperature < 0:
-        raise Stop(f"a temperature of {asked.temperature} is below 0", hint="0 takes the likeliest byte")
+        raise Stop(
+            f"the temperature is {asked.temperature}, and it cannot be below 0",
+            hint="0 takes the likeliest byte",
+        )
 
 
 class _Calling(nn.Module):

@@ -141,7 +141,9 @@ def _checked_loss(loss: Any) -> Tensor:
         wrong, instead = "does not depend on any parameter", "look for detach(), no_grad() or a frozen model"
     else:
         return loss.reshape(())
-    raise Stop(f"the loss {wrong}, and has to be one float32 number that the parameters give", hint=instead)
+    raise Stop(
+        f"the loss {wrong}, and it has to be one float32 number that depends on the parameters", hint=instead
+    )
 
 
 class _Pass(nn.Module):
@@ -209,16 +211,17 @@ def _after_call(
     for name, before in params.items():
         if after[f"model.{name}"] is not before:
             raise Stop(
-                f"the model sets another tensor in the place of its parameter {name}",
-                hint="a parameter changes by the optimiser alone; what a model sets belongs into a buffer",
+                f"the model replaces its parameter {name} by another tensor in a step, and only the optimiser"
+                " may change parameters",
+                hint="keep what the model sets in a buffer",
             )
     for name, (dtype, shape) in forms.items():
         now = after[f"model.{name}"]
         if not isinstance(now, Tensor) or (now.dtype, now.shape) != (dtype, shape):
             found = f"{now.dtype} {tuple(now.shape)}" if isinstance(now, Tensor) else type(now).__name__
             raise Stop(
-                f"the model sets its {name}, {dtype} {tuple(shape)}, to {found}, and a state's tensors keep"
-                " their dtype and shape",
+                f"the model sets its {name}, {dtype} {tuple(shape)}, to {found}, and a state's tensors cannot"
+                " change dtype or shape",
                 hint=f"register {name} with the dtype and shape that it has after a step",
             )
     held = {name: after[f"model.{name}"] for name in forms}
@@ -248,8 +251,8 @@ def genesis_of(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
     rest = {**optimiser.genesis(params), LOSS_SLOT: torch.zeros(())}
     if twice := start.keys() & rest.keys():
         raise Stop(
-            f"the optimiser's state and the model both have {', '.join(sorted(twice))}",
-            hint="give the module's tensor another name",
+            f"the optimiser's state and the model both have tensors named {', '.join(sorted(twice))}",
+            hint="rename the module's tensor",
         )
     return {**start, **rest}
 

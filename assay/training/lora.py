@@ -77,7 +77,8 @@ def adapt(model: nn.Module, layers: Sequence[str], *, rank: int, alpha: float) -
     chosen = [n for n, m in model.named_modules() if linear(m) and matches(n, layers)]
     if not chosen:
         raise Stop(
-            f"no linear layer matches {', '.join(layers)}", hint='see model.named_modules(); "*" is all'
+            f"no linear layer matches {', '.join(layers)}",
+            hint='model.named_modules() lists them; "*" matches all',
         )
     model.requires_grad_(False)
     for name in chosen:

@@ -112,10 +112,11 @@ def check_indices(loss: NativeLoss, dataset: Dataset, batch: int, modules: Seque
                 said = (str(error).strip().splitlines() or [""])[0]
                 if isinstance(error, IndexError) or _OUT_OF_RANGE.search(said):
                     raise Stop(
-                        f"some records of the dataset have a number that is out of range at"
-                        f" {failure_line(error)}: {said.rstrip('.')}. A program takes the nearest"
-                        " in range there, without a word",
-                        hint="mend these records, or make room for the number: a larger table, more classes",
+                        "some records of the dataset have a number that is out of range at"
+                        f" {failure_line(error)}: {said.rstrip('.')}. A program would use the nearest number"
+                        " in range without an error",
+                        hint="correct these records, or make room for the number: a larger table, more"
+                        " classes",
                         code="out-of-range",
                     ) from error
                 return  # only PyTorch's own kernels lack what the trace had

@@ -307,7 +307,9 @@ class MicroSteps:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise Stop(f"{self.count} micro-steps make no step", hint="give 1 or more", code="bad-job")
+            raise Stop(
+                f"a step needs at least 1 micro-step, not {self.count}", hint="give 1 or more", code="bad-job"
+            )
 
     def genesis(self, params: Named) -> dict[str, Tensor]:
         """The rule's state, a gradient sum per parameter, and the counter."""

@@ -59,7 +59,7 @@ def own_records(records: int, rows: int, shards: int) -> Computed:
     turns = part // rows
     if not turns:
         raise Stop(
-            f"{records} records for {shards} shards are {part} each, and a step reads {rows}",
+            f"{records} records give each of {shards} shards {part}, and one step reads {rows}",
             hint="take more data, or a smaller batch",
         )
 

@@ -52,9 +52,7 @@ class Precisions:
         """Raises Stop for a word that is no precision."""
         for word in (self.products, *self.at.values()):
             if word not in CHOICES:
-                raise Stop(
-                    f"{word!r} is no precision of a product", hint=f"write one of {', '.join(CHOICES)}"
-                )
+                raise Stop(f"a product has no precision {word!r}", hint=f"write one of {', '.join(CHOICES)}")
 
     def of(self, source: str) -> str:
         """Requested precision of the product at this line."""
@@ -66,8 +64,8 @@ class Precisions:
         for pattern in self.at:
             if not any(_fits(source, pattern) for source in known):
                 raise Stop(
-                    f"no product of the step comes from {pattern!r}",
-                    hint=f"products come from {', '.join(sorted(known)) or 'nowhere'}",
+                    f"the step has no product from {pattern!r}",
+                    hint=f"its products come from {', '.join(sorted(known)) or 'nowhere'}",
                 )
 
 
@@ -120,7 +118,7 @@ def as_stored(state: Sequence[Tensor], names: Sequence[str] = ()) -> list[Tensor
         if x.dtype == torch.int64 and not torch.equal(x, y.long()):
             name = names[number] if names else f"number {number}"
             raise Stop(
-                f"the buffer {name} holds whole numbers beyond 31 bits, and a state's have 32",
+                f"the buffer {name} has whole numbers beyond 31 bits, and a state stores 32-bit ones",
                 hint="keep them below 2^31 in size, or in float32",
             )
     return stored

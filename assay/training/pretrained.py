@@ -120,7 +120,8 @@ def causal_model(folder: Path, tokenizer: Path) -> Causal:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         raise Stop(
             f"{folder} cannot be read as a causal language model: {first}",
-            hint="it is one of transformers' own architectures, with the weights that its config.json is of",
+            hint="it has to be one of transformers' own architectures, with the weights that config.json"
+            " describes",
         ) from error
     model.config.use_cache = False
     return Causal(model.train(), tokenizer)
@@ -139,9 +140,9 @@ def _refuse_code(folder: Path) -> None:
         found += [f"{key} in {path.name}" for key, value in _entries(config) if _names_code(key, value)]
     if found:
         raise Stop(
-            f"{folder} names code or another folder ({', '.join(sorted(set(found))[:3])}), so nothing of it"
-            " was read or run",
-            hint="where the architecture is one of transformers' own, delete that from a copy of the folder",
+            f"{folder} names code or another folder ({', '.join(sorted(set(found))[:3])}), which assay never"
+            " runs; nothing of it was read",
+            hint="if the architecture is one of transformers' own, delete that from a copy of the folder",
         )
 
 
@@ -222,11 +223,12 @@ def _lines(file: Path, text: str) -> Iterator[str]:
             found = bounded_json.loads(line)["text"]
         except (ValueError, KeyError, TypeError) as error:
             raise Stop(
-                f"{file}, line {number} is no object with a text: {error}",
-                hint='write one document a line: {"text": "..."}; of a chat, what its template makes of it',
+                f"{file}, line {number} is not an object with a text: {error}",
+                hint='write one document a line: {"text": "..."}; for a chat, the text that its template'
+                " makes",
             ) from error
         if not isinstance(found, str):
-            raise Stop(f"{file}, line {number}: text is no string", hint='{"text": "..."}')
+            raise Stop(f"{file}, line {number}: text is not a string", hint='write {"text": "..."}')
         yield found
 
 
@@ -243,7 +245,10 @@ def _end_of_text(tokenizer: Any, folder: Path) -> int:
         end = tokenizer.token_to_id(end) if isinstance(end, str) else end
         if isinstance(end, int):
             return end
-    raise Stop(f"{folder} does not say which token ends a text", hint="write eos_token_id in its config.json")
+    raise Stop(
+        f"the tokenizer in {folder} does not say which token ends a text",
+        hint="write eos_token_id in its config.json",
+    )
 
 
 def tokenised(folder: Path, texts: Iterable[str], context: int, held_out: float = TEXT_HELD_OUT) -> Dataset:

@@ -184,19 +184,21 @@ def _check_fresh(optimiser: torch.optim.Optimizer, what: str) -> None:
     for group in optimiser.param_groups:
         if "initial_lr" in group:
             raise BadRecipe(
-                f"{what} has a scheduler, which set its rate to {float(group['lr']):g} and which no node"
-                " would run: the rate would stay what it is now",
-                hint="give the rate with its course, such as Recipe(optimiser=AdamW(lr="
-                f"{float(group['initial_lr']):g}, schedule=Schedule(100, 'cosine', 2000))) of"
-                " assay.training.optimisers and assay.training.schedules",
+                f"{what} has a scheduler, which set its rate to {float(group['lr']):g}; no node would run it,"
+                " and the rate would stay there",
+                hint="give the schedule to the optimiser, such as"
+                f" Recipe(optimiser=AdamW(lr={float(group['initial_lr']):g}, schedule=Schedule(100, 'cosine',"
+                " 2000))) of assay.training.optimisers and assay.training.schedules",
             )
         if float(group["lr"]) == 0:
-            raise BadRecipe(f"{what} has a rate of 0, which trains nothing", hint="give a rate above 0")
+            raise BadRecipe(
+                f"{what} has a learning rate of 0, so it trains nothing", hint="give a rate above 0"
+            )
     if any(optimiser.state.values()):
         raise BadRecipe(
-            f"{what} has taken steps, and what it keeps of them (moments, momentum) would be lost: a job's"
-            " optimiser begins anew",
-            hint="make a new optimiser for the job, as build() does; weights go on as they are",
+            f"{what} has taken steps, and its state (moments, momentum) would be lost, since a job's"
+            " optimiser starts from its initial state",
+            hint="make a new optimiser for the job, as build() does; the weights are kept",
         )
 
 
@@ -207,9 +209,10 @@ def _freeze_others(optimiser: torch.optim.Optimizer, model: nn.Module, what: str
     named = dict(model.named_parameters())
     if strange := len(given - {id(p) for p in named.values()}):
         raise BadRecipe(
-            f"{what} has {strange} tensors that are no parameters of the model: they would not be trained",
-            hint="make it from model.parameters() of the recipe's own model; what a loss is to learn has its"
-            " place in the model",
+            f"{what} has {strange} tensors that are not parameters of the model, so they would not be"
+            " trained",
+            hint="make it from model.parameters() of the recipe's own model, and make what a loss learns a"
+            " part of the model",
         )
     others = [name for name, p in named.items() if p.requires_grad and id(p) not in given]
     for name in others:
@@ -248,8 +251,8 @@ def in_place_of(optimiser: torch.optim.Optimizer, model: nn.Module, origin: str)
     ]
     if name not in _OURS or (why := _unlike(name, groups)):
         raise BadRecipe(
-            f"{what}{why if name in _OURS else ''} changes the model from outside; a job's optimiser is a"
-            " function that the program can be traced through",
+            f"{what}{why if name in _OURS else ''} changes the model from outside, and a job's optimiser"
+            " has to be traced as part of the program",
             hint=_OWN,
         )
     _check_fresh(optimiser, what)

@@ -203,7 +203,7 @@ def _as_slot(x: Tensor, slot: Slot) -> Tensor:
     made = x.detach().to(TORCH_DTYPES[slot[0]]).clone(memory_format=torch.contiguous_format)
     if not torch.equal(made.to(x.dtype), x.detach()) and not x.isnan().any():
         raise Stop(
-            f"a rule's start gives {x.dtype} numbers that {made.dtype} has not",
+            f"a rule's start returns {x.dtype} numbers that do not fit {made.dtype}",
             hint="return f32, i32, u8 or bool, and smaller numbers",
         )
     return made

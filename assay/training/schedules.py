@@ -40,11 +40,11 @@ class Schedule:
         if self.decay not in get_args(Decay):
             raise Stop(
                 f"there is no decay {self.decay!r}",
-                hint=f"choose one of {', '.join(get_args(Decay))}, or give Recipe(optimiser=...) an object of"
-                " your own with another course (docs/training.md)",
+                hint=f"choose one of {', '.join(get_args(Decay))}; for another schedule give"
+                " Recipe(optimiser=...) an object of your own (docs/training.md)",
             )
         if self.decay == "exponential" and self.floor <= 0:
-            raise Stop("an exponential decay never ends at 0", hint="write a floor, such as 0.1")
+            raise Stop("an exponential decay cannot end at 0", hint="write a floor, such as 0.1")
         if self.decay != "constant" and self.total_steps <= self.warmup_steps:
             raise Stop(
                 f"a {self.decay} decay over {self.total_steps} steps ends within its warm-up of"

@@ -72,12 +72,13 @@ def blocks_of(names: Sequence[str], shapes: Sequence[Shape], count: int) -> Bloc
     total = sum(map(prod, shapes))
     if count > total:
         raise Stop(
-            f"{count} slices of {total} parameters: some would be empty",
+            f"{total} parameters cannot be cut into {count} slices without an empty one",
             hint="write fewer slices in [outer]",
         )
     if total > count * MAX_ELEMENTS:
         raise Stop(
-            f"{total} parameters in {count} slices: a tensor has at most {MAX_ELEMENTS} elements",
+            f"{total} parameters in {count} slices are too many: a tensor has at most {MAX_ELEMENTS}"
+            " elements",
             hint=f"write slices = {-(-total // MAX_ELEMENTS)} or more in [outer]",
         )
     return Blocks(tuple(names), tuple(tuple(shape) for shape in shapes), count)

@@ -60,20 +60,20 @@ def fragments_of(overlap: Overlap, parameters: int) -> int:
     """
     if parameters < 2 and overlap.fragments != 1:
         raise Stop(
-            "streaming sends a part of the parameters a round, and the model has one parameter",
+            "streaming sends a part of the parameters in each round, and this model has only one parameter",
             hint="choose another outer algorithm",
         )
     count = min(FRAGMENTS, parameters) if overlap.fragments is None else overlap.fragments
     if count > parameters:
         raise Stop(
-            f"every fragment has a parameter tensor at least; the model has {parameters}, and {count}"
-            " fragments are asked for",
+            f"{count} fragments are asked for, and each needs a parameter tensor, of which the model has"
+            f" {parameters}",
             hint=f"write fragments = {parameters} or fewer in [outer]",
         )
     if overlap.delay >= count:
         raise Stop(
-            f"a fragment is sent again {_counted(count)} after it was sent, and with an overlap of"
-            f" {_counted(overlap.delay)} what came of it would not have been mixed in by then",
+            f"a fragment is sent again after {_counted(count)}, and with an overlap of"
+            f" {_counted(overlap.delay)} its last result would not be mixed in by then",
             hint=f"write overlap_rounds = {count - 1}{' or less' if count > 1 else ''} in [outer], or more"
             " fragments",
         )

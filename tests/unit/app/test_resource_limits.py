@@ -34,7 +34,7 @@ def test_auto_is_a_gpu_where_there_is_one(two_gpus: None, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["cuda:2", "cuda:17"])
 def test_a_gpu_beyond_those_there_are_is_said(two_gpus: None, name: str) -> None:
-    with pytest.raises(Ask, match=f"{name} was asked for and PyTorch sees 2 CUDA devices") as refused:
+    with pytest.raises(Ask, match=f"{name} was asked for, and PyTorch sees 2 CUDA devices") as refused:
         device_of(name)
     assert (refused.value.code, refused.value.hint) == ("no-cuda", "choose one of cuda:0 to cuda:1")
 

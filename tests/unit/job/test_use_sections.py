@@ -225,10 +225,10 @@ def test_an_evaluation_has_the_weights_and_the_held_out_records(folder: Path) ->
         ({"learning_rate": "0.7"}, "an inference trains nothing, so learning_rate cannot"),
         ({"rounds": "2"}, "2 rounds of 4 rows"),
         ({"context": "8"}, "do not fit the model"),
-        ({"new_bytes": "9"}, "more than the model's context of 12"),
+        ({"new_bytes": "9"}, "exceed the model's context of 12"),
         ({"prompt_bytes": "4"}, "prompt 2 has 5 bytes"),
-        ({"steps_per_round": "4"}, "takes 8 steps"),
-        ({"segment_steps": "3"}, "not a multiple"),
+        ({"steps_per_round": "4"}, "needs 8 steps"),
+        ({"segment_steps": "3"}, "cannot be divided"),
         ({"temperature": "-0.5"}, "below 0"),
         ({"prompts": '"none.txt"'}, "cannot be read"),
     ],
@@ -262,7 +262,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
             weights_of(str(folder / source))
     with pytest.raises(NoReceipt):
         weights_of(str(folder))  # a folder without a receipt
-    with pytest.raises(Stop, match="on one side only"):
+    with pytest.raises(Stop, match="do not have the same names"):
         with_parameters(models.build(SHAPE, 0), {"w": torch.ones(2)})
 
 

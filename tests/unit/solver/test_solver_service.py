@@ -285,7 +285,7 @@ def test_too_little_memory_is_a_question_until_there_is_more(
     ann = day.services["ann"]
     assert day.run(lambda: bool(ann.status.questions)), ann.status
     (question,) = ann.status.questions.values()
-    assert "has not the memory for a step" in question and "end other programs" in question
+    assert "has too little memory for a step" in question and "end other programs" in question
     assert not ann.status.abandoned and day.named("ask")[0]["code"] == "out-of-memory"
     scarce = False
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]

@@ -125,7 +125,7 @@ def test_what_no_step_changes_is_no_part_of_it() -> None:
 
 def test_tensors_of_another_model_are_refused() -> None:
     params = {name: p.detach() for name, p in Net().named_parameters() if p.requires_grad}
-    with pytest.raises(Stop, match=r"on one side only: norm\.scale"):
+    with pytest.raises(Stop, match=r"do not have the same names: norm\.scale"):
         with_parameters(Net(), {**params, "norm.scale": torch.ones(4)})
     with pytest.raises(Stop, match=r"do not fit the model: norm.running_var is \(3,\)"):
         with_parameters(Net(), {**params, "norm.running_var": torch.ones(3)})

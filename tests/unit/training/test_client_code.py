@@ -240,10 +240,13 @@ def _scheduled(p: Any) -> torch.optim.Optimizer:
 @pytest.mark.parametrize(
     ("theirs", "says"),
     [
-        (_scheduled, r"a scheduler, which set its rate to 0 and"),
-        (lambda p: torch.optim.SGD(p, lr=0.0), "a rate of 0"),
+        (_scheduled, r"a scheduler, which set its rate to 0; no"),
+        (lambda p: torch.optim.SGD(p, lr=0.0), "a learning rate of 0"),
         (_stepped, "has taken steps"),
-        (lambda p: torch.optim.SGD([*p, nn.Parameter(torch.ones(2))], lr=0.1), "1 tensors that are no param"),
+        (
+            lambda p: torch.optim.SGD([*p, nn.Parameter(torch.ones(2))], lr=0.1),
+            "1 tensors that are not param",
+        ),
     ],
 )
 def test_an_optimiser_that_would_do_something_else_is_refused(theirs: Any, says: str) -> None:

@@ -166,8 +166,8 @@ def test_what_it_returns_is_told_by_where_it_is_written(
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:8\), and its slots are missing"),
-        ("    slots = 1\n", "    slots = 1.5\n", r"Ball .*, and its slots are 1\.5"),
+        ("    slots = 1\n", "    pass\n", r"rule is a Ball \(.*mine\.py:8\), whose slots are missing"),
+        ("    slots = 1\n", "    slots = 1.5\n", r"Ball .*, whose slots are 1\.5"),
         ("def step(", "def stepped(", r"rule is a Ball \(.*mine\.py:8\), which has no step"),
         ("def sent(", "def went(", r"coding is a Halves \(.*mine\.py:\d+\), which has no sent"),
     ],
@@ -182,7 +182,9 @@ def test_a_part_that_lacks_something_is_told_by_its_class(
 
 def test_a_class_in_the_place_of_a_value_is_told_so(tmp_path: Path) -> None:
     ball = made(tmp_path, MINE).Ball
-    with pytest.raises(StepFailed, match=r"rule is the class Ball itself \(.*mine\.py:8\)") as refused:
+    with pytest.raises(
+        StepFailed, match=r"rule is the class Ball, not an object of it \(.*mine\.py:8\)"
+    ) as refused:
         wrapped(Algorithm(ball))
     assert "Ball()" in refused.value.hint
     nothing: Any = None
@@ -242,5 +244,7 @@ def test_a_start_that_writes_in_place_changes_no_genesis() -> None:
 def test_a_start_of_numbers_that_no_slot_holds_is_refused() -> None:
     b = ProgramBuilder()
     train = b.finish([b.state(DType.F32, (3, 2))], params=1)
-    with pytest.raises(Stop, match=r"a rule's start gives torch\.int64 numbers that torch\.int32 has not"):
+    with pytest.raises(
+        Stop, match=r"a rule's start returns torch\.int64 numbers that do not fit torch\.int32"
+    ):
         coded_round(wrapped(Algorithm(Kept(first=1 << 40))), train, [torch.ones(3, 2)], ["weight"], shards=2)

@@ -177,7 +177,7 @@ def test_a_job_file_asks_for_an_evaluation(tmp_path: Path) -> None:
         ({"learning_rate": "0.7"}, "trains nothing, so learning_rate cannot"),
         ({"micro_steps": "2"}, "micro_steps cannot"),
         ({"rounds": "3"}, "more than once"),
-        ({"segment_steps": "3"}, "not a multiple"),
+        ({"segment_steps": "3"}, "cannot be divided"),
     ],
 )
 def test_what_an_evaluation_has_no_use_for_is_refused(

@@ -36,7 +36,7 @@ def test_attack_T66_a_folder_that_would_have_code_imported_is_refused(
     path = folder(tmp_path) / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
-    with pytest.raises(Stop, match="nothing of it was read or run"):
+    with pytest.raises(Stop, match="nothing of it was read"):
         causal_model(tmp_path, tmp_path)
 
 

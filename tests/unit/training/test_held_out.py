@@ -134,5 +134,5 @@ def test_a_wrong_held_out_loss_is_convicted(day: MarketDay) -> None:
 
 
 def test_more_records_than_are_held_out_are_refused() -> None:
-    with pytest.raises(Stop, match="on 5000 held-out records, and the dataset holds out"):
+    with pytest.raises(Stop, match="on 5000 held-out records, and the dataset has"):
         made(held_out=5000)

@@ -160,10 +160,10 @@ def test_a_byte_that_the_policy_did_not_draw_is_convicted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"context": 8}, "more than the model's context"),
-        ({"steps": 7}, "takes 8 steps"),
+        ({"context": 8}, "exceed the model's context"),
+        ({"steps": 7}, "needs 8 steps"),
         ({"rounds": 3}, "3 rounds of 4 rows"),
-        ({"prompts": 9}, "for 5 to 8 prompts, and there are 9"),
+        ({"prompts": 9}, "hold 5 to 8 prompts, and there are 9"),
         ({"asked": Asked(5, 4, -1.0)}, "below 0"),
     ],
 )

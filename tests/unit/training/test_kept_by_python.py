@@ -179,7 +179,7 @@ def test_a_state_that_cannot_go_on_is_refused_by_name() -> None:
 
     with pytest.raises(Stop, match=r"sets its mean, torch.float32 \(8,\), to torch.float32 \(\)"):
         built(Net(shorter), PLAIN, images())
-    with pytest.raises(Stop, match=r"in the place of its parameter first\.weight"):
+    with pytest.raises(Stop, match=r"replaces its parameter first\.weight"):
         built(Net(renewed), PLAIN, images())
 
 
@@ -205,5 +205,5 @@ def test_a_parameter_of_the_loss_is_refused() -> None:
 def test_a_buffer_beyond_31_bits_is_refused_by_name() -> None:
     net = Net(lambda _, y: y)
     net.register_buffer("table", torch.tensor([2**40, 5]))
-    with pytest.raises(Stop, match="the buffer table holds whole numbers beyond 31 bits"):
+    with pytest.raises(Stop, match="the buffer table has whole numbers beyond 31 bits"):
         built(net, PLAIN, images())

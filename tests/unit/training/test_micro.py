@@ -65,7 +65,7 @@ def test_a_program_does_not_grow_with_the_passes_of_a_step() -> None:
 
 
 def test_no_pass_is_no_step() -> None:
-    with pytest.raises(Stop, match="micro-steps"):
+    with pytest.raises(Stop, match="1 micro-step"):
         MicroSteps(Sgd(), 0)
 
 

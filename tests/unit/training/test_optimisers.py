@@ -135,5 +135,5 @@ def test_a_name_that_the_optimiser_needs_is_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) + self.step
 
-    with pytest.raises(Stop, match="both have step"):
+    with pytest.raises(Stop, match="both have tensors named step"):
         built(Model(), Sgd(schedule=Schedule(2)), images())

@@ -31,5 +31,5 @@ def test_each_shard_reads_its_own_part_in_order(records: int, rows: int, shards:
             )
             assert int(first) == shard * part + step % turns * rows, (step, shard)
             assert int(first) + rows <= (shard + 1) * part
-    with pytest.raises(Stop, match="a step reads"):
+    with pytest.raises(Stop, match="one step reads"):
         own_records(10, 6, 2)

@@ -118,11 +118,11 @@ def test_the_clients_word_goes_for_all_products_or_for_those_of_a_line() -> None
 
 
 def test_a_line_without_a_product_and_a_word_without_a_meaning_are_refused() -> None:
-    with pytest.raises(Stop, match=r"no product of the step comes from 'test_precision\.py:1'") as refused:
+    with pytest.raises(Stop, match=r"the step has no product from 'test_precision\.py:1'") as refused:
         made(Precisions("single", {"test_precision.py:1": "split"}))
     assert "test_precision.py:" in (refused.value.hint or "")
     for wrong in (lambda: Precisions("double"), lambda: Precisions("single", {"a.py:1": "left"})):
-        with pytest.raises(Stop, match="is no precision of a product"):
+        with pytest.raises(Stop, match="a product has no precision"):
             wrong()
 
 

@@ -147,5 +147,5 @@ def test_the_template_of_a_residual_network_is_a_job(tmp_path: Path) -> None:
     assert made.model == {"kind": "cnn", "side": 8, "width": 4, "classes": 10}
     assert "exp_avg.blocks.0.first.weight" in made.slot_names
     path.write_text(text.replace('"digits"', '"stdlib"'))
-    with pytest.raises(Stop, match="the cnn template reads digits"):
+    with pytest.raises(Stop, match="the cnn template trains on digits"):
         build(read_job_file(path))

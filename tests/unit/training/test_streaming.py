@@ -132,10 +132,10 @@ def test_fragments_are_as_many_as_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("overlap", "why"),
     [
-        (Overlap(7), "the model has 6, and 7 fragments are asked for"),
-        (Overlap(3, 3), "sent again 3 rounds after it was sent, and with an overlap of 3 rounds"),
-        (Overlap(None, 4), "sent again 4 rounds after"),
-        (Overlap(1), "sent again 1 round after it was sent, and with an overlap of 1 round what"),
+        (Overlap(7), "7 fragments are asked for, and each needs"),
+        (Overlap(3, 3), "sent again after 3 rounds, and with an overlap of 3 rounds"),
+        (Overlap(None, 4), "sent again after 4 rounds"),
+        (Overlap(1), "sent again after 1 round, and with an overlap of 1 round its"),
     ],
 )
 def test_fragments_that_cannot_be_and_overlaps_of_a_whole_turn_are_refused(

@@ -97,7 +97,7 @@ def test_records_are_shuffled_once_and_by_the_seed() -> None:
 
 
 def test_too_few_records_for_an_epoch_are_refused() -> None:
-    with pytest.raises(Stop, match="7 records for 2 shards are 3 each, and a step reads 4"):
+    with pytest.raises(Stop, match="7 records give each of 2 shards 3, and one step reads 4"):
         build_job(Seen(), cross_entropy, Sgd(), numbered(7), batch=4, shards=2, outer=DiLoCo())
 
 
@@ -117,11 +117,11 @@ def test_courses_of_the_rate() -> None:
     assert course(wsd, 4.0, 10.0, 89.0, 100.0, 110.0) == pytest.approx([0.5, 1.0, 1.0, 0.75, 0.5])
     falling = Schedule(0, "exponential", 100, floor=0.01)
     assert course(falling, 0.0, 50.0, 100.0, 500.0) == pytest.approx([1.0, 0.1, 0.01, 0.01], rel=1e-4)
-    with pytest.raises(Stop, match="never ends at 0"):
+    with pytest.raises(Stop, match="cannot end at 0"):
         Schedule(0, "exponential", 100)
     with pytest.raises(Stop, match="no decay 'plateau'") as caught:
         Schedule(0, "plateau", 100)  # type: ignore[arg-type]
-    assert "exponential, wsd, or give" in caught.value.hint
+    assert "exponential, wsd; for another" in caught.value.hint
     rule = Sgd(lr=0.1, momentum=0.0, schedule=Schedule(1, "wsd", 4, floor=0.1))
     compare(models.build(models.MlpConfig(hidden=8), 3), rule, images(), steps=4, relative=3e-2)
 
@@ -189,7 +189,7 @@ def test_spectral_norms_and_data_parallel() -> None:
     ],
 )
 def test_a_loss_that_is_none_says_what_it_has_to_be(loss: Any, says: str) -> None:
-    with pytest.raises(Stop, match=f"the loss {says}, and has to be one float32 number"):
+    with pytest.raises(Stop, match=f"the loss {says}, and it has to be one float32 number"):
         built(nn.Linear(64, 10), Sgd(), images(), loss=loss)
 
 
